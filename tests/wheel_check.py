@@ -19,9 +19,13 @@ NEEDS_MORE = (
     "testing/store_contract",
     "storage/postgres/",
     "integrations/adk",
+    "integrations/agent_framework",
     "integrations/anthropic",
     "integrations/langgraph",
+    "integrations/llama_index",
     "integrations/openai_agents",
+    "integrations/pydantic_ai",
+    "integrations/pydantic_ai_messages",
     "telemetry.py",
 )
 

@@ -11,7 +11,15 @@ from attrs import define, field, frozen
 
 from memory_engine.administration.erasing import ErasurePlan, delete, erase_events
 from memory_engine.administration.holds import check_not_held
-from memory_engine.core.arguments import PathLike, checked_file, checked_flag, checked_list, checked_text, checked_type
+from memory_engine.core.arguments import (
+    PathLike,
+    checked_file,
+    checked_flag,
+    checked_list,
+    checked_text,
+    checked_type,
+    set_tuples,
+)
 from memory_engine.core.events.memory import EventsErased, MemoryForget, ThreadCleared
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.lazy import regex
@@ -54,6 +62,7 @@ class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     name: str = ""
 
     def __post_init__(self) -> None:
+        set_tuples(self, "types")
         if self.act not in ("delete", "erase", "forget", "archive"):
             raise InvalidRetention(self.called, f"act is delete, erase, forget or archive, not {self.act!r}")
         if self.older_than <= timedelta():

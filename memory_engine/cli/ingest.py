@@ -30,7 +30,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=get_args(Format),
         default="auto",
-        help="messages of OpenAI or Anthropic, trajectories, or events (default: seen from what is in it)",
+        help="messages of OpenAI or Anthropic, trajectories, events, or spans (default: seen from what is in it)",
     )
     parser.add_argument("--user", default="", metavar="U", help="the user that new threads belong to")
     parser.add_argument("--tenant", default="", metavar="T", help="the tenant that new threads belong to")

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from memory_engine.core.arguments import with_tuples
 from memory_engine.core.chunks import Category, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.errors.effects import Usage
@@ -30,11 +31,16 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary in lines, each with the ids of the chunks it came from (empty: all of them)."""
+    """A summary in lines, each with the ids of the chunks it came from (empty: all of them). Lists do, too."""
 
     lines: tuple[SummaryLine, ...]
     model: str = ""
     usage: Usage = Usage()
+
+    def __post_init__(self) -> None:
+        given: Iterable[object] = self.lines
+        lines = tuple(with_tuples(one, "sources") if isinstance(one, SummaryLine) else one for one in given)
+        msgspec.structs.force_setattr(self, "lines", lines)
 
 
 class Compactor(Protocol):

@@ -6,9 +6,12 @@ from math import isfinite
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from memory_engine.errors import InvalidArgument
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 PathLike = str | os.PathLike[str]
 """The place of a file or a folder: a text, a `pathlib.Path`, or another object that knows its path."""
 COUNT_MAX = (1 << 63) - 1
@@ -92,3 +95,19 @@ def checked_list(what: str, values: Collection[T], kind: type, *, each: str) -> 
         if all(isinstance(value, kind) for value in found):
             return found
     raise InvalidArgument(what, values, f"give a list of {each}")
+
+
+def set_tuples(struct: msgspec.Struct, *names: str) -> None:
+    """Make tuples of these fields, where a list was given for one: for `__post_init__`, before the struct is shared."""
+    for name in names:
+        value = getattr(struct, name)
+        if type(value) is list:
+            msgspec.structs.force_setattr(struct, name, tuple(value))
+
+
+def with_tuples(struct: S, *names: str) -> S:
+    """The struct, with tuples in these fields where it holds a list: for types of which there are too many to look."""
+    lists = {name: value for name in names if type(value := getattr(struct, name)) is list}
+    if not lists:
+        return struct
+    return msgspec.structs.replace(struct, **{name: tuple(value) for name, value in lists.items()})

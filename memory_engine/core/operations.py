@@ -5,6 +5,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from memory_engine.core.arguments import set_tuples
+
 
 class Add(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="ADD", gc=False):
     """Place a new chunk: at the end, `first`, or `before`/`after` another; in a `container` or at the top."""
@@ -51,11 +53,17 @@ class BatchReplace(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="o
     chunks: tuple[str, ...]
     by: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        set_tuples(self, "chunks", "by")
+
 
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="BATCH", gc=False):
     """Operations applied in order, all or none."""
 
     operations: tuple["Operation", ...]
+
+    def __post_init__(self) -> None:
+        set_tuples(self, "operations")
 
 
 Operation: TypeAlias = Add | Update | Delete | Reorder | Replace | BatchReplace | Batch

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 import msgspec
 from attrs import field, frozen
 
+from memory_engine.core.arguments import with_tuples
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event
 from memory_engine.core.executor import apply_to_draft, check_ids
@@ -21,7 +22,7 @@ from memory_engine.errors import DuplicateRegistration, EventRefused, InvalidOpe
 
 
 class Reduction(msgspec.Struct, frozen=True, gc=False):
-    """The effect of an event: operations in order, and the new chunks that they place."""
+    """The effect of an event: operations in order, and the new chunks that they place. Lists do, too."""
 
     operations: tuple[Operation, ...] = ()
     chunks: tuple[Chunk, ...] = ()
@@ -178,6 +179,11 @@ def _reduced(
 
 
 def _stamped(chunk: Chunk) -> Chunk:
+    content: object = chunk.content  # a reducer's lists; looked at one by one, as every dispatch comes by
+    calls: object = chunk.calls
+    parent_ids: object = chunk.parent_ids
+    if type(parent_ids) is list or type(content) is list or type(calls) is list:
+        chunk = with_tuples(chunk, "parent_ids", "content", "calls")
     return msgspec.structs.replace(chunk, tokens=estimate_chunk(chunk))
 
 

@@ -19,6 +19,7 @@ from memory_engine.formats.native import without_native
 from memory_engine.formats.translation import Messages
 from memory_engine.formats.values import kind_of
 from memory_engine.ingest.events import RecordReading, UnusableRecord, event_id
+from memory_engine.ingest.otlp import TracedConversation, is_export, traced_conversations
 from memory_engine.ingest.records import Format, Record, read_records
 
 _FORMATS: Mapping[str, detection.Format] = {
@@ -26,6 +27,7 @@ _FORMATS: Mapping[str, detection.Format] = {
     "tau": "openai.chat",
     "responses": "openai.responses",
     "anthropic": "anthropic",
+    "otlp": "openai.chat",
 }
 """What the messages of a file are, where that is said."""
 
@@ -83,7 +85,7 @@ class ChatReader:
         return Messages(values, self._format or "openai.chat")
 
 
-Shape = Literal["message", "conversation", "event"]
+Shape = Literal["message", "conversation", "event", "spans"]
 _WHOLE = frozenset({"response", "chat.completion"})
 _ITEMS = openai_responses.CALLS | openai_responses.OUTPUTS | {"reasoning"}
 
@@ -118,7 +120,9 @@ def conversations(
             yield IngestError(str(path), first.line, why)
             continue
         everything = itertools.chain([first], records)
-        if shape == "conversation":
+        if shape == "spans":
+            yield from _traced(traced_conversations(everything, str(path), limits), name)
+        elif shape == "conversation":
             yield from _several(everything, path, format, name)
         else:
             yield ConversationRecords(name, first.line, everything if shape == "event" else _in_runs(everything), shape)
@@ -140,15 +144,29 @@ def _shape(value: object, format: Format) -> Shape | None:
     match format:
         case "events":
             return "event"
+        case "otlp":
+            return "spans"
         case "tau":
             return "conversation"
         case "openai" | "responses" | "anthropic":
             return "conversation" if isinstance(value, list) or "messages" in keys else "message"
+    if is_export(value):
+        return "spans"
     if "role" in keys or str(keys.get("object")) in _WHOLE or str(keys.get("type")) in _ITEMS:
         return "message"
     if isinstance(value, list) or "messages" in keys or "traj" in keys:
         return "conversation"
     return "event" if "type" in keys and "payload" in keys else None
+
+
+def _traced(
+    found: Iterable[TracedConversation | IngestError], name: str
+) -> Iterator[ConversationRecords | IngestError]:
+    for one in found:
+        if isinstance(one, IngestError):
+            yield one
+        else:
+            yield ConversationRecords(f"{name}/{one.label}", one.line, iter(one.records), part=True)
 
 
 def _several(

@@ -10,7 +10,7 @@ from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.errors import IngestError
 from memory_engine.ingest.json_stream import VALUE_CHARS_MAX, BrokenText, Scanner, parse
 
-Format = Literal["auto", "openai", "responses", "anthropic", "tau", "events"]
+Format = Literal["auto", "openai", "responses", "anthropic", "tau", "events", "otlp"]
 FIRST_LINE_MAX = 1 << 20
 _LINES = frozenset({".jsonl", ".ndjson"})
 _STREAMED = frozenset({"messages"})

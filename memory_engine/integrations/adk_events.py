@@ -4,16 +4,15 @@
 # google-adk fits beside few others: it is in the environment of its tests alone
 
 import json
-import logging
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
 from memory_engine.core.records import NewEvent
-from memory_engine.errors import InvalidMessage, MissingExtra
+from memory_engine.errors import MissingExtra
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.runtime.messages import as_events
+from memory_engine.runtime.messages import groups_as_events
 from memory_engine.views.sessions.view import SessionEntry, as_json
 
 try:
@@ -30,7 +29,6 @@ KINDS: dict[str, Literal["agent", "user"]] = {State.APP_PREFIX: "agent", State.U
 """By the prefix of a key the kind of the thread in which such state lives."""
 _KEYS = "stateKeys"
 """Where an entry has the keys of its event's state, in their order."""
-_log = logging.getLogger("memory_engine.integrations.adk")
 
 
 def thread_id_of(what: str, tenant_id: str, *names: str) -> str:
@@ -96,13 +94,11 @@ async def messages_of(thread: ThreadHandle, event: Event, event_id: str) -> list
     if content is None or not content.parts:
         return []
     messages = _openai(content, _is_users(content, event.author))
-    try:
-        names = [f"{event_id} {n}" for n in range(len(messages))]
-        return await as_events(thread, messages, names, format="openai.chat")
-    except InvalidMessage as error:
-        _log.info("event %r of thread %r is kept as text: %s", event.id, thread.id, error)
-        text = "\n".join(filter(None, map(_as_text, content.parts)))
-        return [NewEvent(said_by(content, event.author, text), f"{event_id}.said")] if text else []
+    [found] = await groups_as_events(thread, [messages], [event_id], format="openai.chat")
+    if found is not None:
+        return found
+    text = "\n".join(filter(None, map(_as_text, content.parts)))
+    return [NewEvent(said_by(content, event.author, text), f"{event_id}.said")] if text else []
 
 
 def _openai(content: types.Content, is_users: bool) -> list[dict[str, Any]]:

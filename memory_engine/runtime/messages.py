@@ -133,6 +133,34 @@ async def as_events(
     return [NewEvent(event, _id(thread, names[one.at], part)) for one in read for part, event in enumerate(one.events)]
 
 
+async def groups_as_events(
+    thread: ThreadHandle, groups: Sequence[Sequence[object]], names: Sequence[str], *, format: Format
+) -> list[list[NewEvent] | None]:
+    """The same for groups of messages, each with a name; `None` for one that cannot be read where it stands.
+
+    That is a result without its call, or an id of a call that waits already.
+    """
+    dialogue = _ThreadDialogue(await thread.state())
+    found: list[list[NewEvent] | None] = []
+    for group, name in zip(groups, names, strict=True):
+        before = dialogue.has_instructions, dict(dialogue.waiting)
+        try:
+            read = Messages(group, format).read(dialogue, thread.kernel.new_id)
+        except InvalidMessage as error:
+            _log.info("messages %r of thread %r are not in order: %s", name, thread.id, error)
+            dialogue.has_instructions, dialogue.waiting = before
+            found.append(None)
+            continue
+        found.append(
+            [
+                NewEvent(event, _id(thread, f"{name} {one.at}", part))
+                for one in read
+                for part, event in enumerate(one.events)
+            ]
+        )
+    return found
+
+
 async def items_as_events(thread: ThreadHandle, items: Sequence[Json | None]) -> list[Event | None]:
     """An event for each item of OpenAI's Responses, or `None`: for `None`, and for what cannot be read as a message.
 

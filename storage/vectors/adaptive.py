@@ -10,12 +10,13 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from memory_engine.errors import MissingExtra
 from memory_engine.llm.vectors import Packed, Vector
 from memory_engine.storage.vectors.exact import ExactIndex
-from memory_engine.storage.vectors.hnsw import HnswGraph, Origin, UnusableGraph, read_graph, row_digests, write_graph
+from memory_engine.storage.vectors.graph import Graph, row_digests
+from memory_engine.storage.vectors.graph_files import Origin, UnusableGraph, new_graph, read_graph, write_graph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,18 +45,22 @@ LOADED_AT_ONCE = 1024
 class AdaptiveIndex:
     """A `VectorIndex` in memory. May be called from several threads; a call waits for the one before it.
 
-    Up to `threshold` vectors it is exact. Beyond, `search` asks a graph for candidates, if
-    hnswlib is installed (extra `hnsw`; without it, it stays exact), and measures these, so that
-    a score is the same either way; only that some of the nearest may be missed. A search among
+    Up to `threshold` vectors it is exact. Beyond, `search` asks a graph for candidates, of the
+    `library` or of hnswlib (extra `hnsw`) or else usearch (extra `usearch`) if one is installed;
+    without, it stays exact. It measures these, so that a score is the same either way; only that
+    some of the nearest may be missed. A search among
     given `keys` is always exact. Building the graph is slow, about 0.3 ms a vector: each `put`
     does a little of it and `build` the rest. Searches find vectors outside the graph all the same.
     Raises `MissingExtra` without NumPy.
     """
 
-    def __init__(self, dimension: int, *, threshold: int = THRESHOLD) -> None:
+    def __init__(
+        self, dimension: int, *, threshold: int = THRESHOLD, library: Literal["", "hnswlib", "usearch"] = ""
+    ) -> None:
         self._rows = ExactIndex(dimension)
         self.threshold = threshold
-        self._graph: HnswGraph | None = None
+        self._graph: Graph | None = None
+        self._library = library
         self._waiting: dict[str, None] = {}
         self._has_library = True
         self._lock = Lock()
@@ -121,7 +126,7 @@ class AdaptiveIndex:
     def build(self, at_most: int | None = None) -> int:
         """Put up to this many waiting vectors into the graph; return how many still wait. Call it from a worker thread.
 
-        Searches get their turn in between. Does nothing below the threshold, or without hnswlib.
+        Searches get their turn in between. Does nothing below the threshold, or without a library.
         """
         left = len(self) if at_most is None else at_most
         while left > 0:
@@ -183,7 +188,7 @@ class AdaptiveIndex:
     def _build(self, at_most: int) -> None:
         if self._graph is None and len(self._rows) > self.threshold and self._has_library:
             try:
-                self._graph = HnswGraph(self.dimension)
+                self._graph = new_graph(self.dimension, self._library)
             except MissingExtra as error:
                 self._has_library = False
                 _stays_exact(str(error))
@@ -208,4 +213,4 @@ class AdaptiveIndex:
 
 @cache  # once is enough for a log
 def _stays_exact(why: str) -> None:
-    _log.warning("more than a few vectors are still compared one by one: %s", why)
+    _log.warning("many vectors are still compared one by one: %s (or `hnsw`, which takes a C++ compiler)", why)

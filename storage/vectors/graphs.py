@@ -18,7 +18,7 @@ class GraphFolder:
     def load(self, index: VectorIndex, thread_id: str, model: str) -> bool:
         """Load the graph of an earlier process, as far as it fits these vectors; a damaged file is passed over."""
         from memory_engine.storage.vectors.adaptive import AdaptiveIndex
-        from memory_engine.storage.vectors.hnsw import Origin
+        from memory_engine.storage.vectors.graph_files import Origin
 
         if not isinstance(index, AdaptiveIndex) or len(index) <= index.threshold:
             return False
@@ -27,7 +27,7 @@ class GraphFolder:
     def save(self, index: VectorIndex, thread_id: str, model: str) -> None:
         """Write the graph. Raises `OSError`."""
         from memory_engine.storage.vectors.adaptive import AdaptiveIndex
-        from memory_engine.storage.vectors.hnsw import Origin
+        from memory_engine.storage.vectors.graph_files import Origin
 
         if isinstance(index, AdaptiveIndex) and len(index) > index.threshold:
             self._folder.mkdir(exist_ok=True)

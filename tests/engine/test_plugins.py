@@ -1,9 +1,10 @@
 """Plug-ins: what a user adds to one engine, in order, by name, and to no other engine."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -21,6 +22,10 @@ from memory_engine import (
     errors,
 )
 from memory_engine import events as e
+from memory_engine.administration.retention import RetentionRule
+from memory_engine.compaction.base import CompactionContext, CompactionResult
+from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.operations import Batch, BatchReplace
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.events import EventRegistry
 from memory_engine.testing import FakeCompactor, given
@@ -334,3 +339,54 @@ async def test_installed_plugins_are_taken_when_asked_for(asked: bool, expected:
         thread = await engine.create_thread()
         await thread.dispatch(e.UserMessage(content="hi"))
         assert expected == [chunk.text for chunk in (await thread.state()).chunks()]
+
+
+def listed(values: Iterable[object]) -> Any:
+    """A list, for a type checker anything."""
+    return list(values)
+
+
+async def test_lists_do_where_tuples_are_kept() -> None:
+    """In events, reductions, chunks, summaries and rules: what is read back, and what is handed out, holds tuples."""
+
+    class Lister:
+        name = "lister"
+
+        def can_compact(self, _chunks: Sequence[Chunk]) -> bool:
+            return True
+
+        async def compact(self, chunks: Sequence[Chunk], _context: CompactionContext) -> CompactionResult:
+            line: Any = [SummaryLine("current_state", "short", listed(one.id for one in chunks))]
+            return CompactionResult(lines=line)
+
+    plugin = Plugin("lists")
+
+    @plugin.event("gathered")
+    class Gathered(Event):
+        """Takes the place of two chunks."""
+
+        chunks: tuple[str, ...]
+
+    @plugin.reducer(Gathered)
+    def reduce_gathered(_view: StateView, event: Gathered, ctx: ReduceContext) -> Reduction:
+        """One chunk, said in lists."""
+        both, old = listed([e.TextPart("both")]), listed(event.chunks)
+        chunk = Chunk(id=ctx.new_id(), type="note", content=both, calls=listed([]), parent_ids=old)
+        replaced = BatchReplace(chunks=old, by=listed([chunk.id]))
+        return Reduction(operations=listed([Batch(operations=listed([replaced]))]), chunks=listed([chunk]))
+
+    async with memory_engine.open(":memory:", plugins=[plugin]) as engine:
+        engine.register_compactor(Lister())
+        thread = await engine.create_thread()
+        long = listed([e.TextPart("word " * 99)])
+        ids = [(await thread.dispatch(e.UserMessage(content=long))).chunks[0].id for _ in range(3)]
+        receipt = await thread.dispatch(Gathered(chunks=listed(ids[:2])))
+        chunk = await thread.chunk(receipt.chunks[0].id)
+        assert ((e.TextPart("both"),), (), tuple(ids[:2])) == (chunk.content, chunk.calls, chunk.parent_ids)
+        assert (Batch(operations=(BatchReplace(tuple(ids[:2]), (chunk.id,)),)),) == receipt.operations
+        ids += [(await thread.dispatch(e.UserMessage(content=long))).chunks[0].id for _ in range(9)]
+        assert {chunk.id, ids[2]} <= set((await thread.compact()).covered)
+        assert (await thread.verify()).ok
+    assert ("user_message",) == RetentionRule(
+        act="erase", older_than=timedelta(1), types=listed(["user_message"])
+    ).types

@@ -40,6 +40,7 @@ HEAVY = (
     "sqlite3",
     "starlette",
     "tiktoken",
+    "usearch",
     "uvicorn",
 )
 

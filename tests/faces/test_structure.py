@@ -36,6 +36,7 @@ HEAVY: dict[str, str | tuple[str, ...]] = {
     "sqlite3": "storage/",
     "starlette": ("memory_engine/inspector/", "memory_engine/integrations/mcp_http.py"),
     "tiktoken": "memory_engine/llm/",
+    "usearch": "storage/",
     "uvicorn": "memory_engine/inspector/",
 }
 

@@ -433,7 +433,7 @@ def _lower_threshold(engine: Engine) -> None:
 async def test_a_graph_of_vectors_outlives_its_process_and_goes_with_its_thread(tmp_path: Path) -> None:
     """Above the threshold a graph is kept beside the database, read again, and deleted with its thread."""
     path = tmp_path / "m.db"
-    pytest.importorskip("hnswlib", reason="graphs need hnswlib (extra hnsw)")
+    pytest.importorskip("usearch", reason="graphs need hnswlib or usearch (extras hnsw, usearch)")
     folder = tmp_path / "m.db-graphs"
     async with memory_engine.open(str(path), embedder=HashEmbedder(8)) as engine:
         _lower_threshold(engine)

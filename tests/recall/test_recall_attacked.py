@@ -15,7 +15,7 @@ from memory_engine.errors import ModelError, ReducerError
 from memory_engine.llm.vectors import Vector
 from memory_engine.recall.vectors import VectorSpace
 from memory_engine.storage.vectors.adaptive import AdaptiveIndex
-from memory_engine.storage.vectors.hnsw import MARK
+from memory_engine.storage.vectors.graph_files import MARK
 from memory_engine.store.passages import PLACES_BITS, Extracted, Text
 from memory_engine.testing import HashEmbedder
 from tests.recall.recalled import KEPT
@@ -356,7 +356,7 @@ def _kept(folder: Path) -> list[bytes]:
 
 async def _many(engine: Engine) -> Thread:
     """A thread with vectors enough for a graph, in an engine that builds one of so few."""
-    pytest.importorskip("hnswlib")
+    pytest.importorskip("usearch")
     engine.recall._models.vector_index = lambda dimension: AdaptiveIndex(dimension, threshold=100)
     thread = await engine.create_thread("t")
     for at in range(0, GRAPH_MIN, 200):

@@ -68,15 +68,7 @@ class Session:
 
         `after` comes after it. Raises what `dispatch` raises.
         """
-        event = cast("SessionEntryKept", kept.event)
-        entry = json.loads(event.entry)
-        quoted = []
-        for pointer, text in texts.items():
-            back = _back(text, beside)
-            if back and _put(entry, pointer, ""):
-                quoted.append(QuotedText(pointer, back, _check(text)))
-        whole = msgspec.structs.replace(event, entry=as_json(entry), quoted=tuple(quoted), messages=len(beside))
-        new = msgspec.structs.replace(kept, event=whole)
+        new = quoting(kept, beside, texts)
         receipts = await self.thread.dispatch_all([*beside, new, *after], expected_seq=expected_seq)
         return receipts[len(beside)].seq
 
@@ -110,10 +102,35 @@ class Session:
         """The session's own state."""
         return _values(await self.thread.rows_between(SESSIONS, STATE, STATE + _BEYOND), STATE)
 
+    async def value(self, key: str) -> object:
+        """A value of the session's own state; `None` for none, or where the thread is not there."""
+        try:
+            row = await self.thread.row(SESSIONS, STATE + key)
+        except ThreadNotFound:
+            return None
+        return json.loads(row.value) if isinstance(row, StateRow) else None
+
+    async def has(self, key: str) -> bool:
+        """Whether the session's own state has the key, with whatever value."""
+        return await self.thread.row(SESSIONS, STATE + key) is not None
+
     async def _at(self, seqs: Sequence[int]) -> dict[int, Event]:
         reader = self.thread.kernel.reader
         stored = await reader.rows_at(self.thread.id, frozenset(seqs)) if seqs else {}
         return {seq: cast("Event", reader.decode(self.thread.id, row).event) for seq, row in stored.items()}
+
+
+def quoting(kept: NewEvent, beside: Sequence[NewEvent], texts: Mapping[str, str]) -> NewEvent:
+    """An entry that does not repeat what the messages right before it say. `texts` are those in it, by pointer."""
+    event = cast("SessionEntryKept", kept.event)
+    entry = json.loads(event.entry)
+    quoted = []
+    for pointer, text in texts.items():
+        back = _back(text, beside)
+        if back and _put(entry, pointer, ""):
+            quoted.append(QuotedText(pointer, back, _check(text)))
+    whole = msgspec.structs.replace(event, entry=as_json(entry), quoted=tuple(quoted), messages=len(beside))
+    return msgspec.structs.replace(kept, event=whole)
 
 
 class Shared:

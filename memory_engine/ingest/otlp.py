@@ -1,0 +1,376 @@
+"""Spans of models' calls (OpenTelemetry's GenAI conventions, as OTLP/JSON) to the conversations that they were.
+
+A span tells a whole prompt, which the next one repeats: of each, only what is new is taken. Spans around others, such
+as an agent's, repeat what these say, and are passed over. Messages stand in the attributes `gen_ai.input.messages`
+and `gen_ai.output.messages`, or are events of the span, one each, as older instrumentation has them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+
+import msgspec
+from attrs import define, field, frozen
+
+from memory_engine.core.limits import ReadingLimits
+from memory_engine.errors import IngestError
+from memory_engine.formats.values import compact, kind_of
+from memory_engine.ingest.json_stream import BrokenText, parse
+from memory_engine.ingest.records import Record
+
+Json = dict[str, object]
+_INPUT, _OUTPUT, _SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
+_SAID = frozenset({_INPUT, _OUTPUT, _SYSTEM})
+_DETAILS = "gen_ai.client.inference.operation.details"
+_ROLES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
+_CHOICE = "gen_ai.choice"
+_LOOKED_BACK = 64
+"""Messages, beside twice as many as it has, in which a prompt that was sent again is looked for."""
+_EXPORT = ("resourceSpans", "resource_spans")
+_SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
+
+
+def is_export(value: object) -> bool:
+    """Whether a record is spans as OTLP/JSON has them."""
+    return isinstance(value, Mapping) and not value.keys().isdisjoint(_EXPORT)
+
+
+@define
+class TracedConversation:
+    """The messages of one conversation, those of chat completions; `label` is its id, or that of its trace."""
+
+    label: str
+    line: int
+    records: list[Record | IngestError] = field(factory=list)
+
+
+def traced_conversations(
+    records: Iterable[Record | IngestError], path: str, limits: ReadingLimits
+) -> Iterator[TracedConversation | IngestError]:
+    """The conversations of all spans of a file, in the order of their times; first what cannot be read.
+
+    The file is read to its end, as spans stand in it by when they ended. Of messages that are repeated one is held.
+    """
+    spans: list[_Span] = []
+    pool: dict[bytes, Json] = {}
+    for record in records:
+        if isinstance(record, IngestError):
+            yield record
+            continue
+        if not is_export(record.value):
+            yield IngestError(path, record.line, f"{kind_of(record.value)} that is not an export of spans")
+            continue
+        for told in _spans_of(record.value):
+            try:
+                span = _span(told, record.line, limits, pool)
+            except (_Unreadable, RecursionError) as error:
+                why = "its values are nested too deep" if isinstance(error, RecursionError) else str(error)
+                yield IngestError(path, record.line, f"span {_id(told, 'spanId')[:60] or 'without an id'}: {why}")
+                continue
+            spans.append(span)
+    yield from _conversations(spans)
+
+
+class _Unreadable(Exception):
+    """A span whose messages cannot be read; the text says why."""
+
+
+@frozen
+class _Span:
+    """What is kept of a span: messages by the keys that tell whether two say the same."""
+
+    id: str
+    parent: str
+    trace: str
+    conversation: str
+    begun: int
+    line: int
+    asked: Sequence[tuple[bytes, Json]]
+    answered: Sequence[tuple[bytes, Json]]
+
+
+def _conversations(spans: Sequence[_Span]) -> Iterator[TracedConversation]:
+    around = _around(spans)
+    found: dict[str, tuple[TracedConversation, _Merged]] = {}
+    named = {span.trace: span.conversation for span in spans if span.conversation}
+    for span in sorted(spans, key=lambda one: one.begun):
+        if not (span.asked or span.answered) or (span.trace, span.id) in around:
+            continue
+        label = span.conversation or named.get(span.trace, span.trace)
+        if label not in found:
+            found[label] = TracedConversation(label, span.line), _Merged()
+        conversation, merged = found[label]
+        for message in merged.new(span):
+            number = len(conversation.records) + 1
+            conversation.records.append(Record(message, span.line, number, False))
+    for conversation, _ in found.values():
+        yield conversation
+
+
+def _around(spans: Sequence[_Span]) -> set[tuple[str, str]]:
+    """The spans that have another one with messages in them."""
+    parents = {(span.trace, span.id): span.parent for span in spans}
+    around: set[tuple[str, str]] = set()
+    for span in spans:
+        at = span.parent if span.asked or span.answered else ""
+        while at and (span.trace, at) not in around:
+            around.add((span.trace, at))
+            at = parents.get((span.trace, at), "")
+    return around
+
+
+class _Merged:
+    """A conversation so far, by the keys of its messages. Instructions stand apart: they may come with every prompt."""
+
+    def __init__(self) -> None:
+        self._keys: list[bytes] = []
+        self._instructions: set[bytes] = set()
+
+    def new(self, span: _Span) -> Iterator[Json]:
+        """The messages of a span that go on with it."""
+        said = [(key, message) for key, message in span.asked if message["role"] != "system"]
+        for key, message in span.asked:
+            if message["role"] == "system" and key not in self._instructions:
+                self._instructions.add(key)
+                yield message
+        known = self._known([key for key, _ in said])
+        for key, message in chain(said[known:], span.answered):
+            self._keys.append(key)
+            yield message
+
+    def _known(self, asked: Sequence[bytes]) -> int:
+        """How many of these messages, from the first on, the conversation has.
+
+        Those up to where it ends, wherever that is: what stands before may be a summary. Or all, where it holds them
+        one after the other: a prompt that was sent again.
+        """
+        tail = self._keys[-len(asked) :] if asked else []
+        shared = _prefixes([*reversed(tail), b"", *reversed(asked)])
+        once = bool(tail) and 1 == tail.count(tail[-1]) == asked.count(tail[-1])
+        known = best = 0
+        for upto in range(1, len(asked) + 1):
+            length = shared[len(tail) + 1 + len(asked) - upto]
+            if length >= max(best, 1) and (once or length > 1 or length == upto):  # what is often said may be chance
+                known, best = upto, length
+        if known:
+            return known
+        lately = self._keys[-2 * len(asked) - _LOOKED_BACK :]
+        return len(asked) if asked and len(asked) in _prefixes([*asked, b"", *lately])[len(asked) + 1 :] else 0
+
+
+def _prefixes(values: Sequence[bytes]) -> list[int]:
+    """For each place, how many values from there on are those from the beginning on. Linear (Gusfield 1997: Z)."""
+    found = [0] * len(values)
+    left = right = 0
+    for n in range(1, len(values)):
+        at = min(right - n, found[n - left]) if n < right else 0
+        while n + at < len(values) and values[at] == values[n + at]:
+            at += 1
+        found[n] = at
+        if n + at > right:
+            left, right = n, n + at
+    return found
+
+
+# spans as OTLP/JSON has them
+
+
+def _spans_of(export: object) -> Iterator[Mapping[str, object]]:
+    for resource in _listed(export, *_EXPORT):
+        for scope in _listed(resource, *_SCOPES):
+            yield from _listed(scope, "spans")
+
+
+def _listed(value: object, *names: str) -> Iterator[Mapping[str, object]]:
+    for name in names:
+        found = value.get(name) if isinstance(value, Mapping) else None
+        yield from (one for one in (found if isinstance(found, list) else ()) if isinstance(one, Mapping))
+
+
+def _id(told: Mapping[str, object], name: str) -> str:
+    snake = {"spanId": "span_id", "parentSpanId": "parent_span_id", "traceId": "trace_id"}[name]
+    return str(told.get(name) or told.get(snake) or "")
+
+
+def _span(told: Mapping[str, object], line: int, limits: ReadingLimits, pool: dict[bytes, Json]) -> _Span:
+    attributes = _attributes(told)
+    reading = _Reading(line, limits)
+    asked, answered = reading.of_events(list(_listed(told, "events")))
+    if not _SAID.isdisjoint(attributes):
+        asked, answered = reading.of_attributes(attributes)
+    try:
+        begun = int(str(told.get("startTimeUnixNano") or told.get("start_time_unix_nano") or 0))
+    except ValueError:
+        raise _Unreadable("its startTimeUnixNano is not a number") from None
+    return _Span(
+        id=_id(told, "spanId"),
+        parent=_id(told, "parentSpanId"),
+        trace=_id(told, "traceId") or "no trace",
+        conversation=str(attributes.get("gen_ai.conversation.id") or ""),
+        begun=begun,
+        line=line,
+        asked=_pooled(asked, pool),
+        answered=_pooled(answered, pool),
+    )
+
+
+def _pooled(messages: Iterable[Json], pool: dict[bytes, Json]) -> list[tuple[bytes, Json]]:
+    found = []
+    for message in messages:
+        key = msgspec.json.encode(message, order="deterministic")
+        found.append((key, pool.setdefault(key, message)))
+    return found
+
+
+def _attributes(told: Mapping[str, object]) -> Json:
+    return {str(one.get("key")): _value(one.get("value")) for one in _listed(told, "attributes")}
+
+
+def _value(value: object) -> object:
+    """A value of OTLP as the JSON value that it stands for."""
+    if not isinstance(value, Mapping):
+        return None
+    for kind, found in value.items():
+        match kind.replace("_", "").lower():
+            case "arrayvalue":
+                return [_value(one) for one in _listed(found, "values")]
+            case "kvlistvalue":
+                return {str(one.get("key")): _value(one.get("value")) for one in _listed(found, "values")}
+            case "intvalue":
+                return int(found) if isinstance(found, str) and found.lstrip("-").isdecimal() else found
+            case _:
+                return found
+    return None
+
+
+class _Reading:
+    """Reads the messages that a span tells, as chat completions' messages. Raises `_Unreadable`."""
+
+    def __init__(self, line: int, limits: ReadingLimits) -> None:
+        self._line = line
+        self._limits = limits
+
+    def of_attributes(self, attributes: Mapping[str, object]) -> tuple[list[Json], list[Json]]:
+        """The prompt with its instructions, and the answer."""
+        system = self._json(attributes, _SYSTEM)
+        parts = [one for one in system if isinstance(one, Mapping)] if isinstance(system, list) else []
+        text = system if isinstance(system, str) else _text_of(parts)
+        asked: list[Json] = [{"role": "system", "content": text}] if text else []
+        return asked + self._messages(attributes, _INPUT, "user"), self._messages(attributes, _OUTPUT, "assistant")[:1]
+
+    def of_events(self, events: Sequence[Mapping[str, object]]) -> tuple[list[Json], list[Json]]:
+        """The same from a span's events."""
+        asked: list[Json] = []
+        answered: list[Json] = []
+        for event in events:
+            name, body = str(event.get("name")), _attributes(event)
+            if name == _DETAILS:
+                return self.of_attributes(body)
+            if name in _ROLES:
+                asked += self._message({**body, "role": body.get("role") or _ROLES[name]})
+            elif name == _CHOICE and not answered:
+                said = self._json(body, "message", body)
+                said = said if isinstance(said, Mapping) else {"content": said}
+                answered += self._message({**body, **said, "role": "assistant"})
+        return asked, answered
+
+    def _json(self, attributes: Mapping[str, object], name: str, default: object = None) -> object:
+        """The value of an attribute, which may be JSON in a text; a text that does not look like JSON is itself."""
+        value = attributes.get(name, default)
+        if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+            return value
+        try:
+            return parse(value, self._line, self._limits)
+        except BrokenText as error:
+            raise _Unreadable(f"its {name} (cut off by a limit of its exporter?) is {error.why}") from None
+
+    def _messages(self, attributes: Mapping[str, object], name: str, role: str) -> list[Json]:
+        value = self._json(attributes, name)
+        if isinstance(value, str):
+            return [{"role": role, "content": value}] if value else []
+        if value is not None and not isinstance(value, list):
+            raise _Unreadable(f"its {name} is {kind_of(value)}, not a list of messages")
+        found: list[Json] = []
+        for message in value or ():
+            if not isinstance(message, Mapping):
+                raise _Unreadable(f"a message of its {name} is {kind_of(message)}, not an object")
+            found += self._message({"role": role, **message})
+        return found
+
+    def _message(self, told: Mapping[str, object]) -> list[Json]:
+        role = _SAME_ROLES.get(str(told["role"]), str(told["role"]))
+        parts = told.get("parts")
+        if not isinstance(parts, list):
+            return self._older(told, role)
+        objects = [part if isinstance(part, Mapping) else {"type": "text", "content": part} for part in parts]
+        results = [part for part in objects if part.get("type") == "tool_call_response"]
+        found: list[Json] = [_result(part.get("id"), part.get("response", part.get("result"))) for part in results]
+        calls = [
+            _call(part.get("id"), part.get("name"), part.get("arguments"))
+            for part in objects
+            if part.get("type") == "tool_call"
+        ]
+        thoughts = _text_of(part for part in objects if part.get("type") in ("reasoning", "thinking"))
+        content = _content([part for part in objects if part.get("type") in _SHOWN])
+        if role == "tool":
+            return found
+        return found + _said(role, content, calls, thoughts)
+
+    def _older(self, told: Mapping[str, object], role: str) -> list[Json]:
+        """A message that has `content` and `tool_calls`, as chat completions have them."""
+        content = self._json(told, "content")
+        if role == "tool":
+            return [_result(told.get("id") or told.get("tool_call_id"), content)]
+        calls = []
+        for call in _listed({"calls": self._json(told, "tool_calls")}, "calls"):
+            function = call.get("function")
+            function = function if isinstance(function, Mapping) else call
+            calls.append(_call(call.get("id"), function.get("name"), function.get("arguments")))
+        if content is not None and not isinstance(content, str | list):
+            content = compact(content)
+        return _said(role, content, calls, str(told.get("reasoning_content") or ""))
+
+
+_SAME_ROLES = {"developer": "system", "model": "assistant", "function": "tool"}
+_SHOWN = ("text", "uri", "blob", "file")
+
+
+def _said(role: str, content: object, calls: list[Json], thoughts: str) -> list[Json]:
+    message: Json = {"role": role, "content": content or None}
+    if calls:
+        message["tool_calls"] = calls
+    if thoughts:
+        message["reasoning_content"] = thoughts
+    return [message] if content or calls or thoughts else []
+
+
+def _call(call_id: object, name: object, arguments: object) -> Json:
+    text = arguments if isinstance(arguments, str) else compact(arguments or {})
+    with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):  # else as the model wrote it
+        text = compact(msgspec.json.decode(text))
+    return {"id": str(call_id or ""), "type": "function", "function": {"name": str(name or ""), "arguments": text}}
+
+
+def _result(call_id: object, response: object) -> Json:
+    text = response if isinstance(response, str) else compact(response if response is not None else "")
+    return {"role": "tool", "tool_call_id": str(call_id or ""), "content": text}
+
+
+def _text_of(parts: Iterable[Mapping[str, object]]) -> str:
+    return "\n".join(str(part.get("content", part.get("text", "")) or "") for part in parts)
+
+
+def _content(parts: Sequence[Mapping[str, object]]) -> object:
+    if all(part.get("type") == "text" for part in parts):
+        return _text_of(parts)
+    return [_part(part) for part in parts]
+
+
+def _part(part: Mapping[str, object]) -> Json:
+    media = str(part.get("mime_type") or part.get("media_type") or "")
+    if part.get("modality") == "image" or media.startswith("image/"):
+        url = str(part.get("uri") or f"data:{media};base64,{part.get('content') or part.get('data') or ''}")
+        return {"type": "image_url", "image_url": {"url": url}}
+    name = part.get("uri") or part.get("file_id") or media
+    named = part.get("content") if part.get("type") == "text" else f"[{name}]"
+    return {"type": "text", "text": str(named or "")}

@@ -1,0 +1,228 @@
+"""Histories of Microsoft's Agent Framework in this memory: each message as it was, and as events of a thread.
+
+    from memory_engine.integrations.agent_framework import MemoryEngineHistoryProvider
+
+    async with memory_engine.open("agent.db") as engine:
+        agent = Agent(client, context_providers=[MemoryEngineHistoryProvider(engine)])
+        await agent.run("Hello", session=agent.create_session(session_id="chat"))
+
+Needs the extra `agent-framework`. A session is the engine's thread of the same id, so that contexts, search, compaction
+and the inspector work on it.
+"""
+
+# pyright: reportMissingImports=false
+# agent-framework-core is in the environment of its tests alone
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.messages import LlmTextResponse, UserMessage
+from memory_engine.engine import Engine
+from memory_engine.errors import InvalidArgument, MissingExtra, ThreadNotFound
+from memory_engine.integrations.entries import Entry, EntryList, Json, loaded
+from memory_engine.integrations.home import HomeLoop
+from memory_engine.views.sessions.view import as_json
+
+try:
+    from agent_framework import Content, HistoryProvider, Message
+except ImportError:
+    raise MissingExtra("histories of Agent Framework", "agent-framework") from None
+
+MARK = "agent-framework"
+"""The key in the metadata of threads that are made here."""
+DEFAULT = "default"
+"""The session of runs that name none, as the framework's own providers have it."""
+
+
+class MemoryEngineHistoryProvider(HistoryProvider):
+    """A `HistoryProvider` in an engine's threads. To be made where the engine was opened; awaited on any event loop.
+
+    `history` is what a run begins with: `"all"` messages as they are, or the thread's `"context"` within `max_tokens`,
+    with what was compacted and what is known of the user. The first message makes the thread, with these scopes.
+    """
+
+    def __init__(  # noqa: PLR0913 - those of the base class, and scopes
+        self,
+        engine: Engine,
+        source_id: str = "memory_engine",
+        *,
+        history: Literal["all", "context"] = "all",
+        max_tokens: int | None = None,
+        user_id: str = "",
+        tenant_id: str = "",
+        agent_id: str = "",
+        load_messages: bool = True,
+        store_inputs: bool = True,
+        store_context_messages: bool = False,
+        store_context_from: set[str] | None = None,
+        store_outputs: bool = True,
+    ) -> None:
+        if history not in ("all", "context"):
+            raise InvalidArgument("history", history, 'give "all" or "context"')
+        super().__init__(
+            source_id,
+            load_messages=load_messages,
+            store_inputs=store_inputs,
+            store_context_messages=store_context_messages,
+            store_context_from=store_context_from,
+            store_outputs=store_outputs,
+        )
+        self.engine = engine
+        self._history = history
+        self._max_tokens = max_tokens
+        self._scopes = {"user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id, "mark": MARK}
+        self._home = HomeLoop()
+
+    async def get_messages(self, session_id: str | None, *, state: dict[str, Any] | None = None) -> list[Message]:
+        """The history, oldest first."""
+        entries = EntryList(self.engine, session_id or DEFAULT)
+        if self._history == "context":
+            return await self._home.run(self._context(entries))
+        return [Message.from_dict(one) for one in await self._home.run(entries.get())]
+
+    async def save_messages(
+        self, session_id: str | None, messages: Sequence[Message], *, state: dict[str, Any] | None = None
+    ) -> None:
+        """Keep those that the history does not end with, all or none, and record each as messages of the thread."""
+        entries = EntryList(self.engine, session_id or DEFAULT)
+        given = [loaded(message.to_json()) for message in messages]
+        kept = [_entry(one, message, self.engine) for one, message in zip(given, messages, strict=True)]
+
+        def new(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[Entry]]:
+            return (), kept[_repeated([_key(one) for one in there], [_key(one) for one in given]) :]
+
+        if kept:
+            await self._home.run(entries.change(new, limit=len(kept) + 1, scopes=self._scopes))
+
+    async def _context(self, entries: EntryList) -> list[Message]:
+        with suppress(ThreadNotFound):
+            return _from_openai((await entries.thread.context(self._max_tokens)).messages)
+        return []
+
+
+def _key(message: Json) -> tuple[str, str]:
+    """What tells whether two messages are one: the id, or all that they say."""
+    name = message.get("message_id")
+    return ("id", str(name)) if name else ("said", json.dumps(message, sort_keys=True))
+
+
+def _repeated(there: Sequence[tuple[str, str]], given: Sequence[tuple[str, str]]) -> int:
+    """How many of the given messages, from the first on, repeat the end of those that are there.
+
+    One message without an id, said by the user again, is a new one.
+    """
+    for count in range(min(len(there), len(given)), 0, -1):
+        if list(there[-count:]) == list(given[:count]):
+            is_said_again = count == 1 and there[-1][0] == "said" and '"role": "user"' in there[-1][1]
+            return 0 if is_said_again else count
+    return 0
+
+
+def _entry(entry: Json, message: Message, engine: Engine) -> Entry:
+    messages = _openai(message)
+    texts = [str(text) for one in messages for text in (one.get("content"), *_calls(one)) if text]
+    event = LlmTextResponse if message.role == "assistant" else UserMessage
+    said: Event | None = event(content="\n".join(texts)) if texts else None
+    name = engine.kernel.new_id()
+    return Entry(id=name, entry=entry, messages=messages, texts=_texts(entry), said=said, name=name)
+
+
+def _calls(message: Json) -> Iterable[str]:
+    calls: Any = message.get("tool_calls") or ()
+    return (f"{call['function']['name']}({call['function']['arguments']})" for call in calls)
+
+
+def _texts(entry: Json) -> dict[str, str]:
+    contents: Any = entry.get("contents") or ()
+    found: dict[str, str] = {}
+    for n, content in enumerate(contents):
+        for key in ("text", "result"):
+            if isinstance(content.get(key), str) and content[key]:
+                found[f"contents/{n}/{key}"] = content[key]
+        for k, item in enumerate(content.get("items") or ()):
+            if isinstance(item, dict) and item.get("text"):
+                found[f"contents/{n}/items/{k}/text"] = item["text"]
+    return found
+
+
+def _openai(message: Message) -> list[dict[str, Any]]:
+    """A message as chat completions' messages: results first, then what was said with them."""
+    results = [
+        {"role": "tool", "tool_call_id": one.call_id or "", "content": _result(one)}
+        for one in message.contents
+        if one.type == "function_result"
+    ]
+    calls = [
+        {"id": one.call_id, "type": "function", "function": {"name": one.name, "arguments": _arguments(one)}}
+        for one in message.contents
+        if one.type == "function_call" and not one.informational_only
+    ]
+    parts = [part for one in message.contents if (part := _part(one)) is not None]
+    thoughts = "\n\n".join(one.text for one in message.contents if one.type == "text_reasoning" and one.text)
+    role = {"developer": "system", "tool": "user"}.get(str(message.role), str(message.role))
+    is_text = all(part["type"] == "text" for part in parts)
+    content: Any = "".join(part["text"] for part in parts) if is_text else parts
+    found: dict[str, Any] = {"role": role, "content": content or None}
+    if calls and role == "assistant":
+        found["tool_calls"] = calls
+    if thoughts and role == "assistant":
+        found["reasoning_content"] = thoughts
+    return [*results, found] if content or len(found) > 2 else results
+
+
+def _arguments(call: Content) -> str:
+    given = call.arguments
+    return given if isinstance(given, str) and given else as_json(dict(given) if given else {})
+
+
+def _result(content: Content) -> str:
+    said = content.result
+    if said is None:
+        said = "\n".join(item.text for item in content.items or () if item.text)
+    return said if isinstance(said, str) else as_json(json.loads(json.dumps(said, default=str)))
+
+
+def _part(content: Content) -> dict[str, Any] | None:
+    match content.type:
+        case "text" if content.text:
+            return {"type": "text", "text": content.text}
+        case "data" | "uri" if (content.media_type or "").startswith("image/"):
+            return {"type": "image_url", "image_url": {"url": content.uri}}
+        case "data" | "uri" | "hosted_file":
+            return {"type": "text", "text": f"[{content.file_id or content.media_type or 'a file'}]"}
+        case "error" if content.message:
+            return {"type": "text", "text": content.message}
+    return None
+
+
+def _from_openai(messages: Iterable[Json]) -> list[Message]:
+    """What a context shows, as messages of the framework."""
+    return [_message(dict(message)) for message in messages]
+
+
+def _message(message: dict[str, Any]) -> Message:
+    content = message.get("content") or ""
+    if message["role"] == "tool":
+        return Message("tool", [Content.from_function_result(message["tool_call_id"], result=_text(content))])
+    contents = [Content.from_text(content)] if isinstance(content, str) and content else []
+    if not isinstance(content, str):
+        contents = [_back(part) for part in content]
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        contents.append(Content.from_function_call(call["id"], function["name"], arguments=function["arguments"]))
+    return Message(message["role"], contents)
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else as_json(content)
+
+
+def _back(part: dict[str, Any]) -> Content:
+    match part:
+        case {"type": "image_url", "image_url": {"url": str() as url}}:
+            media = url.removeprefix("data:").partition(";")[0] if url.startswith("data:") else "image/*"
+            return Content.from_uri(url, media_type=media)
+    return Content.from_text(str(part.get("text", "")))

@@ -1,0 +1,125 @@
+"""A framework's own messages kept in a thread, each byte for byte after the events of what it says."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from memory_engine.core.events.base import Event
+from memory_engine.core.records import NewEvent
+from memory_engine.engine import Engine
+from memory_engine.errors import Conflict, ThreadNotFound
+from memory_engine.runtime.life import forgetting
+from memory_engine.runtime.messages import groups_as_events
+from memory_engine.thread import Thread
+from memory_engine.views.sessions.events import SessionEntryKept
+from memory_engine.views.sessions.fold import SessionEntryRow
+from memory_engine.views.sessions.view import Session, as_json, quoting
+
+Json = Mapping[str, object]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to keep: as its framework writes it, and as chat completions' messages.
+
+    `texts` are those in `entry`, by where they stand; `said` is the event of its text alone, where its calls and
+    results are out of order. `name` makes the ids of the events of its messages: the same name is recorded once.
+    """
+
+    id: str
+    entry: Json
+    messages: Sequence[Json]
+    texts: Mapping[str, str]
+    said: Event | None
+    name: str
+    event_id: str = ""
+    before: str = ""
+
+
+async def entry_events(thread: Thread, entries: Sequence[Entry], at: float) -> list[NewEvent]:
+    """The events of entries: of each its messages, then itself, which does not repeat them. `at`: seconds of Unix."""
+    groups = [entry.messages for entry in entries]
+    said = await groups_as_events(thread, groups, [entry.name for entry in entries], format="openai.chat")
+    events: list[NewEvent] = []
+    for entry, read in zip(entries, said, strict=True):
+        text = [] if entry.said is None else [NewEvent(entry.said, f"{entry.name}.said")]
+        beside = text if read is None else read
+        kept = SessionEntryKept(id=entry.id, entry=as_json(entry.entry), timestamp=at, invocation=entry.before)
+        events += [*beside, quoting(NewEvent(kept, entry.event_id or thread.kernel.new_id()), beside, entry.texts)]
+    return events
+
+
+class EntryList:
+    """The entries of one thread, in their order. The thread is made with the first."""
+
+    def __init__(self, engine: Engine, thread_id: str) -> None:
+        self._engine = engine
+        self.thread = engine.thread(thread_id)
+        self._session = Session(self.thread)
+
+    async def get(self, limit: int | None = None) -> list[Json]:
+        """The entries, or the last `limit`; none where there is no thread."""
+        if limit == 0:
+            return []
+        with suppress(ThreadNotFound):
+            return [one.entry for one in await self._session.entries(await self._session.entry_rows(limit))]
+        return []
+
+    async def change(
+        self,
+        draft: "Callable[[Sequence[Json]], tuple[Sequence[int], Sequence[Entry]]]",
+        *,
+        limit: int | None = None,
+        scopes: Mapping[str, str],
+        reason: str = "",
+    ) -> None:
+        """Drop and add entries in one commit, which `draft` says from those that are there (the last `limit`).
+
+        It gives the places of those to drop, and those to add; it is asked again where others have written meanwhile.
+        What is dropped is forgotten, with its messages. Raises what `dispatch` raises.
+        """
+        while True:
+            try:
+                seq = await self.thread.last_seq()
+                rows = await self._session.entry_rows(limit) if limit != 0 else []
+            except ThreadNotFound:
+                seq, rows = 0, []
+            gone, added = draft([one.entry for one in await self._session.entries(rows)])
+            if not gone and not added:
+                return
+            if not seq:
+                await self._open(scopes)
+                seq = await self.thread.last_seq()
+                if seq:
+                    continue
+            events = await self._forgotten([rows[at] for at in gone], reason)
+            events += await entry_events(self.thread, added, time.time())
+            try:
+                await self.thread.dispatch_all(events, expected_seq=seq)
+            except Conflict:
+                await asyncio.sleep(0)
+                continue
+            return
+
+    async def _open(self, scopes: Mapping[str, str]) -> None:
+        await self._engine.open_thread(
+            self.thread.id,
+            user_id=scopes.get("user_id", ""),
+            tenant_id=scopes.get("tenant_id", ""),
+            agent_id=scopes.get("agent_id", ""),
+            metadata={scopes["mark"]: "conversation"},
+        )
+
+    async def _forgotten(self, rows: Sequence[SessionEntryRow], reason: str) -> list[NewEvent]:
+        seqs = {seq for row in rows for seq in range(row.seq - row.messages, row.seq + 1)}
+        ids = await self._engine.reader.ids_at(self.thread.id, seqs) if seqs else ()
+        return [NewEvent(await forgetting(self.thread, event_ids=list(ids), reason=reason))] if seqs else []
+
+
+def loaded(text: str) -> Json:
+    """An entry from the JSON that its framework writes."""
+    found: Json = json.loads(text)
+    return found

@@ -1,0 +1,396 @@
+"""Conversations of Pydantic AI in this memory: each message byte for byte, and as events of a thread.
+
+    from memory_engine.integrations.pydantic_ai import MemoryEngineConversationStore
+
+    async with memory_engine.open("agent.db") as engine:
+        store = MemoryEngineConversationStore(engine)
+        conversation = await store.load("chat") or Conversation(conversation_id="chat")
+        await store.save(await agent.run("Hello", conversation=conversation))
+
+Needs the extra `pydantic-ai`. A conversation is the engine's thread of the same id, so that contexts, search,
+compaction and the inspector work on it.
+"""
+
+# pyright: reportMissingImports=false
+# pydantic-ai is in the environment of its tests alone
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, cast
+
+import msgspec
+
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.context import Context
+from memory_engine.core.chunks import ChunkType
+from memory_engine.core.records import NewEvent
+from memory_engine.engine import Engine
+from memory_engine.errors import Conflict, MissingExtra, ThreadNotFound
+from memory_engine.integrations.entries import Entry, entry_events
+from memory_engine.integrations.home import HomeLoop
+from memory_engine.integrations.pydantic_ai_messages import dumped, from_openai, loaded, openai, said, texts_of
+from memory_engine.projections.outbox import derived_id
+from memory_engine.runtime.life import forgetting
+from memory_engine.thread import Thread
+from memory_engine.views.sessions.events import SessionEntryKept
+from memory_engine.views.sessions.fold import SessionEntryRow
+from memory_engine.views.sessions.view import Session, SessionEntry, as_json
+
+try:
+    from pydantic import TypeAdapter
+    from pydantic_ai import RunContext
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.models import ModelRequestContext
+except ImportError:
+    raise MissingExtra("Pydantic AI's conversations", "pydantic-ai") from None
+
+MARK = "pydantic-ai"
+"""The key in the metadata of threads that are made here."""
+_RECORD = "record"
+"""The key of a thread's state under which the record of its conversation stands."""
+_RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
+_HOMES_MAX = 4_096
+_TRIES = 4
+"""How often a history is cut again, where what it shows takes more than its context counted."""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """An entry of a history: where it stands in its thread, and what it keeps."""
+
+    row: SessionEntryRow
+    kept: SessionEntry
+
+    def entry(self) -> ConversationEntry:
+        [message] = loaded([self.kept.entry["message"]])
+        return ConversationEntry(id=self.kept.id, parent_id=self.row.invocation or None, message=message)
+
+    @property
+    def said(self) -> range:
+        """The seqs of the events of its message."""
+        return range(self.row.seq - self.row.messages, self.row.seq)
+
+
+class MemoryEngineConversationStore(ConversationStore):
+    """A `ConversationStore` in an engine's threads. To be made where the engine was opened; awaited on any event loop.
+
+    A conversation's scope is its thread's user. A save is one commit, checked against the conversation's revision. A
+    fork has the messages that it shares in its own thread too, so deleting a conversation destroys all of it and
+    nothing of its forks.
+    """
+
+    def __init__(self, engine: Engine, *, tenant_id: str = "", agent_id: str = "") -> None:
+        self.engine = engine
+        self._tenant_id = tenant_id
+        self._agent_id = agent_id
+        self._home = HomeLoop()
+        self._homes: OrderedDict[str, str] = OrderedDict()
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """The record of a conversation; `None` for none."""
+        return await self._home.run(self._record(self._session(conversation_id)))
+
+    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
+        """The records, of a scope if one is given, the one saved last first."""
+        return await self._home.run(self._records(scope, limit))
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Store a record and new entries, all or none. Raises `ConversationConflict`."""
+        await self._home.run(self._write(record, new_entries, expected_revision))
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Destroy a conversation and all that came of it. Raises `ConversationConflict`."""
+        await self._home.run(self._delete(conversation_id, expected_revision))
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """An entry by its id. Raises `KeyError` for none."""
+        [found] = await self._home.run(self._history(entry_id, 1))
+        return found
+
+    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+        """The entries up to one, the first of them first; with a limit the last ones. Raises `KeyError`."""
+        return await self._home.run(self._history(head_id, limit))
+
+    # on the engine's loop
+
+    def _session(self, conversation_id: str) -> Session:
+        return Session(self.engine.thread(conversation_id))
+
+    async def _record(self, session: Session) -> ConversationRecord | None:
+        value = await session.value(_RECORD)
+        if value is None:
+            return None
+        record = _RECORDS.validate_json(json.dumps(value))
+        for entry_id in (*record.branches, record.head_id):
+            self._know(entry_id, session.thread.id)
+        return record
+
+    def _know(self, entry_id: str | None, thread_id: str) -> None:
+        if entry_id is not None:
+            self._homes[entry_id] = thread_id
+            self._homes.move_to_end(entry_id)
+            if len(self._homes) > _HOMES_MAX:
+                self._homes.popitem(last=False)
+
+    async def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
+        threads = await self.engine.threads(
+            user_id=scope or None, tenant_id=self._tenant_id, metadata={MARK: "conversation"}
+        )
+        read = [await self._record(self._session(info.id)) for info in threads]
+        found = [one for one in read if one is not None and (scope is None or one.scope == scope)]
+        found.sort(key=lambda one: one.updated_at, reverse=True)
+        return found[:limit]
+
+    async def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
+        if head_id is None or limit == 0:
+            return []
+        session = await self._where(head_id)
+        return [one.entry() for one in await _line(session, head_id, limit)]
+
+    async def _where(self, entry_id: str) -> Session:
+        """A session that holds an entry. Raises `KeyError`."""
+        known = self._homes.get(entry_id)
+        if known is not None and await self._holds(known, entry_id):
+            return self._session(known)
+        for info in await self.engine.threads(tenant_id=self._tenant_id, metadata={MARK: "conversation"}):
+            if await self._holds(info.id, entry_id):
+                self._know(entry_id, info.id)
+                return self._session(info.id)
+        raise KeyError(entry_id)
+
+    async def _holds(self, thread_id: str, entry_id: str) -> bool:
+        with suppress(ThreadNotFound):
+            return bool(await self.engine.store.find(thread_id, [_event_id(thread_id, entry_id)]))
+        return False
+
+    async def _write(
+        self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
+    ) -> None:
+        session = self._session(record.conversation_id)
+        while True:
+            seq = await self._checked(session, record, expected_revision)
+            stored = await self._record(session)
+            events = await self._events(session, stored, record, new_entries)
+            try:
+                await session.thread.dispatch_all(events, expected_seq=seq)
+            except Conflict:  # of this conversation, or of what else was written to its thread?
+                continue
+            self._know(record.head_id, session.thread.id)
+            return
+
+    async def _checked(self, session: Session, record: ConversationRecord, expected_revision: str | None) -> int:
+        """The last seq of the thread, made if need be, at which the stored record is the expected one."""
+        seq = await _last_seq(session)
+        stored = await self._record(session)
+        if (stored.revision if stored is not None else None) != expected_revision:
+            raise ConversationConflict(record.conversation_id)
+        if stored is not None:
+            return seq
+        thread = self.engine.thread(session.thread.id)
+        if seq and await session.has(_RECORD):  # a deletion that was killed half-way
+            await thread.delete(reason="its conversation was deleted")
+        await self.engine.open_thread(
+            thread.id,
+            user_id=record.scope or "",
+            tenant_id=self._tenant_id,
+            agent_id=self._agent_id,
+            metadata={MARK: "conversation"},
+        )
+        seq = await thread.last_seq()
+        if await self._record(session) is not None:
+            raise ConversationConflict(record.conversation_id)
+        return seq
+
+    async def _events(
+        self,
+        session: Session,
+        stored: ConversationRecord | None,
+        record: ConversationRecord,
+        new_entries: Sequence[ConversationEntry],
+    ) -> list[NewEvent]:
+        """What a save writes: what it leaves is forgotten, then entries with their messages, then the record."""
+        thread_id = session.thread.id
+        base = new_entries[0].parent_id if new_entries else record.head_id
+        old = stored.head_id if stored is not None else None
+        left, again = await self._moved(session, old, base, record) if base != old else ([], [])
+        entries = [*again, *new_entries]
+        held = {entry.id for entry in again if await self._holds(thread_id, entry.id)}
+        events: list[NewEvent] = []
+        if left:
+            ids = await self.engine.reader.ids_at(thread_id, {seq for one in left for seq in one.said})
+            if ids:
+                forget = await forgetting(session.thread, event_ids=list(ids), reason="the conversation left it")
+                events.append(NewEvent(forget))
+        at = record.updated_at.timestamp()
+        kept = [_kept(entry, thread_id, self.engine.kernel.new_id() if entry.id in held else "") for entry in entries]
+        events += await entry_events(self.engine.thread(thread_id), kept, at)
+        state = as_json({_RECORD: json.loads(_RECORDS.dump_json(record))})
+        events.append(NewEvent(SessionEntryKept(id="", entry="{}", timestamp=at, state=state)))
+        return events
+
+    async def _moved(
+        self, session: Session, old: str | None, base: str | None, record: ConversationRecord
+    ) -> tuple[list[_Line], list[ConversationEntry]]:
+        """What a history leaves that ended at `old` and goes on after `base`, and what it gets back."""
+        was = await _line(session, old)
+        try:
+            now = await _line(await self._where(base), base) if base is not None else []
+        except KeyError:
+            raise ConversationConflict(record.conversation_id) from None
+        kept, before = {one.kept.id for one in now}, {one.kept.id for one in was}
+        again = [one.entry() for one in now if one.kept.id not in before]
+        return [one for one in was if one.kept.id not in kept], again
+
+    async def _delete(self, conversation_id: str, expected_revision: str) -> None:
+        session = self._session(conversation_id)
+        while True:
+            record = await self._record(session)
+            if record is None or record.revision != expected_revision:
+                raise ConversationConflict(conversation_id)
+            gone = SessionEntryKept(id="", entry="{}", timestamp=0, state=as_json({_RECORD: None}))
+            seq = await session.thread.last_seq()
+            if (record := await self._record(session)) is None or record.revision != expected_revision:
+                raise ConversationConflict(conversation_id)
+            with suppress(Conflict):
+                await session.thread.dispatch(gone, expected_seq=seq)
+                await self.engine.thread(conversation_id).delete(reason="its conversation was deleted")
+                return
+
+
+async def _last_seq(session: Session) -> int:
+    """The last seq of a thread; 0 where it is not there."""
+    with suppress(ThreadNotFound):
+        return await session.thread.last_seq()
+    return 0
+
+
+def _event_id(thread_id: str, entry_id: str) -> str:
+    return derived_id(MARK, thread_id, entry_id)
+
+
+def _kept(entry: ConversationEntry, thread_id: str, again: str) -> Entry:
+    """An entry to keep; one that the thread holds already is kept again, under another name."""
+    message = dumped(entry.message)
+    return Entry(
+        id=entry.id,
+        entry={"message": message, "kind": entry.kind},
+        messages=openai(entry.message),
+        texts=texts_of(message),
+        said=said(entry.message),
+        name=again or f"{MARK} {entry.id}",
+        event_id=again or _event_id(thread_id, entry.id),
+        before=entry.parent_id or "",
+    )
+
+
+async def _line(session: Session, head_id: str | None, limit: int | None = None) -> list[_Line]:
+    """The entries up to one, the first of them first; with a limit the last ones. Raises `KeyError`.
+
+    What was erased, or forgotten with its entry, is passed over.
+    """
+    count = None if limit is None else 2 * limit + 8  # records stand between entries
+    while True:
+        rows = await session.entry_rows(count)
+        lines = (_Line(row, kept) for row, kept in zip(rows, await session.entries(rows), strict=True))
+        by_id = {one.kept.id: one for one in lines}  # the last of those kept again
+        found: list[_Line] = []
+        at = head_id or ""
+        while at and len(found) != limit:
+            if at in by_id:
+                found.append(by_id[at])
+                at = found[-1].row.invocation
+            elif count is None:
+                at = await _before(session, at)
+            else:
+                break
+        if not at or len(found) == limit:
+            return found[::-1]
+        count = None
+
+
+async def _before(session: Session, entry_id: str) -> str:
+    """The entry before one that has no row any more. Raises `KeyError`."""
+    kernel, thread_id = session.thread.kernel, session.thread.id
+    for stored in await kernel.store.find(thread_id, [_event_id(thread_id, entry_id)]):
+        event = kernel.reader.decode(thread_id, stored).event
+        return event.invocation if isinstance(event, SessionEntryKept) else ""
+    raise KeyError(entry_id)
+
+
+@dataclass
+class MemoryEngineHistory(AbstractCapability[Any]):
+    """Shows a model as much of a stored conversation as `max_tokens` holds, with all that the run has added.
+
+    What was compacted comes first as its summary, what is known of the user beside it; then the latest messages as they
+    were, calls with their results and thoughts. The run's own history stays as it is: this is of each request alone.
+    """
+
+    store: MemoryEngineConversationStore
+    _: KW_ONLY
+    max_tokens: int
+
+    async def prepare_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """The request with the messages that fit. Raises `ContextBudgetError` where the run's own do not."""
+        thread = self.store.engine.thread(ctx.conversation_id or "")
+        fitted = await self.store._home.run(_fitted(thread, request_context.messages, self.max_tokens))
+        return replace(request_context, messages=fitted)
+
+
+async def _fitted(thread: Thread, messages: list[ModelMessage], max_tokens: int) -> list[ModelMessage]:
+    session = Session(thread)
+    record = cast("Mapping[str, Any] | None", await session.value(_RECORD))
+    if record is None:
+        return messages
+    line = await _line(session, record["head_id"])
+    stored = {as_json(one.kept.entry["message"]): one for one in line}
+    new = [message for message in messages if as_json(dumped(message)) not in stored]
+    builder = thread.kernel[ContextBuilder]
+
+    def tokens(of: Sequence[ModelMessage]) -> int:
+        return builder.tokens([part for message in of for part in openai(message)])
+
+    reserve, shown = tokens(new), list[ModelMessage]()
+    for attempt in range(_TRIES):
+        context = await thread.context(max_tokens, reserve=reserve)
+        thinking = {chunk.said_at for chunk in (await thread.state()).chunks() if chunk.type == ChunkType.THINKING}
+        shown = _shown(context, line if attempt < _TRIES - 1 else [], thinking)
+        over = tokens([*shown, *new]) - max_tokens
+        if over <= 0:
+            break
+        reserve += over
+    return [*shown, *new]
+
+
+def _shown(context: Context, line: Sequence[_Line], thinking: set[int]) -> list[ModelMessage]:
+    """What a context shows: entries as they were, where it shows all of one, and else its own words."""
+    shown = {piece.chunk.said_at for piece in context.pieces if not piece.shortened} | thinking
+    of_seq = {seq: one for one in line if shown.issuperset(one.said) for seq in one.said}
+    found: list[ModelMessage] = []
+    given: set[str] = set()
+    loose: list[dict[str, Any]] = []
+    for piece in context.pieces:
+        one = of_seq.get(piece.chunk.said_at)
+        if one is None:
+            loose += [dict(message) for message in piece.messages]
+        elif one.kept.id not in given:
+            given.add(one.kept.id)
+            found += [*from_openai(loose), one.entry().message]
+            loose = []
+    return [*found, *from_openai(loose)]
