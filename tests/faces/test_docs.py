@@ -18,7 +18,6 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LOGGERS = {"memory_engine.report"}
 SPANS = {
-    "memory_engine.commit",
     "memory_engine.compaction.tokens",
     "memory_engine.context.tokens",
     "memory_engine.event.type",
