@@ -23,7 +23,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
 from memory_engine.engine import Engine
 from memory_engine.errors import MissingExtra
-from memory_engine.integrations.entries import Entry, EntryList, Json, loaded
+from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
 from memory_engine.views.sessions.view import as_json
 
 try:
@@ -118,7 +118,7 @@ class MemoryEngineChatStore(BaseChatStore):
 
     def _change(self, key: str, changed: Any, limit: int | None = None) -> None:
         async def change(engine: Engine) -> None:
-            def draft(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[Entry]]:
+            def draft(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[OwnMessage]]:
                 gone, added = changed(there)
                 return gone, [_entry(one, engine.kernel.new_id()) for one in added]
 
@@ -133,13 +133,13 @@ def _dumped(message: ChatMessage) -> Json:
     return loaded(message.model_dump_json())
 
 
-def _entry(entry: Json, name: str) -> Entry:
+def _entry(entry: Json, name: str) -> OwnMessage:
     message = ChatMessage.model_validate(entry)
     messages = _openai(message)
     texts = [str(one.get("content")) for one in messages if one.get("content")]
     event = LlmTextResponse if message.role in _ANSWERS else UserMessage
     said: Event | None = event(content="\n".join(texts)) if texts else None
-    return Entry(id=name, entry=entry, messages=messages, texts=_texts(entry), said=said, name=name)
+    return OwnMessage(id=name, entry=entry, messages=messages, texts=_texts(entry), said=said, name=name)
 
 
 _ANSWERS = (MessageRole.ASSISTANT, MessageRole.MODEL, MessageRole.CHATBOT)
