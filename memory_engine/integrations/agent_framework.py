@@ -22,7 +22,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidArgument, MissingExtra, ThreadNotFound
-from memory_engine.integrations.entries import Entry, EntryList, Json, loaded
+from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.views.sessions.view import as_json
 
@@ -91,7 +91,7 @@ class MemoryEngineHistoryProvider(HistoryProvider):
         given = [loaded(message.to_json()) for message in messages]
         kept = [_entry(one, message, self.engine) for one, message in zip(given, messages, strict=True)]
 
-        def new(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[Entry]]:
+        def new(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[OwnMessage]]:
             return (), kept[_repeated([_key(one) for one in there], [_key(one) for one in given]) :]
 
         if kept:
@@ -121,13 +121,13 @@ def _repeated(there: Sequence[tuple[str, str]], given: Sequence[tuple[str, str]]
     return 0
 
 
-def _entry(entry: Json, message: Message, engine: Engine) -> Entry:
+def _entry(entry: Json, message: Message, engine: Engine) -> OwnMessage:
     messages = _openai(message)
     texts = [str(text) for one in messages for text in (one.get("content"), *_calls(one)) if text]
     event = LlmTextResponse if message.role == "assistant" else UserMessage
     said: Event | None = event(content="\n".join(texts)) if texts else None
     name = engine.kernel.new_id()
-    return Entry(id=name, entry=entry, messages=messages, texts=_texts(entry), said=said, name=name)
+    return OwnMessage(id=name, entry=entry, messages=messages, texts=_texts(entry), said=said, name=name)
 
 
 def _calls(message: Json) -> Iterable[str]:

@@ -22,7 +22,7 @@ from memory_engine.views.sessions.view import Session, as_json, quoting
 Json = Mapping[str, object]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class OwnMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message to keep: as its framework writes it, and as chat completions' messages.
 
     `texts` are those in `entry`, by where they stand; `said` is the event of its text alone, where its calls and
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     before: str = ""
 
 
-async def entry_events(thread: Thread, entries: Sequence[Entry], at: float) -> list[NewEvent]:
+async def entry_events(thread: Thread, entries: Sequence[OwnMessage], at: float) -> list[NewEvent]:
     """The events of entries: of each its messages, then itself, which does not repeat them. `at`: seconds of Unix."""
     groups = [entry.messages for entry in entries]
     said = await groups_as_events(thread, groups, [entry.name for entry in entries], format="openai.chat")
@@ -70,7 +70,7 @@ class EntryList:
 
     async def change(
         self,
-        draft: "Callable[[Sequence[Json]], tuple[Sequence[int], Sequence[Entry]]]",
+        draft: "Callable[[Sequence[Json]], tuple[Sequence[int], Sequence[OwnMessage]]]",
         *,
         limit: int | None = None,
         scopes: Mapping[str, str],

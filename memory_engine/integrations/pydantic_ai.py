@@ -29,7 +29,7 @@ from memory_engine.core.chunks import ChunkType
 from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import Conflict, MissingExtra, ThreadNotFound
-from memory_engine.integrations.entries import Entry, entry_events
+from memory_engine.integrations.entries import OwnMessage, entry_events
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.pydantic_ai_messages import dumped, from_openai, loaded, openai, said, texts_of
 from memory_engine.projections.outbox import derived_id
@@ -283,10 +283,10 @@ def _event_id(thread_id: str, entry_id: str) -> str:
     return derived_id(MARK, thread_id, entry_id)
 
 
-def _kept(entry: ConversationEntry, thread_id: str, again: str) -> Entry:
+def _kept(entry: ConversationEntry, thread_id: str, again: str) -> OwnMessage:
     """An entry to keep; one that the thread holds already is kept again, under another name."""
     message = dumped(entry.message)
-    return Entry(
+    return OwnMessage(
         id=entry.id,
         entry={"message": message, "kind": entry.kind},
         messages=openai(entry.message),

@@ -55,7 +55,11 @@ class AdaptiveIndex:
     """
 
     def __init__(
-        self, dimension: int, *, threshold: int = THRESHOLD, library: Literal["", "hnswlib", "usearch"] = ""
+        self,
+        dimension: int,
+        *,
+        threshold: int = THRESHOLD,
+        library: Literal["", "hnswlib", "usearch", "usearch-i8"] = "",
     ) -> None:
         self._rows = ExactIndex(dimension)
         self.threshold = threshold

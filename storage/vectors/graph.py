@@ -42,7 +42,7 @@ class Graph(ABC):
     """
 
     library: ClassVar[str]
-    """The name of its package, which files bear."""
+    """The name of its package, and of the form of its numbers where there are several; files bear it."""
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension

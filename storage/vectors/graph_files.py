@@ -20,9 +20,9 @@ from attrs import frozen
 from memory_engine.errors import MissingExtra
 from memory_engine.storage.vectors.graph import Graph, GraphEntry
 from memory_engine.storage.vectors.hnsw import HnswGraph
-from memory_engine.storage.vectors.usearch import UsearchGraph
+from memory_engine.storage.vectors.usearch import SmallUsearchGraph, UsearchGraph
 
-LIBRARIES: dict[str, type[Graph]] = {one.library: one for one in (HnswGraph, UsearchGraph)}
+LIBRARIES: dict[str, type[Graph]] = {one.library: one for one in (HnswGraph, UsearchGraph, SmallUsearchGraph)}
 """The graphs by their libraries, the one that is preferred first."""
 MARK = b"memory_engine graph 1\n"
 """Names the format: a changed format gets another mark."""
@@ -150,7 +150,9 @@ def _written_by(library: str) -> str:
     """The writer of the places: their numbers have this machine's byte order and sizes."""
     from importlib.metadata import version  # a reader of mail headers, zip and CSV files with it
 
-    return f"{library} {version(library)}, {sys.byteorder}-endian, {sys.maxsize.bit_length() + 1} bits"
+    return (
+        f"{library} {version(library.partition('-')[0])}, {sys.byteorder}-endian, {sys.maxsize.bit_length() + 1} bits"
+    )
 
 
 def new_graph(dimension: int, library: str = "") -> Graph:

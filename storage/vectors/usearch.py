@@ -17,6 +17,8 @@ class UsearchGraph(Graph):
     """See `Graph`: two bytes a number. One that was loaded lies in its file until it changes; then it is copied."""
 
     library = "usearch"
+    _metric = "ip"
+    _numbers = "f16"
 
     def __init__(self, dimension: int) -> None:
         super().__init__(dimension)
@@ -25,7 +27,7 @@ class UsearchGraph(Graph):
         except ModuleNotFoundError as error:
             raise MissingExtra("a graph of vectors", "usearch") from error
         self._index = self._library.Index(
-            ndim=dimension, metric="ip", dtype="f16", connectivity=LINKS, expansion_add=BUILD_EFFORT
+            ndim=dimension, metric=self._metric, dtype=self._numbers, connectivity=LINKS, expansion_add=BUILD_EFFORT
         )
         self._is_mapped = False
 
@@ -71,3 +73,11 @@ class UsearchGraph(Graph):
         """It counts those that are alive."""
         del places
         return alive
+
+
+class SmallUsearchGraph(UsearchGraph):
+    """The same with one byte a number."""
+
+    library = "usearch-i8"
+    _metric = "cos"
+    _numbers = "i8"

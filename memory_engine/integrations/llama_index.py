@@ -1,0 +1,205 @@
+"""A chat store of LlamaIndex in this memory: each message as it was, and as events of a thread.
+
+    from memory_engine import sync
+    from memory_engine.integrations.llama_index import MemoryEngineChatStore
+
+    with sync.open("agent.db") as engine:
+        memory = ChatMemoryBuffer.from_defaults(chat_store=MemoryEngineChatStore(engine), chat_store_key="chat")
+
+Needs the extra `llama-index`. A key is the engine's thread of the same id, so that contexts, search, compaction and the
+inspector work on it.
+"""
+
+# pyright: reportMissingImports=false
+# llama-index-core is in the environment of its tests alone
+
+import json
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+from memory_engine import sync
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.messages import LlmTextResponse, UserMessage
+from memory_engine.engine import Engine
+from memory_engine.errors import MissingExtra
+from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
+from memory_engine.views.sessions.view import as_json
+
+try:
+    from llama_index.core.base.llms.types import (
+        ChatMessage,
+        ImageBlock,
+        MessageRole,
+        TextBlock,
+        ThinkingBlock,
+        ToolCallBlock,
+    )
+    from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.storage.chat_store.base import BaseChatStore
+except ImportError:
+    raise MissingExtra("LlamaIndex's chat store", "llama-index") from None
+
+MARK = "llama-index"
+"""The key in the metadata of threads that are made here."""
+
+
+class MemoryEngineChatStore(BaseChatStore):
+    """A `BaseChatStore` in the threads of an engine that `memory_engine.sync.open` opened; any thread may call it.
+
+    The first message of a key makes its thread, with these scopes.
+    """
+
+    _engine: sync.Engine = PrivateAttr()
+    _scopes: dict[str, str] = PrivateAttr()
+
+    def __init__(self, engine: sync.Engine, *, user_id: str = "", tenant_id: str = "", agent_id: str = "") -> None:
+        super().__init__()
+        self._engine = engine
+        self._scopes = {"user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id, "mark": MARK}
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name of the class, which the framework writes."""
+        return "MemoryEngineChatStore"
+
+    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        """Let the key have these messages: what it has after those in common is forgotten, the rest added."""
+        given = [_dumped(message) for message in messages]
+
+        def changed(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[Json]]:
+            pairs = zip(there, given, strict=False)
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            return range(same, len(there)), given[same:]
+
+        self._change(key, changed)
+
+    def get_messages(self, key: str) -> list[ChatMessage]:
+        """The messages of a key, oldest first."""
+        entries = self._engine.call(lambda engine: EntryList(engine, key).get())
+        return [ChatMessage.model_validate(entry) for entry in entries]
+
+    def add_message(self, key: str, message: ChatMessage) -> None:
+        """Add a message."""
+        self._change(key, lambda _there: ((), [_dumped(message)]), limit=0)
+
+    def delete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Forget all messages of a key, and return them; `None` where there are none. The log keeps them."""
+        return self._taken(key, range) or None
+
+    def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Forget the message at a place, and return it; `None` for none."""
+        found = self._taken(key, lambda count: [idx % count] if -count <= idx < count else [])
+        return found[0] if found else None
+
+    def delete_last_message(self, key: str) -> ChatMessage | None:
+        """Forget the last message, and return it; `None` for none."""
+        return self.delete_message(key, -1)
+
+    def get_keys(self) -> list[str]:
+        """The keys that have messages."""
+
+        async def keys(engine: Engine) -> list[str]:
+            threads = await engine.threads(tenant_id=self._scopes["tenant_id"], metadata={MARK: "conversation"})
+            return [info.id for info in threads if await EntryList(engine, info.id).get(1)]
+
+        return self._engine.call(keys)
+
+    def _taken(self, key: str, which: Any) -> list[ChatMessage]:
+        taken: list[Json] = []
+
+        def changed(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[Json]]:
+            gone = list(which(len(there)))
+            taken[:] = [there[at] for at in gone]
+            return gone, ()
+
+        self._change(key, changed)
+        return [ChatMessage.model_validate(entry) for entry in taken]
+
+    def _change(self, key: str, changed: Any, limit: int | None = None) -> None:
+        async def change(engine: Engine) -> None:
+            def draft(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[OwnMessage]]:
+                gone, added = changed(there)
+                return gone, [_entry(one, engine.kernel.new_id()) for one in added]
+
+            entries = EntryList(engine, key)
+            await entries.change(draft, limit=limit, scopes=self._scopes, reason="the chat store dropped it")
+
+        self._engine.call(change)
+
+
+def _dumped(message: ChatMessage) -> Json:
+    """A message as JSON. Raises `ValueError` where it holds what JSON does not, as the framework's own stores do."""
+    return loaded(message.model_dump_json())
+
+
+def _entry(entry: Json, name: str) -> OwnMessage:
+    message = ChatMessage.model_validate(entry)
+    messages = _openai(message)
+    texts = [str(one.get("content")) for one in messages if one.get("content")]
+    event = LlmTextResponse if message.role in _ANSWERS else UserMessage
+    said: Event | None = event(content="\n".join(texts)) if texts else None
+    return OwnMessage(id=name, entry=entry, messages=messages, texts=_texts(entry), said=said, name=name)
+
+
+_ANSWERS = (MessageRole.ASSISTANT, MessageRole.MODEL, MessageRole.CHATBOT)
+_RESULTS = (MessageRole.TOOL, MessageRole.FUNCTION)
+_ORDERS = (MessageRole.SYSTEM, MessageRole.DEVELOPER)
+
+
+def _texts(entry: Json) -> dict[str, str]:
+    blocks: Any = entry.get("blocks") or ()
+    said = ((f"blocks/{n}/{key}", block.get(key)) for n, block in enumerate(blocks) for key in ("text", "content"))
+    return {place: text for place, text in said if isinstance(text, str) and text}
+
+
+def _openai(message: ChatMessage) -> list[dict[str, Any]]:
+    """A message as chat completions' messages: one, or none where it says nothing."""
+    content = _content(message)
+    if message.role in _RESULTS:
+        call_id = str(message.additional_kwargs.get("tool_call_id") or "")
+        return [{"role": "tool", "tool_call_id": call_id, "content": message.content or ""}]
+    if message.role not in _ANSWERS:
+        return [{"role": "system" if message.role in _ORDERS else "user", "content": content}] if content else []
+    found: dict[str, Any] = {"role": "assistant", "content": content or None}
+    thoughts = [block.content for block in message.blocks if isinstance(block, ThinkingBlock) and block.content]
+    if thoughts:
+        found["reasoning_content"] = "\n\n".join(thoughts)
+    if calls := _calls(message):
+        found["tool_calls"] = calls
+    return [found] if content or len(found) > 2 else []
+
+
+def _calls(message: ChatMessage) -> list[dict[str, Any]]:
+    """The calls of a message: its blocks, or what older models' classes keep beside them."""
+    blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+    if blocks:
+        functions = [{"name": one.tool_name, "arguments": _given(one)} for one in blocks]
+        ids = [one.tool_call_id or "" for one in blocks]
+        return [{"id": n, "type": "function", "function": f} for n, f in zip(ids, functions, strict=True)]
+    beside = json.loads(json.dumps(message.additional_kwargs.get("tool_calls") or [], default=dict))
+    return [call for call in beside if isinstance(call, dict) and call.get("id") and "function" in call]
+
+
+def _given(call: ToolCallBlock) -> str:
+    return call.tool_kwargs if isinstance(call.tool_kwargs, str) else as_json(call.tool_kwargs)
+
+
+def _content(message: ChatMessage) -> Any:
+    parts = [part for block in message.blocks if (part := _part(block)) is not None]
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts
+
+
+def _part(block: object) -> dict[str, Any] | None:
+    match block:
+        case TextBlock():
+            return {"type": "text", "text": block.text} if block.text else None
+        case ImageBlock():
+            data = block.image.decode() if block.image else ""
+            url = str(block.url) if block.url else f"data:{block.image_mimetype or 'image/png'};base64,{data}"
+            return {"type": "image_url", "image_url": {"url": url}}
+        case ThinkingBlock() | ToolCallBlock():
+            return None
+    return {"type": "text", "text": f"[{getattr(block, 'title', None) or getattr(block, 'block_type', 'a file')}]"}
