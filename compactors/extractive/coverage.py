@@ -12,7 +12,7 @@ The pieces of speech stand for themselves; neighbours share a line, and so the n
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -29,7 +29,9 @@ RATE_SHARE_MIN = 0.1
 DELAYS_MAX = 12
 """How often a piece may be put back. The limit bounds the work where everything repeats everything."""
 
-Terms = tuple[tuple[str, float], ...]
+Terms = Mapping[str, float]
+"""Terms with the worth of covering each. Their order is that in which the worths are added up."""
+NO_TERMS: Terms = {}
 Place = tuple[int, int]
 """A statement: its entry, and its number in it."""
 
@@ -63,47 +65,64 @@ class LineDraft(msgspec.Struct, frozen=True):
 
 
 class _Selection:
-    """The state of one greedy run: chosen pieces, covered terms, remaining characters."""
+    """The state of one greedy run: chosen pieces, what covering a term once more is worth, remaining characters."""
 
     def __init__(self, drafts: Sequence[LineDraft], budget: float, size: Callable[[str], int]) -> None:
         self.left = budget
-        self.pieces: list[LinePiece] = []
-        self.parents: list[int] = []
-        self.opening: list[int] = []
-        self.below: list[list[int]] = []
-        self._neighbours: list[list[int]] = []
-        self.covered: dict[str, int] = {}
+        self.terms: list[Terms] = []
+        self.sizes: list[int] = []
+        self._parents: list[int] = []
+        self._opening: list[int] = []
+        self._neighbours: dict[int, list[int]] = {}
+        self._shares: dict[str, float] = {}
+        """By covered term: the share of its worth that covering it once more has."""
+        self._times: dict[str, int] = {}
         places: dict[Place, int] = {}
+        needs: list[tuple[int, Place]] = []
         for draft in drafts:
-            base = len(self.pieces)
-            # A line of a call says by a sign when it leaves something out, so there must be room for that.
-            opening = LINE_FRAME_CHARS + size(f" {GAP}" if draft.speaker is None else draft.speaker)
-            for piece in draft.pieces:
-                if piece.at[0] >= 0:
-                    places[piece.at] = len(self.pieces)
-                self.parents.append(base + piece.parent if piece.parent >= 0 else -1)
-                self.opening.append(opening if draft.speaker is not None or piece.parent < 0 else 0)
-                self.below.append([])
-                self._neighbours.append([])
-                if len(self.pieces) > base and piece.before is not None and follows(piece, self.pieces[-1]):
-                    self._neighbours[-1].append(len(self.pieces) - 1)
-                    self._neighbours[-2].append(len(self.pieces))
-                self.pieces.append(piece)
-        self.sizes = [size(piece.text) for piece in self.pieces]
-        for index, piece in enumerate(self.pieces):
-            if piece.needs in places:
-                self.parents[index] = places[piece.needs]
-            if self.parents[index] >= 0:
-                self.below[self.parents[index]].append(index)
-        self.delays = [0] * len(self.pieces)
-        self.chosen = [False] * len(self.pieces)
+            self._add(draft, size, places, needs)
+        for index, place in needs:
+            if place in places:
+                self._parents[index] = places[place]
+        self._below: dict[int, list[int]] = {}
+        for index, parent in enumerate(self._parents):
+            if parent >= 0:
+                self._below.setdefault(parent, []).append(index)
+        self.chosen = [False] * len(self.terms)
+
+    def _add(
+        self,
+        draft: LineDraft,
+        size: Callable[[str], int],
+        places: dict[Place, int],
+        needs: list[tuple[int, Place]],
+    ) -> None:
+        base = len(self.terms)
+        is_speech = draft.speaker is not None
+        # A line of a call says by a sign when it leaves something out, so there must be room for that.
+        opening = LINE_FRAME_CHARS + size(f" {GAP}" if draft.speaker is None else draft.speaker)
+        last: LinePiece | None = None
+        for index, piece in enumerate(draft.pieces, base):
+            self.terms.append(piece.terms)
+            self.sizes.append(size(piece.text))
+            self._parents.append(base + piece.parent if piece.parent >= 0 else -1)
+            self._opening.append(opening if is_speech or piece.parent < 0 else 0)
+            if piece.at[0] >= 0:
+                places[piece.at] = index
+            if piece.needs[0] >= 0:
+                needs.append((index, piece.needs))
+            if last is not None and piece.before is not None and follows(piece, last):
+                self._neighbours.setdefault(index, []).append(index - 1)
+                self._neighbours.setdefault(index - 1, []).append(index)
+            last = piece
 
     def path(self, index: int) -> list[int]:
         """The piece and those of its ancestors that are not chosen yet."""
         found: list[int] = []
-        while index >= 0 and not self.chosen[index] and index not in found:
+        chosen, parents = self.chosen, self._parents
+        while index >= 0 and not chosen[index] and index not in found:
             found.append(index)
-            index = self.parents[index]
+            index = parents[index]
         return found
 
     def cost(self, path: Sequence[int]) -> int:
@@ -111,23 +130,26 @@ class _Selection:
         total = 0
         for index in path:
             total += self.sizes[index]
-            beside = self._neighbours[index]
+            beside = self._neighbours.get(index)
             if beside and any(self.chosen[other] for other in beside):
                 total += 1
             else:
-                total += self.opening[index]
+                total += self._opening[index]
         return total
 
     def gain(self, path: Sequence[int]) -> float:
         """The coverage that choosing the path adds."""
         total = 0.0
-        covered = self.covered
+        shares = self._shares
         for index in path:
-            for term, weight in self.pieces[index].terms:
-                times = covered.get(term, 0)
-                decay = VALUE_DECAY if term[0] == VALUE_MARK else WORD_DECAY
-                total += weight * decay**times if times else weight
+            for term, weight in self.terms[index].items():
+                total += weight * shares[term] if term in shares else weight
         return total
+
+    def rate(self, index: int) -> float:
+        """The negative of what a character of choosing the piece gains; 0 for one that is chosen."""
+        path = self.path(index)
+        return -self.gain(path) / max(1, self.cost(path))
 
     def choose(self, path: Sequence[int]) -> list[int]:
         """Choose the path. Returns the pieces that became cheaper by it: what hangs below it, and its neighbours."""
@@ -135,12 +157,13 @@ class _Selection:
         cheaper: list[int] = []
         for index in path:
             self.chosen[index] = True
-            for term, _ in self.pieces[index].terms:
-                self.covered[term] = self.covered.get(term, 0) + 1
-            cheaper.extend(self._neighbours[index])
-        return [index for index in dict.fromkeys([*self._below(path[-1]), *cheaper]) if not self.chosen[index]]
+            for term in self.terms[index]:
+                times = self._times[term] = self._times.get(term, 0) + 1
+                self._shares[term] = (VALUE_DECAY if term[0] == VALUE_MARK else WORD_DECAY) ** times
+            cheaper.extend(self._neighbours.get(index, ()))
+        return [index for index in dict.fromkeys([*self._under(path[-1]), *cheaper]) if not self.chosen[index]]
 
-    def _below(self, top: int) -> list[int]:
+    def _under(self, top: int) -> list[int]:
         """Every piece under `top` that is not chosen yet, in a fixed order."""
         found: list[int] = []
         waiting = [top]
@@ -148,7 +171,7 @@ class _Selection:
             index = waiting.pop()
             if not self.chosen[index]:
                 found.append(index)
-            waiting.extend(self.below[index])
+            waiting.extend(self._below.get(index, ()))
         return found
 
 
@@ -160,9 +183,13 @@ def follows(piece: LinePiece, other: LinePiece) -> bool:
 def select(drafts: Sequence[LineDraft], budget_tokens: float, size: Callable[[str], int] = len) -> list[list[int]]:
     """For each draft the places of its chosen pieces, in order; together within the budget."""
     run = _Selection(drafts, budget_tokens * CHARS_PER_TOKEN, size)
-    heap: list[tuple[float, int]] = []
-    _push(run, heap, range(len(run.pieces)))
+    rates = [run.rate(index) for index in range(len(run.terms))]
+    heap = list(zip(rates, range(len(rates)), strict=True))
+    heapq.heapify(heap)
     floor = min(RATE_MIN, -RATE_SHARE_MIN * heap[0][0]) if heap else 0.0
+    delays: dict[int, int] = {}
+    known: dict[int, float] = {}
+    """The rates of pieces that were looked at since the last choice: they hold until the next one."""
     while heap:
         rate, index = heapq.heappop(heap)
         path = run.path(index)
@@ -171,21 +198,21 @@ def select(drafts: Sequence[LineDraft], budget_tokens: float, size: Callable[[st
         cost = run.cost(path)
         if cost > run.left:
             continue
-        current = -run.gain(path) / max(1, cost)
-        if heap and current > max(rate, heap[0][0]) and run.delays[index] < DELAYS_MAX:
-            run.delays[index] += 1
+        current = known.get(index)
+        if current is None:
+            current = -run.gain(path) / max(1, cost)
+        if heap and current > max(rate, heap[0][0]) and delays.get(index, 0) < DELAYS_MAX:
+            delays[index] = delays.get(index, 0) + 1
+            known[index] = current
             heapq.heappush(heap, (current, index))
             continue
         if -current < floor or not current:
             break
-        _push(run, heap, run.choose(path))
+        cheaper = run.choose(path)
+        known = {index: run.rate(index) for index in cheaper}
+        for index, rate in known.items():
+            heapq.heappush(heap, (rate, index))
     return _by_draft(drafts, run.chosen)
-
-
-def _push(run: _Selection, heap: list[tuple[float, int]], indices: Sequence[int]) -> None:
-    for index in indices:
-        path = run.path(index)
-        heapq.heappush(heap, (-run.gain(path) / max(1, run.cost(path)), index))
 
 
 def _by_draft(drafts: Sequence[LineDraft], chosen: Sequence[bool]) -> list[list[int]]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
 from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, follows, select
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, GAP, SECTIONS, Entry, Line
-from memory_engine.compactors.extractive.sentences import clean
+from memory_engine.compactors.extractive.sentences import clean, words
 from memory_engine.compactors.extractive.speech import day_of, speech_drafts, speech_terms
 from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
 from memory_engine.context.headings import HEADINGS_CHARS_MAX
@@ -101,7 +101,7 @@ def _drafts(reading: InputReading, earlier: Sequence[Line]) -> list[LineDraft]:
 def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:
     text = clean(line.text)
     factor = STALE_FACTORS.get(line.section, 1.0) if reading.entries else 1.0
-    return LineDraft(line.section, line.sources, (LinePiece(text, speech_terms(reading, 0, text, factor), -1),))
+    return LineDraft(line.section, line.sources, (LinePiece(text, speech_terms(reading, 0, words(text), factor), -1),))
 
 
 HEADING_TOKENS = HEADINGS_CHARS_MAX / CHARS_PER_TOKEN

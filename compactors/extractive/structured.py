@@ -12,7 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from memory_engine.compactors.extractive.words import is_identifier
+from memory_engine.compactors.extractive.entries import GAP
+from memory_engine.compactors.extractive.sentences import clean, words
+from memory_engine.compactors.extractive.words import DATE, VALUE_MARK, is_identifier, is_specific
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | bool | None"
 """Numbers are read as the text they were written in, so that they are quoted verbatim."""
@@ -32,6 +34,40 @@ class ScalarRecord(msgspec.Struct, frozen=True):
     leaves: tuple[Leaf, ...]
 
 
+class Value(msgspec.Struct, frozen=True):
+    """A leaf as it counts: the name of its key without positions, its words, and how likely it is needed again."""
+
+    key: str
+    words: tuple[str, ...]
+    prior: float
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a record's line. `below` is the part that must stand with it, -1 what the record hangs below.
+
+    `prose` is the text of a leaf too long for a value.
+    """
+
+    text: str
+    below: int
+    value: Value | None = None
+    prose: str = ""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A record as its line tells it: the leaf that names it first, the others as they were grouped.
+
+    `identity` is its label and the leaf that names it. `uses` are the keys of all leaves with the terms by which they
+    are taken up, `specific` the terms of the leaves that look like values.
+    """
+
+    label: str
+    identity: tuple[str, str]
+    uses: tuple[tuple[str, str], ...]
+    specific: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+
 def read_json(text: str) -> Json:
     """The objects and lists of a JSON text; None where the text is anything else, however deep or broken."""
     if text.lstrip()[:1] not in ("{", "["):
@@ -41,6 +77,14 @@ def read_json(text: str) -> Json:
     except (ValueError, RecursionError):
         return None
     return value
+
+
+def told(value: Json) -> Iterator[Record]:
+    """The records of a value as their lines tell them."""
+    label = ""
+    for record in records(value):
+        yield _told(record, labelled=record.label != label)
+        label = record.label
 
 
 def records(value: Json) -> Iterator[ScalarRecord]:
@@ -106,3 +150,79 @@ def _scalar(node: Json) -> str:
     if isinstance(node, bool):
         return "true" if node else "false"
     return node if isinstance(node, str) else ""
+
+
+# How a record is told.
+
+LONG_VALUE_CHARS = 100
+DATE_CHARS_MAX = 10
+LIKELY = 0.6
+UNLIKELY = 0.15
+"""How likely a value of its shape is needed again, before its key has shown it."""
+
+
+def _told(record: ScalarRecord, *, labelled: bool) -> Record:
+    first = identity(record)
+    shared = _shared_key_parts(record)
+    label = f"{clean(record.label)} " if labelled and record.label not in first.text else ""
+    key_label = "" if is_identifier(record.label) else record.label
+    parts = [Part(f"; {label}{_shown(first, shared)}", -1, _value(key_label, first))]
+    told = f"{record.label} {first.text}"
+    group, group_at = "", 0
+    for leaf in record.leaves:
+        if len(leaf.keys) > 1 and leaf.keys[0] != group:
+            group, group_at = leaf.keys[0], len(parts)
+            parts.append(Part(f" {clean(group)}", 0))
+        if len(leaf.text) > LONG_VALUE_CHARS:
+            parts.append(Part("", 0, prose=leaf.text))
+        elif leaf is not first and leaf.text not in told:
+            below = group_at if len(leaf.keys) > 1 and _needs_key(leaf.text) else 0
+            parts.append(Part(f" {_shown(leaf, shared)}", below, _value(key_label, leaf)))
+    terms = [VALUE_MARK + leaf.text.lower() for leaf in record.leaves]
+    return Record(
+        record.label,
+        (record.label, first.text),
+        tuple(zip([_key_of(key_label, leaf) for leaf in record.leaves], terms, strict=True)),
+        tuple(term for leaf, term in zip(record.leaves, terms, strict=True) if is_specific(leaf.text)),
+        tuple(parts),
+    )
+
+
+def _key_of(label: str, leaf: Leaf) -> str:
+    """The name under which the usefulness of a leaf's key is counted, without positions or identifiers."""
+    return "\x00".join((label, *leaf.keys))
+
+
+def _value(label: str, leaf: Leaf) -> Value:
+    is_date = len(leaf.text) <= DATE_CHARS_MAX and DATE.match(leaf.text) is not None
+    prior = LIKELY if is_date or is_identifier(leaf.text) else UNLIKELY
+    return Value(_key_of(label, leaf), tuple(words(leaf.text[:LONG_VALUE_CHARS])), prior)
+
+
+def _shared_key_parts(record: ScalarRecord) -> frozenset[str]:
+    """Parts of keys that tell nothing inside this record, as more than one key has them."""
+    seen: set[str] = set()
+    shared: set[str] = set()
+    for leaf in record.leaves:
+        if leaf.keys:
+            parts = set(leaf.keys[-1].split("_"))
+            shared |= seen & parts
+            seen |= parts
+    return frozenset(shared)
+
+
+def _shown(leaf: Leaf, shared: frozenset[str]) -> str:
+    """The value, after the parts of its key that distinguish it from its neighbours, where it needs a key."""
+    text = clean(leaf.text[: 2 * LONG_VALUE_CHARS])
+    if len(text) > LONG_VALUE_CHARS:
+        text = f"{text[:LONG_VALUE_CHARS].rstrip()} {GAP}"
+    if not leaf.keys or not _needs_key(text):
+        return text
+    key = clean(leaf.keys[-1])
+    own = [part for part in key.split("_") if part not in shared]
+    return f"{'_'.join(own) or key} {text}"
+
+
+def _needs_key(text: str) -> bool:
+    """Numbers, dates and plain words mean nothing without their key; names and identifiers do."""
+    return not (is_identifier(text) or text[:1].isupper() or " " in text)

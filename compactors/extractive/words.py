@@ -5,10 +5,12 @@ pairs of characters, the usual language-independent index unit for them (Nie, Ga
 specific by its shape alone.
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
+from math import sqrt
 
-from memory_engine.compactors.extractive.sentences import words
+import msgspec
+
+from memory_engine.compactors.extractive.phrases import is_courteous
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import is_unspaced, pairs, stem
 
@@ -16,10 +18,14 @@ DATE = regex(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?$")
 TIME = regex(r"\d{1,2}:\d{2}(?::\d{2})?(?:\+\d+)?$")
 NUMBER = regex(r"[-+]?\d+(?:[.,]\d+)*$")
 HIRAGANA = regex(r"[\u3040-\u309f]+$")
+"""Japanese writes endings and particles in them, seldom content."""
 VALUE_MARK = "#"
 """First character of a term that stands for a specific value, not for a word."""
 STEM_CHARS = 7
 VALUE_CHARS_MAX = 200
+GRAMMAR_FACTOR = 0.3
+LENGTH_MAX = 8
+"""Longer words say more, up to about this length."""
 
 
 @lru_cache(maxsize=65_536)
@@ -29,6 +35,8 @@ def is_specific(word: str) -> bool:
     A digit, an underscore, an inner @, a path, or capitals only: the marks of
     something made to be referred to.
     """
+    if word.isalpha():  # most words
+        return len(word) > 2 and word.isupper() and word.isascii()
     if any(character.isdigit() for character in word):
         return True
     if "_" in word or "@" in word or word.count("/") > 1 or ("/" in word and "." in word):
@@ -76,12 +84,34 @@ def terms_of(word: str) -> tuple[str, ...]:
     return (stem(word.lower())[:STEM_CHARS],)
 
 
-def is_grammar(term: str) -> bool:
-    """True for a pair of Hiragana: Japanese writes endings and particles in them, seldom content."""
-    return HIRAGANA.match(term) is not None
+class Unit(msgspec.Struct, frozen=True, gc=False):
+    """One of the terms that a word counts as, and what its shape alone says of it.
+
+    `size` is the worth of its length, `whole_size` that of the whole run's; `specificity` is 0 for what is no value.
+    """
+
+    term: str
+    size: float
+    whole_size: float
+    specificity: float
+    is_courteous: bool
+    is_capital: bool
 
 
-def text_terms(text: str) -> Iterator[str]:
-    """Every term of a text, repetitions included."""
-    for match in words(text):
-        yield from terms_of(match.group())
+@lru_cache(maxsize=65_536)
+def units_of(word: str) -> tuple[Unit, ...]:
+    """The terms of a word, each with what is known of it in any text."""
+    unspaced = is_unspaced(word)
+    return tuple(_unit(word, term, term if unspaced else word) for term in terms_of(word))
+
+
+def _unit(word: str, term: str, shown: str) -> Unit:
+    factor = GRAMMAR_FACTOR if HIRAGANA.match(term) else 1.0
+    return Unit(
+        term,
+        sqrt(min(len(shown), LENGTH_MAX)) * factor,
+        sqrt(min(len(word), LENGTH_MAX)) * factor,
+        specificity(word) if term[0] == VALUE_MARK else 0.0,
+        is_courteous(shown),
+        word[0].isupper(),
+    )
