@@ -69,14 +69,16 @@ class _Selection:
 
     def __init__(self, drafts: Sequence[LineDraft], budget: float, size: Callable[[str], int]) -> None:
         self.left = budget
-        self.terms: list[Terms] = []
-        self.sizes: list[int] = []
+        self.costs: list[int] = []
+        """By piece: the characters that it adds, with what opens its line where no neighbour has one."""
+        self.chosen: list[bool] = []
+        self._terms: list[Terms] = []
+        self._sizes: list[int] = []
         self._parents: list[int] = []
-        self._opening: list[int] = []
         self._neighbours: dict[int, list[int]] = {}
+        self._times: dict[str, int] = {}
         self._shares: dict[str, float] = {}
         """By covered term: the share of its worth that covering it once more has."""
-        self._times: dict[str, int] = {}
         places: dict[Place, int] = {}
         needs: list[tuple[int, Place]] = []
         for draft in drafts:
@@ -88,7 +90,7 @@ class _Selection:
         for index, parent in enumerate(self._parents):
             if parent >= 0:
                 self._below.setdefault(parent, []).append(index)
-        self.chosen = [False] * len(self.terms)
+        self.chosen = [False] * len(self.costs)
 
     def _add(
         self,
@@ -97,16 +99,17 @@ class _Selection:
         places: dict[Place, int],
         needs: list[tuple[int, Place]],
     ) -> None:
-        base = len(self.terms)
+        base = len(self.costs)
         is_speech = draft.speaker is not None
         # A line of a call says by a sign when it leaves something out, so there must be room for that.
         opening = LINE_FRAME_CHARS + size(f" {GAP}" if draft.speaker is None else draft.speaker)
         last: LinePiece | None = None
         for index, piece in enumerate(draft.pieces, base):
-            self.terms.append(piece.terms)
-            self.sizes.append(size(piece.text))
+            chars = size(piece.text)
+            self._terms.append(piece.terms)
+            self._sizes.append(chars)
+            self.costs.append(chars + opening if is_speech or piece.parent < 0 else chars)
             self._parents.append(base + piece.parent if piece.parent >= 0 else -1)
-            self._opening.append(opening if is_speech or piece.parent < 0 else 0)
             if piece.at[0] >= 0:
                 places[piece.at] = index
             if piece.needs[0] >= 0:
@@ -116,52 +119,35 @@ class _Selection:
                 self._neighbours.setdefault(index - 1, []).append(index)
             last = piece
 
-    def path(self, index: int) -> list[int]:
-        """The piece and those of its ancestors that are not chosen yet."""
-        found: list[int] = []
-        chosen, parents = self.chosen, self._parents
-        while index >= 0 and not chosen[index] and index not in found:
-            found.append(index)
-            index = parents[index]
-        return found
+    def look(self, index: int) -> tuple[float, int]:
+        """What choosing the piece, with those of its ancestors that are not chosen yet, gains and costs.
 
-    def cost(self, path: Sequence[int]) -> int:
-        """Characters that choosing the path adds: what opens a line is paid where no neighbour has a line."""
-        total = 0
-        for index in path:
-            total += self.sizes[index]
-            beside = self._neighbours.get(index)
-            if beside and any(self.chosen[other] for other in beside):
-                total += 1
-            else:
-                total += self._opening[index]
-        return total
+        The gain is the negative of the coverage added by a character, the cost is in characters.
+        """
+        gain, cost = 0.0, 0
+        chosen, shares = self.chosen, self._shares
+        while index >= 0 and not chosen[index]:
+            cost += self.costs[index]
+            for term, weight in self._terms[index].items():
+                gain += weight * shares[term] if term in shares else weight
+            index = self._parents[index]
+        return -gain / max(1, cost), cost
 
-    def gain(self, path: Sequence[int]) -> float:
-        """The coverage that choosing the path adds."""
-        total = 0.0
-        shares = self._shares
-        for index in path:
-            for term, weight in self.terms[index].items():
-                total += weight * shares[term] if term in shares else weight
-        return total
-
-    def rate(self, index: int) -> float:
-        """The negative of what a character of choosing the piece gains; 0 for one that is chosen."""
-        path = self.path(index)
-        return -self.gain(path) / max(1, self.cost(path))
-
-    def choose(self, path: Sequence[int]) -> list[int]:
-        """Choose the path. Returns the pieces that became cheaper by it: what hangs below it, and its neighbours."""
-        self.left -= self.cost(path)
+    def choose(self, index: int, cost: int) -> list[int]:
+        """Choose a piece with its ancestors. Returns what became cheaper by it: what hangs below, and neighbours."""
+        self.left -= cost
         cheaper: list[int] = []
-        for index in path:
+        top = index
+        while index >= 0 and not self.chosen[index]:
             self.chosen[index] = True
-            for term in self.terms[index]:
+            for term in self._terms[index]:
                 times = self._times[term] = self._times.get(term, 0) + 1
                 self._shares[term] = (VALUE_DECAY if term[0] == VALUE_MARK else WORD_DECAY) ** times
-            cheaper.extend(self._neighbours.get(index, ()))
-        return [index for index in dict.fromkeys([*self._under(path[-1]), *cheaper]) if not self.chosen[index]]
+            for other in self._neighbours.get(index, ()):
+                self.costs[other] = self._sizes[other] + 1
+                cheaper.append(other)
+            top, index = index, self._parents[index]
+        return [index for index in dict.fromkeys([*self._under(top), *cheaper]) if not self.chosen[index]]
 
     def _under(self, top: int) -> list[int]:
         """Every piece under `top` that is not chosen yet, in a fixed order."""
@@ -171,7 +157,8 @@ class _Selection:
             index = waiting.pop()
             if not self.chosen[index]:
                 found.append(index)
-            waiting.extend(self._below.get(index, ()))
+            if index in self._below:
+                waiting.extend(self._below[index])
         return found
 
 
@@ -183,36 +170,31 @@ def follows(piece: LinePiece, other: LinePiece) -> bool:
 def select(drafts: Sequence[LineDraft], budget_tokens: float, size: Callable[[str], int] = len) -> list[list[int]]:
     """For each draft the places of its chosen pieces, in order; together within the budget."""
     run = _Selection(drafts, budget_tokens * CHARS_PER_TOKEN, size)
-    rates = [run.rate(index) for index in range(len(run.terms))]
-    heap = list(zip(rates, range(len(rates)), strict=True))
+    chosen, costs, look = run.chosen, run.costs, run.look
+    heap = [(look(index)[0], index) for index in range(len(costs))]
     heapq.heapify(heap)
     floor = min(RATE_MIN, -RATE_SHARE_MIN * heap[0][0]) if heap else 0.0
     delays: dict[int, int] = {}
-    known: dict[int, float] = {}
-    """The rates of pieces that were looked at since the last choice: they hold until the next one."""
+    known: dict[int, tuple[float, int]] = {}
+    """The pieces that were looked at since the last choice: until the next one that holds."""
     while heap:
         rate, index = heapq.heappop(heap)
-        path = run.path(index)
-        if not path:
+        if chosen[index] or costs[index] > run.left:
             continue
-        cost = run.cost(path)
+        current, cost = known[index] if index in known else look(index)
         if cost > run.left:
             continue
-        current = known.get(index)
-        if current is None:
-            current = -run.gain(path) / max(1, cost)
         if heap and current > max(rate, heap[0][0]) and delays.get(index, 0) < DELAYS_MAX:
             delays[index] = delays.get(index, 0) + 1
-            known[index] = current
+            known[index] = current, cost
             heapq.heappush(heap, (current, index))
             continue
         if -current < floor or not current:
             break
-        cheaper = run.choose(path)
-        known = {index: run.rate(index) for index in cheaper}
-        for index, rate in known.items():
+        known = {index: look(index) for index in run.choose(index, cost)}
+        for index, (rate, _) in known.items():
             heapq.heappush(heap, (rate, index))
-    return _by_draft(drafts, run.chosen)
+    return _by_draft(drafts, chosen)
 
 
 def _by_draft(drafts: Sequence[LineDraft], chosen: Sequence[bool]) -> list[list[int]]:
