@@ -17,6 +17,7 @@ from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech
 from memory_engine.compactors.extractive.structured import Record, Value
 from memory_engine.compactors.extractive.texts import OutputLine, Text, output_lines
 from memory_engine.compactors.extractive.usage import Action, Heard, InputReading, failed
+from memory_engine.core.slices import Steps
 
 ARROW = " →"
 CROSS = " ✗"
@@ -33,7 +34,7 @@ and it stays true when the same call succeeds later."""
 ERROR_LINE_FACTOR = 2.0
 
 
-def action_drafts(reading: InputReading) -> list[tuple[int, LineDraft]]:
+def action_drafts(reading: InputReading) -> Steps[list[tuple[int, LineDraft]]]:
     """For each distinct action its place in the input (that of its last repetition) and its draft."""
     repeats: dict[tuple[str, str, str], list[Action]] = {}
     last_of: dict[tuple[str, str], tuple[str, str, str]] = {}
@@ -45,6 +46,7 @@ def action_drafts(reading: InputReading) -> list[tuple[int, LineDraft]]:
     for signature, actions in repeats.items():
         factor = 1.0 if last_of[signature[:2]] == signature else SUPERSEDED_FACTOR
         found.append((actions[-1].place, _draft(reading, actions, factor)))
+        yield
     return found
 
 

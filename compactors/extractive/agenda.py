@@ -60,10 +60,10 @@ def remark(statement: Statement) -> Remark:
 class Agenda:
     """Follows who asked, promised and listed what, and what became of it. One pass; then every question is O(1).
 
-    It is given each entry with its remarks.
+    It hears each entry in turn, with its remarks.
     """
 
-    def __init__(self, entries: Sequence[Entry], remarks: Sequence[Sequence[Remark]]) -> None:
+    def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
         self._count = len(entries)
         self._said: list[tuple[int, Voice]] = []
@@ -72,10 +72,10 @@ class Agenda:
         self._last_bare_report: dict[Voice, int] = {}
         self._reports: dict[str, list[int]] = {}
         self._last_of_item: dict[str, int] = {}
-        for index, (entry, said) in enumerate(zip(entries, remarks, strict=True)):
-            self._read(index, entry, said)
 
-    def _read(self, index: int, entry: Entry, said: Sequence[Remark]) -> None:
+    def hear(self, index: int, said: Sequence[Remark]) -> None:
+        """The next entry, at `index`."""
+        entry = self._entries[index]
         if entry.kind == "tool_call":
             self._last_call = index
         if entry.kind == "todo":

@@ -18,6 +18,7 @@ import msgspec
 
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, GAP, LINE_FRAME_CHARS, Section
 from memory_engine.compactors.extractive.words import VALUE_MARK
+from memory_engine.core.slices import Steps
 
 WORD_DECAY = 0.8
 VALUE_DECAY = 0.05
@@ -32,6 +33,7 @@ DELAYS_MAX = 12
 Terms = Mapping[str, float]
 """Terms with the worth of covering each. Their order is that in which the worths are added up."""
 NO_TERMS: Terms = {}
+LOOKS_A_STEP = 64
 Place = tuple[int, int]
 """A statement: its entry, and its number in it."""
 
@@ -67,7 +69,7 @@ class LineDraft(msgspec.Struct, frozen=True):
 class _Selection:
     """The state of one greedy run: chosen pieces, what covering a term once more is worth, remaining characters."""
 
-    def __init__(self, drafts: Sequence[LineDraft], budget: float, size: Callable[[str], int]) -> None:
+    def __init__(self, budget: float) -> None:
         self.left = budget
         self.costs: list[int] = []
         """By piece: the characters that it adds, with what opens its line where no neighbour has one."""
@@ -75,30 +77,16 @@ class _Selection:
         self._terms: list[Terms] = []
         self._sizes: list[int] = []
         self._parents: list[int] = []
+        self._below: dict[int, list[int]] = {}
         self._neighbours: dict[int, list[int]] = {}
         self._times: dict[str, int] = {}
         self._shares: dict[str, float] = {}
         """By covered term: the share of its worth that covering it once more has."""
-        places: dict[Place, int] = {}
-        needs: list[tuple[int, Place]] = []
-        for draft in drafts:
-            self._add(draft, size, places, needs)
-        for index, place in needs:
-            if place in places:
-                self._parents[index] = places[place]
-        self._below: dict[int, list[int]] = {}
-        for index, parent in enumerate(self._parents):
-            if parent >= 0:
-                self._below.setdefault(parent, []).append(index)
-        self.chosen = [False] * len(self.costs)
+        self._places: dict[Place, int] = {}
+        self._needs: list[tuple[int, Place]] = []
 
-    def _add(
-        self,
-        draft: LineDraft,
-        size: Callable[[str], int],
-        places: dict[Place, int],
-        needs: list[tuple[int, Place]],
-    ) -> None:
+    def add(self, draft: LineDraft, size: Callable[[str], int]) -> None:
+        """The next draft's pieces."""
         base = len(self.costs)
         is_speech = draft.speaker is not None
         # A line of a call says by a sign when it leaves something out, so there must be room for that.
@@ -106,18 +94,28 @@ class _Selection:
         last: LinePiece | None = None
         for index, piece in enumerate(draft.pieces, base):
             chars = size(piece.text)
+            self.chosen.append(False)
             self._terms.append(piece.terms)
             self._sizes.append(chars)
             self.costs.append(chars + opening if is_speech or piece.parent < 0 else chars)
             self._parents.append(base + piece.parent if piece.parent >= 0 else -1)
             if piece.at[0] >= 0:
-                places[piece.at] = index
+                self._places[piece.at] = index
             if piece.needs[0] >= 0:
-                needs.append((index, piece.needs))
+                self._needs.append((index, piece.needs))
             if last is not None and piece.before is not None and follows(piece, last):
                 self._neighbours.setdefault(index, []).append(index - 1)
                 self._neighbours.setdefault(index - 1, []).append(index)
             last = piece
+
+    def join(self) -> None:
+        """Hang each piece below the one that it needs, once all are there."""
+        for index, place in self._needs:
+            if place in self._places:
+                self._parents[index] = self._places[place]
+        for index, parent in enumerate(self._parents):
+            if parent >= 0:
+                self._below.setdefault(parent, []).append(index)
 
     def look(self, index: int) -> tuple[float, int]:
         """What choosing the piece, with those of its ancestors that are not chosen yet, gains and costs.
@@ -167,17 +165,30 @@ def follows(piece: LinePiece, other: LinePiece) -> bool:
     return other.at[0] >= 0 and piece.at == (other.at[0], other.at[1] + 1)
 
 
-def select(drafts: Sequence[LineDraft], budget_tokens: float, size: Callable[[str], int] = len) -> list[list[int]]:
+def selecting(
+    drafts: Sequence[LineDraft], budget_tokens: float, size: Callable[[str], int] = len
+) -> Steps[list[list[int]]]:
     """For each draft the places of its chosen pieces, in order; together within the budget."""
-    run = _Selection(drafts, budget_tokens * CHARS_PER_TOKEN, size)
+    run = _Selection(budget_tokens * CHARS_PER_TOKEN)
+    for draft in drafts:
+        run.add(draft, size)
+        yield
     chosen, costs, look = run.chosen, run.costs, run.look
-    heap = [(look(index)[0], index) for index in range(len(costs))]
-    heapq.heapify(heap)
+    run.join()
+    heap: list[tuple[float, int]] = []
+    for index in range(len(costs)):
+        heapq.heappush(heap, (look(index)[0], index))
+        if not index % LOOKS_A_STEP:
+            yield
     floor = min(RATE_MIN, -RATE_SHARE_MIN * heap[0][0]) if heap else 0.0
     delays: dict[int, int] = {}
     known: dict[int, tuple[float, int]] = {}
     """The pieces that were looked at since the last choice: until the next one that holds."""
+    looks = 0
     while heap:
+        looks += 1
+        if not looks % LOOKS_A_STEP:
+            yield
         rate, index = heapq.heappop(heap)
         if chosen[index] or costs[index] > run.left:
             continue
@@ -194,13 +205,15 @@ def select(drafts: Sequence[LineDraft], budget_tokens: float, size: Callable[[st
         known = {index: look(index) for index in run.choose(index, cost)}
         for index, (rate, _) in known.items():
             heapq.heappush(heap, (rate, index))
-    return _by_draft(drafts, chosen)
+    return (yield from _by_draft(drafts, chosen))
 
 
-def _by_draft(drafts: Sequence[LineDraft], chosen: Sequence[bool]) -> list[list[int]]:
+def _by_draft(drafts: Sequence[LineDraft], chosen: Sequence[bool]) -> Steps[list[list[int]]]:
     found: list[list[int]] = []
     base = 0
     for draft in drafts:
-        found.append([place for place in range(len(draft.pieces)) if chosen[base + place]])
-        base += len(draft.pieces)
+        end = base + len(draft.pieces)
+        found.append([place for place, is_chosen in enumerate(chosen[base:end]) if is_chosen])
+        base = end
+        yield
     return found

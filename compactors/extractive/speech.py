@@ -18,8 +18,6 @@ from memory_engine.compactors.extractive.words import VALUE_MARK
 from memory_engine.core.lazy import regex
 
 ANNOTATION = regex(r"\[\w{1,20}: ")
-ISO_DAY = regex(r"\d{4}-\d{2}-\d{2}")
-DAY_CHARS_MAX = 32
 QUESTION_FACTOR = 0.15
 CRY_FACTOR = 0.75
 ANSWER_FACTOR = 1.6
@@ -84,7 +82,7 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
         told.setdefault(section, []).append(LinePiece(text, terms, -1, (index, number), before, needs))
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
     prefix = f"{speaker}: " if speaker else ""
-    day = day_of(entry)
+    day = reading.days[index]
     return [LineDraft(section, (entry.id,), tuple(pieces), day, prefix) for section, pieces in told.items()]
 
 
@@ -129,12 +127,6 @@ def _needs_its_question(reading: InputReading, asked_at: Place, statement: Remar
     is_answer = reading.has_agent or says_yes_or_no(statement.said)
     words_max = SHORT_ANSWER_WORDS if is_answer else SHORT_REPLY_WORDS
     return statement.words <= words_max
-
-
-def day_of(entry: Entry) -> str:
-    """The day of an ISO time, or the date text as it is."""
-    at = clean(entry.at[:DAY_CHARS_MAX])
-    return at[:10] if ISO_DAY.match(at) else at
 
 
 def speech_terms(reading: InputReading, index: int, said: Sequence[str], factor: float) -> dict[str, float]:

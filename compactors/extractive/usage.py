@@ -14,9 +14,12 @@ import msgspec
 from memory_engine.compactors.extractive.agenda import TALK, Agenda
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
 from memory_engine.compactors.extractive.phrases import says_something
+from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.compactors.extractive.structured import Record
 from memory_engine.compactors.extractive.texts import Text, text_of
 from memory_engine.compactors.extractive.words import VALUE_MARK, Unit, units_of
+from memory_engine.core.lazy import regex
+from memory_engine.core.slices import Steps
 
 T = TypeVar("T")
 
@@ -31,6 +34,8 @@ CAPITAL_FACTOR = 0.8
 SMALL_FACTOR = 0.4
 """Of a structured value, a word that no digit or sign makes specific, as it begins."""
 NEVER = 1 << 62
+ISO_DAY = regex(r"\d{4}-\d{2}-\d{2}")
+DAY_CHARS_MAX = 32
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -48,8 +53,8 @@ SaidTerm = tuple[str, float, int]
 class TermUsage:
     """Counts over one input: in how many entries each term occurs, and how values were taken up."""
 
-    def __init__(self, heard: Sequence[Heard], earlier: Iterable[Text] = ()) -> None:
-        """One pass over the entries and the texts of earlier lines; linear in their length."""
+    def __init__(self, earlier: Iterable[Text] = ()) -> None:
+        """It has read the texts of earlier lines, and hears each entry in turn; linear in their length."""
         self.frequency: Counter[str] = Counter()
         self._first: dict[str, int] = {}
         self._last_taken_up: dict[str, int] = {}
@@ -62,8 +67,6 @@ class TermUsage:
         self._key_total: Counter[str] = Counter()
         for text in earlier:
             self._meet(0, text.terms)
-        for index, one in enumerate(heard):
-            self._read(index, one)
         self.opening = _Worths(lambda unit: self._said_term(unit, 1.0))
         """By word: its terms where a statement begins with it."""
         self.said = _Worths(lambda unit: self._said_term(unit, NAME_FACTOR if unit.is_capital else 1.0))
@@ -78,7 +81,8 @@ class TermUsage:
             if term not in first:
                 first[term] = index
 
-    def _read(self, index: int, heard: Heard) -> None:
+    def hear(self, index: int, heard: Heard) -> None:
+        """The next entry, at `index`."""
         kind, terms, values = heard.entry.kind, heard.text.terms, heard.text.values
         if kind == "tool_call":
             arguments = heard.arguments
@@ -205,6 +209,8 @@ class InputReading(msgspec.Struct, frozen=True):
 
     entries: Sequence[Entry]
     heard: Sequence[Heard]
+    days: Sequence[str]
+    """By entry: when it happened, "" where that is not known."""
     actions: tuple[Action, ...]
     usage: TermUsage
     agenda: Agenda
@@ -219,26 +225,37 @@ class InputReading(msgspec.Struct, frozen=True):
     """Sentences met so far, for marking repetitions down."""
 
 
-def hear(entry: Entry) -> Heard:
-    """The entry, with what is known of its texts."""
-    return Heard(entry, text_of(entry.text), text_of(entry.arguments if entry.kind == "tool_call" else ""))
+def day_of(at: str) -> str:
+    """The day of an ISO time, or a date text as it is."""
+    day = clean(at[:DAY_CHARS_MAX]) if at else ""
+    return day[:10] if ISO_DAY.match(day) else day
 
 
-def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> InputReading:
+def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReading]:
     """Read the whole input once, so that its parts can be weighed."""
-    heard = [hear(entry) for entry in entries]
-    usage = TermUsage(heard, [text_of(line.text) for line in earlier])
+    usage, agenda = TermUsage([text_of(line.text) for line in earlier]), Agenda(entries)
+    heard: list[Heard] = []
+    days: list[str] = []
+    for index, entry in enumerate(entries):
+        one = Heard(entry, text_of(entry.text), text_of(entry.arguments if entry.kind == "tool_call" else ""))
+        usage.hear(index, one)
+        yield
+        agenda.hear(index, one.text.remarks if entry.kind in REMARKED_KINDS else ())
+        heard.append(one)
+        days.append(day_of(entry.at))
+        yield
     for index, one in enumerate(heard):
         if one.entry.kind in ("tool_result", "error"):
             usage.learn_keys(index, one.text.records or ())
+            yield
     names = frozenset(name.casefold() for entry in entries for name in entry.speaker.split())
-    said = [one.text.remarks if one.entry.kind in REMARKED_KINDS else () for one in heard]
     return InputReading(
         entries=entries,
         heard=heard,
+        days=days,
         actions=pair_calls(entries),
         usage=usage,
-        agenda=Agenda(entries, said),
+        agenda=agenda,
         has_agent=any(entry.kind in AGENT_KINDS for entry in entries),
         closing=_closing(heard, names),
         last_todo=max((i for i, entry in enumerate(entries) if entry.kind == "todo"), default=-1),
