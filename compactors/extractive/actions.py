@@ -14,8 +14,8 @@ from memory_engine.compactors.extractive.coverage import NO_TERMS, LineDraft, Li
 from memory_engine.compactors.extractive.entries import Entry, Section
 from memory_engine.compactors.extractive.sentences import clean, words
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
-from memory_engine.compactors.extractive.structured import Record, Value
-from memory_engine.compactors.extractive.texts import OutputLine, Text, output_lines
+from memory_engine.compactors.extractive.structured import ToldRecord, Value
+from memory_engine.compactors.extractive.texts import OutputLine, SourceText, text_of
 from memory_engine.compactors.extractive.usage import Action, Heard, InputReading, failed
 from memory_engine.core.slices import Steps
 
@@ -42,6 +42,7 @@ def action_drafts(reading: InputReading) -> Steps[list[tuple[int, LineDraft]]]:
         signature = _signature(reading.entries, action)
         repeats.setdefault(signature, []).append(action)
         last_of[signature[:2]] = signature
+        yield
     found = []
     for signature, actions in repeats.items():
         factor = 1.0 if last_of[signature[:2]] == signature else SUPERSEDED_FACTOR
@@ -107,7 +108,7 @@ class _ActionLine:
         self.parent = len(self.pieces)
         self.pieces.append(LinePiece(sign, NO_TERMS))
 
-    def add_text(self, index: int, text: Text, factor: float) -> None:
+    def add_text(self, index: int, text: SourceText, factor: float) -> None:
         """A text of entry `index`: its records if it is JSON, else its sentences."""
         if text.records is None:
             self._add_prose(index, text.lines, factor * PROSE_FACTOR, self.parent)
@@ -119,7 +120,7 @@ class _ActionLine:
             worth = VALUE_FACTOR * factor * age * self._standing(index, record) / sqrt(alike[record.label])
             self._add_record(record, index, worth)
 
-    def _standing(self, index: int, record: Record) -> float:
+    def _standing(self, index: int, record: ToldRecord) -> float:
         """More for a record that was talked about or used by a later call, less for one updated later."""
         usage = self.reading.usage
         taken_up = any(map(usage.is_taken_up, record.specific))
@@ -138,14 +139,14 @@ class _ActionLine:
             if terms:
                 self.pieces.append(LinePiece(f"; {line.text}", terms, parent))
 
-    def _add_record(self, record: Record, index: int, worth: float) -> None:
+    def _add_record(self, record: ToldRecord, index: int, worth: float) -> None:
         """A record opens with the leaf that names it; the others hang below, grouped as they were."""
         places: list[int] = []
         for part in record.parts:
             parent = places[part.below] if part.below >= 0 else self.parent
             places.append(len(self.pieces))
             if part.prose:
-                self._add_prose(index, output_lines(part.prose), PROSE_FACTOR * worth / VALUE_FACTOR, parent)
+                self._add_prose(index, text_of(part.prose).lines, PROSE_FACTOR * worth / VALUE_FACTOR, parent)
             else:
                 self.pieces.append(LinePiece(part.text, self._terms(part.value, worth), parent))
 

@@ -29,7 +29,7 @@ PROMISE_CHARS = 80
 """A promise or request shows itself in the beginning of its statement."""
 
 
-class Remark(Statement, frozen=True):
+class Remark(Statement, frozen=True, gc=False):
     """A statement with what is known of it alone: its words, and whether it asks for, promises or reports a deed."""
 
     said: tuple[str, ...] = ()

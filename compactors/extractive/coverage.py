@@ -38,7 +38,7 @@ Place = tuple[int, int]
 """A statement: its entry, and its number in it."""
 
 
-class LinePiece(msgspec.Struct, frozen=True):
+class LinePiece(msgspec.Struct, frozen=True, gc=False):
     """Part of a line; `parent` is its place in the draft's pieces, -1 for the first."""
 
     text: str
@@ -52,7 +52,7 @@ class LinePiece(msgspec.Struct, frozen=True):
     """The statement without which this one must not stand."""
 
 
-class LineDraft(msgspec.Struct, frozen=True):
+class LineDraft(msgspec.Struct, frozen=True, gc=False):
     """A line with everything it could say. `pieces[0]` opens it and is the ancestor of all others.
 
     With a `speaker` the draft is speech: its pieces have no parents, and each run of neighbours is a line of its own.
@@ -108,7 +108,7 @@ class _Selection:
                 self._neighbours.setdefault(index - 1, []).append(index)
             last = piece
 
-    def join(self) -> None:
+    def join(self) -> Steps[None]:
         """Hang each piece below the one that it needs, once all are there."""
         for index, place in self._needs:
             if place in self._places:
@@ -116,6 +116,8 @@ class _Selection:
         for index, parent in enumerate(self._parents):
             if parent >= 0:
                 self._below.setdefault(parent, []).append(index)
+            if not index % LOOKS_A_STEP:
+                yield
 
     def look(self, index: int) -> tuple[float, int]:
         """What choosing the piece, with those of its ancestors that are not chosen yet, gains and costs.
@@ -123,13 +125,13 @@ class _Selection:
         The gain is the negative of the coverage added by a character, the cost is in characters.
         """
         gain, cost = 0.0, 0
-        chosen, shares = self.chosen, self._shares
+        chosen, shares, costs, terms, parents = self.chosen, self._shares, self.costs, self._terms, self._parents
         while index >= 0 and not chosen[index]:
-            cost += self.costs[index]
-            for term, weight in self._terms[index].items():
+            cost += costs[index]
+            for term, weight in terms[index].items():
                 gain += weight * shares[term] if term in shares else weight
-            index = self._parents[index]
-        return -gain / max(1, cost), cost
+            index = parents[index]
+        return -gain / (cost or 1), cost
 
     def choose(self, index: int, cost: int) -> list[int]:
         """Choose a piece with its ancestors. Returns what became cheaper by it: what hangs below, and neighbours."""
@@ -174,7 +176,7 @@ def selecting(
         run.add(draft, size)
         yield
     chosen, costs, look = run.chosen, run.costs, run.look
-    run.join()
+    yield from run.join()
     heap: list[tuple[float, int]] = []
     for index in range(len(costs)):
         heapq.heappush(heap, (look(index)[0], index))

@@ -53,7 +53,6 @@ _HEAD = regex(r"\W*(\w+)")
 _WORD = regex(r"\w+")
 
 
-@lru_cache(maxsize=65_536)
 def is_courteous(word: str) -> bool:
     """Whether a word (two signs of a script without blanks) is one of courtesy, praise or mood."""
     return word.casefold().partition("'")[0].partition("’")[0] in listed("courtesy") or word in listed(
@@ -66,7 +65,7 @@ def says_something(said: Iterable[str], names: frozenset[str]) -> bool:
     return any(not (_is_empty(word) or word.casefold() in names) or is_unspaced(word) for word in said)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _is_empty(word: str) -> bool:
     folded = word.casefold().replace("’", "'")
     return (

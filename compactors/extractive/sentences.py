@@ -9,7 +9,7 @@ When in doubt, two sentences are one statement: a longer statement costs room, a
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 
 import msgspec
 
@@ -50,7 +50,7 @@ SHORT_ANSWER_WORDS = 3
 FRAGMENT_WORDS = 5
 
 
-class Statement(msgspec.Struct, frozen=True):
+class Statement(msgspec.Struct, frozen=True, gc=False):
     """A part of a text, as it was written but for white space; `text` is all of it, or an excerpt that says so."""
 
     text: str
@@ -66,6 +66,8 @@ class Statement(msgspec.Struct, frozen=True):
 
 def clean(text: str) -> str:
     """One line without control characters or lone surrogates, so that it can always be encoded."""
+    if text.isprintable() and "  " not in text:  # most texts: no control characters, surrogates, other white space
+        return text.strip()
     return " ".join(_UNSAID.sub("", text).split())
 
 
@@ -82,7 +84,6 @@ def words(text: str) -> list[str]:
     return COMPOUND_WORD.findall(text)
 
 
-@lru_cache(maxsize=4_096)
 def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:
     """The statements of a text in order, in time linear in it. With `lines` (a tool's output) every line ends one."""
     sentences = list(_sentences(text, lines=lines))
@@ -154,7 +155,7 @@ class _Quotation:
         self._closers = ""
 
 
-class _Sentence(msgspec.Struct, frozen=True):
+class _Sentence(msgspec.Struct, frozen=True, gc=False):
     """A sentence as it was written, with the white space behind it, and how far its line is indented."""
 
     text: str

@@ -12,7 +12,7 @@ import msgspec
 
 from memory_engine.compactors.extractive.agenda import Remark, remark
 from memory_engine.compactors.extractive.sentences import statements, words
-from memory_engine.compactors.extractive.structured import Json, Record, read_json, told
+from memory_engine.compactors.extractive.structured import Json, ToldRecord, read_json, told
 from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
 from memory_engine.core.lazy import regex
 
@@ -22,7 +22,7 @@ TELLS_ERROR = regex(r"(?i)(?:error|exception|failure|failed|fatal|denied|not fou
 ERROR_PREFIXES = ("error", "traceback", "exception", "fatal", "failed")
 
 
-class OutputLine(msgspec.Struct, frozen=True):
+class OutputLine(msgspec.Struct, frozen=True, gc=False):
     """A line of what a tool printed, its words, and whether it speaks of an error."""
 
     text: str
@@ -30,7 +30,7 @@ class OutputLine(msgspec.Struct, frozen=True):
     tells_error: bool
 
 
-class Text:
+class SourceText:
     """One text and what is known of it."""
 
     def __init__(self, text: str) -> None:
@@ -55,10 +55,13 @@ class Text:
     @cached_property
     def lines(self) -> tuple[OutputLine, ...]:
         """Its statements, as a tool printed them: every line ends one."""
-        return output_lines(self.text)
+        return tuple(
+            OutputLine(line.text, tuple(words(line.text)), TELLS_ERROR.search(line.text) is not None)
+            for line in statements(self.text, lines=True)
+        )
 
     @cached_property
-    def records(self) -> tuple[Record, ...] | None:
+    def records(self) -> tuple[ToldRecord, ...] | None:
         """Its records, if it is a JSON text."""
         value = self._json
         return None if value is None else tuple(told(value))
@@ -76,29 +79,21 @@ class Text:
         return read_json(self.text)
 
 
-def output_lines(text: str) -> tuple[OutputLine, ...]:
-    """The lines of a tool's output."""
-    return tuple(
-        OutputLine(line.text, tuple(words(line.text)), TELLS_ERROR.search(line.text) is not None)
-        for line in statements(text, lines=True)
-    )
-
-
-class _Kept:
+class _KeptTexts:
     """The latest texts by what they say, so many characters of them."""
 
     def __init__(self) -> None:
-        self._texts: OrderedDict[str, Text] = OrderedDict()
+        self._texts: OrderedDict[str, SourceText] = OrderedDict()
         self._chars = 0
         self._lock = Lock()
 
-    def text(self, said: str) -> Text:
+    def text(self, said: str) -> SourceText:
         with self._lock:
             found = self._texts.get(said)
             if found is not None:
                 self._texts.move_to_end(said)
                 return found
-            found = self._texts[said] = Text(said)
+            found = self._texts[said] = SourceText(said)
             self._chars += len(said)
             while self._chars > KEPT_CHARS_MAX:
                 gone, _ = self._texts.popitem(last=False)
@@ -106,9 +101,9 @@ class _Kept:
             return found
 
 
-_KEPT = _Kept()
+_KEPT = _KeptTexts()
 
 
-def text_of(said: str) -> Text:
+def text_of(said: str) -> SourceText:
     """The text with what is known of it, which fills up by use."""
     return _KEPT.text(said)

@@ -15,8 +15,8 @@ from memory_engine.compactors.extractive.agenda import TALK, Agenda
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
 from memory_engine.compactors.extractive.phrases import says_something
 from memory_engine.compactors.extractive.sentences import clean
-from memory_engine.compactors.extractive.structured import Record
-from memory_engine.compactors.extractive.texts import Text, text_of
+from memory_engine.compactors.extractive.structured import ToldRecord
+from memory_engine.compactors.extractive.texts import SourceText, text_of
 from memory_engine.compactors.extractive.words import VALUE_MARK, Unit, units_of
 from memory_engine.core.lazy import regex
 from memory_engine.core.slices import Steps
@@ -38,12 +38,12 @@ ISO_DAY = regex(r"\d{4}-\d{2}-\d{2}")
 DAY_CHARS_MAX = 32
 
 
-class Heard(msgspec.Struct, frozen=True):
+class Heard(msgspec.Struct, frozen=True, gc=False):
     """An entry with what is known of its texts alone."""
 
     entry: Entry
-    text: Text
-    arguments: Text
+    text: SourceText
+    arguments: SourceText
 
 
 SaidTerm = tuple[str, float, int]
@@ -53,7 +53,7 @@ SaidTerm = tuple[str, float, int]
 class TermUsage:
     """Counts over one input: in how many entries each term occurs, and how values were taken up."""
 
-    def __init__(self, earlier: Iterable[Text] = ()) -> None:
+    def __init__(self, earlier: Iterable[SourceText] = ()) -> None:
         """It has read the texts of earlier lines, and hears each entry in turn; linear in their length."""
         self.frequency: Counter[str] = Counter()
         self._first: dict[str, int] = {}
@@ -97,7 +97,7 @@ class TermUsage:
         taken_up.update(values)
         self._last_taken_up.update(dict.fromkeys(values, index))
 
-    def learn_keys(self, index: int, records: Iterable[Record]) -> None:
+    def learn_keys(self, index: int, records: Iterable[ToldRecord]) -> None:
         """Count for each key of a result (entry `index`) how many of its values were taken up later."""
         taken_up = self._last_taken_up
         for record in records:
@@ -111,7 +111,7 @@ class TermUsage:
         """Between 0.1 and 1: the share of a key's values that were taken up, smoothed towards `prior`."""
         return 0.1 + 0.9 * (self._key_hits[key] + 2 * prior) / (self._key_total[key] + 2)
 
-    def is_superseded(self, index: int, record: Record) -> bool:
+    def is_superseded(self, index: int, record: ToldRecord) -> bool:
         """Whether a later outcome holds a record of the same identity: that one then is the state."""
         return self._last_record.get(record.identity, index) > index
 
@@ -162,7 +162,7 @@ class _Worths(dict[str, tuple[T, ...]]):
         return found
 
 
-class Action(msgspec.Struct, frozen=True):
+class Action(msgspec.Struct, frozen=True, gc=False):
     """A call and its outcome as places in the entries; -1 where one of them is missing."""
 
     call: int
@@ -198,13 +198,13 @@ def failed(outcome: Heard) -> bool:
 
 
 AGENT_KINDS: frozenset[EntryKind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))
-REMARKED_KINDS: frozenset[EntryKind] = TALK | {"todo"}
+REMARKED_KINDS = TALK | frozenset[EntryKind](("todo",))
 SAID_KINDS: frozenset[EntryKind] = frozenset(
     ("user", "assistant", "thinking", "task", "todo", "question", "system", "summary", "other")
 )
 
 
-class InputReading(msgspec.Struct, frozen=True):
+class InputReading(msgspec.Struct, frozen=True, gc=False):
     """The knowledge of the whole input with which its entries are read one by one."""
 
     entries: Sequence[Entry]
@@ -248,12 +248,16 @@ def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReadin
         if one.entry.kind in ("tool_result", "error"):
             usage.learn_keys(index, one.text.records or ())
             yield
-    names = frozenset(name.casefold() for entry in entries for name in entry.speaker.split())
+    speakers = {entry.speaker for entry in entries if entry.speaker}
+    names = frozenset(name.casefold() for speaker in speakers for name in speaker.split())
+    yield
+    actions = pair_calls(entries)
+    yield
     return InputReading(
         entries=entries,
         heard=heard,
         days=days,
-        actions=pair_calls(entries),
+        actions=actions,
         usage=usage,
         agenda=agenda,
         has_agent=any(entry.kind in AGENT_KINDS for entry in entries),

@@ -1,28 +1,34 @@
 """Work on the event loop in slices, so that whatever else waits there waits for no more than a moment.
 
 A worker thread would do worse: while it computes, the interpreter's lock goes round between the two in turns of five
-milliseconds, and each wake-up of the loop waits for one.
+milliseconds, and each wake-up of the loop, and each statement of a commit, waits for one.
 """
 
 import asyncio
-from asyncio import AbstractEventLoop, Lock
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from time import perf_counter
 from typing import TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
 """Work that may rest at each of its steps, which take well under a millisecond."""
-SLICE_S = 0.000_2
-"""Seconds of work at a time while the loop has little else to do."""
-SLICE_S_MAX = 0.002
+Pause: TypeAlias = Callable[[], Awaitable[float]]
+"""Waits for a good moment, and gives the seconds of work that it has room for."""
+IDLE_S = 0.000_5
+"""Seconds of work once nothing else has happened for a while; twice as much each time that it goes on so."""
+IDLE_S_MAX = 0.003
+BUSY_S = 0.000_4
+"""Seconds of work after a commit: more are coming."""
+BUSY_S_MAX = 0.002
 SHARE = 0.5
-"""Under load a slice takes this share of what everything else took since the last one: work never starves."""
-TURN_SLICES = 64
-"""Slices after which other work of the same loop has its turn: nearly all is done by then."""
-_TURNS: WeakKeyDictionary[AbstractEventLoop, Lock] = WeakKeyDictionary()
+"""With many commits at once a slice takes this share of the time since the last one: work never starves."""
+QUIET_S = 0.02
+"""After so many seconds without a commit nobody waits for the next one: an agent's model thinks for far longer."""
+PATIENCE_S = 1.0
+"""Seconds for which work that can wait is put off while commits follow one another."""
+REST_S = 0.001
+"""After so many seconds without a commit nothing else happens. Meanwhile other threads have the interpreter."""
 
 
 def finish(steps: Steps[T]) -> T:
@@ -35,20 +41,63 @@ def finish(steps: Steps[T]) -> T:
             return result
 
 
-async def in_slices(steps: Steps[T]) -> T:
-    """Do the steps on the event loop, a slice at a time, one such work after the other. Raises what they raise."""
-    turn = _TURNS.setdefault(asyncio.get_running_loop(), Lock())
-    slice_s = SLICE_S
+async def in_slices(steps: Steps[T], pause: Pause) -> T:
+    """Do the steps on the event loop, as many after each pause as there is room for. Raises what they raise."""
     while True:
-        async with turn:
-            for _ in range(TURN_SLICES):
-                until = perf_counter() + slice_s
-                try:
-                    while perf_counter() < until:
-                        next(steps)
-                except StopIteration as done:
-                    result: T = done.value
-                    return result
-                left = perf_counter()
-                await asyncio.sleep(0)
-                slice_s = min(max((perf_counter() - left) * SHARE, SLICE_S), SLICE_S_MAX)
+        until = await pause() + perf_counter()
+        try:
+            while perf_counter() < until:
+                next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+async def let_others() -> float:
+    """The pause of work that nothing is known of: whatever waits on the loop goes first."""
+    await asyncio.sleep(0)
+    return IDLE_S_MAX
+
+
+class Pace:
+    """The pauses of work beside one engine's commits: one slice at a time, after a commit or while there is none."""
+
+    def __init__(self) -> None:
+        self._line = asyncio.Lock()
+        self._turn = asyncio.Lock()
+        self._moment: asyncio.Future[bool] | None = None
+        self._idle_s = IDLE_S
+        self._committed_s = 0.0
+
+    def committed(self) -> None:
+        """A commit has ended: the loop and the connection have a moment."""
+        self._committed_s = perf_counter()
+        self._end(after_commit=True)
+
+    async def quiet(self) -> None:
+        """Wait until commits no longer follow one another, but not for ever, in turn."""
+        latest_s = perf_counter() + PATIENCE_S
+        async with self._line:
+            while (left_s := min(self._committed_s + QUIET_S, latest_s) - perf_counter()) > 0:  # noqa: ASYNC110
+                await asyncio.sleep(left_s)
+
+    def _end(self, *, after_commit: bool) -> None:
+        if self._moment is not None and not self._moment.done():
+            self._moment.set_result(after_commit)
+
+    async def pause(self) -> float:
+        """Wait for the end of a commit, or until none has come for a while, in turn. See `Pause`."""
+        async with self._turn:
+            begun = perf_counter()
+            loop = asyncio.get_running_loop()
+            self._moment = loop.create_future()
+            timer = loop.call_later(REST_S, lambda: self._end(after_commit=False))
+            try:
+                after_commit = await self._moment
+            finally:
+                timer.cancel()
+            if after_commit:
+                self._idle_s = IDLE_S
+                return min(max((perf_counter() - begun) * SHARE, BUSY_S), BUSY_S_MAX)
+            self._idle_s = min(2 * self._idle_s, IDLE_S_MAX)
+            return self._idle_s
