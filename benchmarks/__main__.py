@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 from benchmarks.chart import draw
+from benchmarks.compacting import compacting
 from benchmarks.dispatching import dispatch, durability, meanwhile
 from benchmarks.figures import Figure
 from benchmarks.growing import cold, flat
@@ -34,6 +35,7 @@ BENCHES: dict[str, Bench] = {
     "dispatch": dispatch,
     "meanwhile": meanwhile,
     "threads64": threads64,
+    "compacting": compacting,
     "flat": flat,
     "many_threads": many_threads,
     "stalls": stalls,

@@ -1,5 +1,6 @@
 """The compactor that needs no model and no key: the extractive algorithm over chunks."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
@@ -8,6 +9,7 @@ from memory_engine.compactors.extractive.entries import GAP, Entry, EntryKind, L
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import lazy_module
+from memory_engine.core.slices import Steps, in_slices
 
 if TYPE_CHECKING:
     from memory_engine.compactors.extractive import extractor
@@ -42,38 +44,46 @@ class EmbeddedCompactor:
     """
 
     name = "embedded"
+    works_ahead = True
+    _is_warm = False
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:
         """Return `True`: it takes any chunks."""
         return bool(chunks)
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
-        """The lines that fit `context.budget_tokens`. Runs in a worker thread, so the event loop goes on.
+        """The lines that fit `context.budget_tokens`. Runs in slices, so the event loop goes on.
 
         It leaves out recalled chunks, since nothing is learned from memory a second time. Of a text over
         32,000 characters the beginning and the end are read.
         """
-        fresh = [chunk for chunk in chunks if chunk.status != RECALLED]
-        entries = [entry for chunk in fresh for entry in entries_of(chunk, context.recorded_at.get(chunk.id, ""))]
-        earlier = [
-            Line(section=_SECTIONS.get(line.section, "key_information"), text=line.text, sources=line.sources)
-            for line in context.earlier
-        ]
-        import anyio.to_thread  # loads a back end with it, and most engines that open never compact
-
-        lines = await anyio.to_thread.run_sync(lambda: _lines(entries, context.budget_tokens, earlier))
-        return CompactionResult(
-            lines=tuple(SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines)
-        )
+        if not EmbeddedCompactor._is_warm:
+            await asyncio.to_thread(_warm)
+            EmbeddedCompactor._is_warm = True
+        return CompactionResult(lines=await in_slices(_lines(chunks, context), context.pause))
 
 
-def _lines(entries: Sequence[Entry], budget_tokens: float, earlier: Sequence[Line]) -> tuple[Line, ...]:
+def _warm() -> None:
+    """Load the extractor with its word lists and expressions, which takes a tenth of a second."""
+    extractor.extract([Entry(id="", kind="user", text="But if it was sent, I will call. Was it? Done.")], 400)
+
+
+def _lines(chunks: Sequence[Chunk], context: CompactionContext) -> Steps[tuple[SummaryLine, ...]]:
     """The extract, its size counted as the engine counts tokens; where nothing is short enough, a line that says so."""
-    lines = extractor.extract(entries, budget_tokens, earlier=earlier, size=utf8_length)
-    if lines or not entries:
-        return lines
-    sources = tuple(dict.fromkeys(entry.id for entry in entries))
-    return (Line("key_information", NOTHING_FITS.format(count=len(sources)), sources),)
+    entries: list[Entry] = []
+    for chunk in chunks:
+        if chunk.status != RECALLED:
+            entries += entries_of(chunk, context.recorded_at.get(chunk.id, ""))
+            yield
+    earlier = [
+        Line(section=_SECTIONS.get(line.section, "key_information"), text=line.text, sources=line.sources)
+        for line in context.earlier
+    ]
+    lines = yield from extractor.extracting(entries, context.budget_tokens, earlier=earlier, size=utf8_length)
+    if entries and not lines:
+        sources = tuple(dict.fromkeys(entry.id for entry in entries))
+        lines = (Line("key_information", NOTHING_FITS.format(count=len(sources)), sources),)
+    return tuple(SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines)
 
 
 def utf8_length(text: str) -> int:

@@ -27,6 +27,15 @@ def a_line_each(chunks: Sequence[Chunk], _context: CompactionContext) -> Compact
     return CompactionResult(lines=tuple(lines))
 
 
+def raises(error: Exception) -> Answer:
+    """An answer that is none."""
+
+    def answer(_chunks: Sequence[Chunk], _context: CompactionContext) -> CompactionResult:
+        raise error
+
+    return answer
+
+
 class Scripted:
     """Answers at once with what `answer` makes, for the chunks that `takes` names; keeps what it was given."""
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from functools import cache
 
 from memory_engine.compactors.extractive.entries import Entry, EntryKind
-from memory_engine.compactors.extractive.phrases import alternatives, is_courteous, listed
-from memory_engine.compactors.extractive.sentences import Statement, statements, words
-from memory_engine.compactors.extractive.words import VALUE_MARK, text_terms
+from memory_engine.compactors.extractive.phrases import alternatives, is_courteous, listed, may_hold
+from memory_engine.compactors.extractive.sentences import Statement, words
+from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
 from memory_engine.core.text import fold_case, negations
 
 Voice = tuple[str, str]
@@ -29,8 +29,39 @@ PROMISE_CHARS = 80
 """A promise or request shows itself in the beginning of its statement."""
 
 
+class Remark(Statement, frozen=True, gc=False):
+    """A statement with what is known of it alone: its words, and whether it asks for, promises or reports a deed."""
+
+    said: tuple[str, ...] = ()
+    requests: bool = False
+    promises: bool = False
+    reports: bool = False
+
+
+def remark(statement: Statement) -> Remark:
+    """The statement with what is known of it alone."""
+    text, asks = statement.text, statement.asks
+    said = words(text)
+    promises = _says("promises", text)
+    return Remark(
+        text,
+        statement.words,
+        asks,
+        statement.exclaims,
+        statement.head,
+        statement.before,
+        tuple(said),
+        not asks and _says("requests", text),
+        promises,
+        not asks and not promises and _reports_done(text, said),
+    )
+
+
 class Agenda:
-    """Follows who asked, promised and listed what, and what became of it. One pass; then every question is O(1)."""
+    """Follows who asked, promised and listed what, and what became of it. One pass; then every question is O(1).
+
+    It hears each entry in turn, with its remarks.
+    """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
@@ -41,26 +72,25 @@ class Agenda:
         self._last_bare_report: dict[Voice, int] = {}
         self._reports: dict[str, list[int]] = {}
         self._last_of_item: dict[str, int] = {}
-        for index, entry in enumerate(entries):
-            self._read(index, entry)
 
-    def _read(self, index: int, entry: Entry) -> None:
+    def hear(self, index: int, said: Sequence[Remark]) -> None:
+        """The next entry, at `index`."""
+        entry = self._entries[index]
         if entry.kind == "tool_call":
             self._last_call = index
         if entry.kind == "todo":
             self._last_todo = index
-            self._last_of_item.update((item_key(item.text), index) for item in statements(entry.text))
+            self._last_of_item.update((item_key(item.text), index) for item in said)
         if entry.kind not in TALK:
             return
-        said = statements(entry.text)
         if any(not statement.asks for statement in said):
             voice = voice_of(entry)
             self._said = [(index, voice), *(last for last in self._said if last[1] != voice)][:2]
         for statement in said:
-            if reports_done(statement):
+            if statement.reports:
                 self._note_report(index, entry, statement)
 
-    def _note_report(self, index: int, entry: Entry, statement: Statement) -> None:
+    def _note_report(self, index: int, entry: Entry, statement: Remark) -> None:
         if statement.words <= REPORT_WORDS:
             self._last_bare_report[voice_of(entry)] = index
         for term in _matter(statement.text):
@@ -71,7 +101,7 @@ class Agenda:
         voice = voice_of(self._entries[index])
         return self._entries[index].kind in TALK and not any(at > index and other != voice for at, other in self._said)
 
-    def is_next(self, index: int, statement: Statement) -> bool:
+    def is_next(self, index: int, statement: Remark) -> bool:
         """Whether the statement tells what is to be done, and that has not happened yet."""
         entry = self._entries[index]
         if entry.kind == "todo":
@@ -80,9 +110,9 @@ class Agenda:
             return self.is_current(index, statement) and not self._is_done(index, statement)
         if entry.kind not in TALK:
             return False
-        if statement.asks or _says("requests", statement):
+        if statement.asks or statement.requests:
             return self.is_open(index)
-        return _says("promises", statement) and self._is_recent(index) and not self._is_kept(index, statement)
+        return statement.promises and self._is_recent(index) and not self._is_kept(index, statement)
 
     def is_current(self, index: int, statement: Statement) -> bool:
         """Whether no later list holds the same item anew; always true of what is no item."""
@@ -122,29 +152,33 @@ def item_key(text: str) -> str:
     return fold_case(text).strip()
 
 
-def reports_done(statement: Statement) -> bool:
-    """Whether it says that something is done, and does not deny, doubt or promise it."""
-    if statement.asks or _says("promises", statement):
-        return False
-    folded = statement.text.casefold()
-    first = [match.group().casefold() for match in words(statement.text)]
-    if any(word in negations() or word.endswith(("n't", "n’t")) or word in listed("modals") for word in first):
-        return False
-    if len(first) <= REPORT_WORDS_MAX and any(word in listed("done") for word in (*first[:REPORT_WORDS], *first[-2:])):
-        return True
-    return any(sign in folded[:12] for sign in listed("done_unspaced")) and not folded.startswith(("没", "未", "还"))
+def _reports_done(text: str, said: Sequence[str]) -> bool:
+    """Whether a text of these words says that something is done, and does not deny or doubt it."""
+    told = [*said[:REPORT_WORDS], *said[-2:]] if len(said) <= REPORT_WORDS_MAX else ()
+    if not any(word.casefold() in listed("done") for word in told):
+        folded = "" if text.isascii() else text.casefold()
+        if not any(sign in folded[:12] for sign in listed("done_unspaced")) or folded.startswith(("没", "未", "还")):
+            return False
+    return not any(map(_doubts, said))
+
+
+def _doubts(word: str) -> bool:
+    """Whether a word denies, or says that something may, must or will be."""
+    word = word.casefold()
+    return word in negations() or word.endswith(("n't", "n’t")) or word in listed("modals")
 
 
 def _matter(text: str) -> frozenset[str]:
     """What a statement is about: its values, and its words but the commonest."""
     function_words = listed("done") | listed("promise_words")
-    told = (match.group() for match in words(text[:400]))
-    terms = {term for word in told if word.casefold() not in function_words for term in text_terms(word)}
+    told = (word for word in words(text[:400]) if word.casefold() not in function_words)
+    terms = {term for word in told for term in terms_of(word)}
     return frozenset(term for term in terms if term[0] == VALUE_MARK or (len(term) > 1 and not is_courteous(term)))
 
 
-def _says(name: str, statement: Statement) -> bool:
-    return _pattern(name).search(statement.text, 0, PROMISE_CHARS) is not None
+def _says(name: str, text: str) -> bool:
+    """Whether the beginning of a text holds an entry of a list."""
+    return may_hold(name, text[:PROMISE_CHARS]) and _pattern(name).search(text, 0, PROMISE_CHARS) is not None
 
 
 @cache

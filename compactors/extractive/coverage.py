@@ -12,12 +12,13 @@ The pieces of speech stand for themselves; neighbours share a line, and so the n
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, GAP, LINE_FRAME_CHARS, Section
 from memory_engine.compactors.extractive.words import VALUE_MARK
+from memory_engine.core.slices import Steps
 
 WORD_DECAY = 0.8
 VALUE_DECAY = 0.05
@@ -29,12 +30,15 @@ RATE_SHARE_MIN = 0.1
 DELAYS_MAX = 12
 """How often a piece may be put back. The limit bounds the work where everything repeats everything."""
 
-Terms = tuple[tuple[str, float], ...]
+Terms = Mapping[str, float]
+"""Terms with the worth of covering each. Their order is that in which the worths are added up."""
+NO_TERMS: Terms = {}
+LOOKS_A_STEP = 64
 Place = tuple[int, int]
 """A statement: its entry, and its number in it."""
 
 
-class LinePiece(msgspec.Struct, frozen=True):
+class LinePiece(msgspec.Struct, frozen=True, gc=False):
     """Part of a line; `parent` is its place in the draft's pieces, -1 for the first."""
 
     text: str
@@ -48,7 +52,7 @@ class LinePiece(msgspec.Struct, frozen=True):
     """The statement without which this one must not stand."""
 
 
-class LineDraft(msgspec.Struct, frozen=True):
+class LineDraft(msgspec.Struct, frozen=True, gc=False):
     """A line with everything it could say. `pieces[0]` opens it and is the ancestor of all others.
 
     With a `speaker` the draft is speech: its pieces have no parents, and each run of neighbours is a line of its own.
@@ -63,84 +67,89 @@ class LineDraft(msgspec.Struct, frozen=True):
 
 
 class _Selection:
-    """The state of one greedy run: chosen pieces, covered terms, remaining characters."""
+    """The state of one greedy run: chosen pieces, what covering a term once more is worth, remaining characters."""
 
-    def __init__(self, drafts: Sequence[LineDraft], budget: float, size: Callable[[str], int]) -> None:
+    def __init__(self, budget: float) -> None:
         self.left = budget
-        self.pieces: list[LinePiece] = []
-        self.parents: list[int] = []
-        self.opening: list[int] = []
-        self.below: list[list[int]] = []
-        self._neighbours: list[list[int]] = []
-        self.covered: dict[str, int] = {}
-        places: dict[Place, int] = {}
-        for draft in drafts:
-            base = len(self.pieces)
-            # A line of a call says by a sign when it leaves something out, so there must be room for that.
-            opening = LINE_FRAME_CHARS + size(f" {GAP}" if draft.speaker is None else draft.speaker)
-            for piece in draft.pieces:
-                if piece.at[0] >= 0:
-                    places[piece.at] = len(self.pieces)
-                self.parents.append(base + piece.parent if piece.parent >= 0 else -1)
-                self.opening.append(opening if draft.speaker is not None or piece.parent < 0 else 0)
-                self.below.append([])
-                self._neighbours.append([])
-                if len(self.pieces) > base and piece.before is not None and follows(piece, self.pieces[-1]):
-                    self._neighbours[-1].append(len(self.pieces) - 1)
-                    self._neighbours[-2].append(len(self.pieces))
-                self.pieces.append(piece)
-        self.sizes = [size(piece.text) for piece in self.pieces]
-        for index, piece in enumerate(self.pieces):
-            if piece.needs in places:
-                self.parents[index] = places[piece.needs]
-            if self.parents[index] >= 0:
-                self.below[self.parents[index]].append(index)
-        self.delays = [0] * len(self.pieces)
-        self.chosen = [False] * len(self.pieces)
+        self.costs: list[int] = []
+        """By piece: the characters that it adds, with what opens its line where no neighbour has one."""
+        self.chosen: list[bool] = []
+        self._terms: list[Terms] = []
+        self._sizes: list[int] = []
+        self._parents: list[int] = []
+        self._below: dict[int, list[int]] = {}
+        self._neighbours: dict[int, list[int]] = {}
+        self._times: dict[str, int] = {}
+        self._shares: dict[str, float] = {}
+        """By covered term: the share of its worth that covering it once more has."""
+        self._places: dict[Place, int] = {}
+        self._needs: list[tuple[int, Place]] = []
 
-    def path(self, index: int) -> list[int]:
-        """The piece and those of its ancestors that are not chosen yet."""
-        found: list[int] = []
-        while index >= 0 and not self.chosen[index] and index not in found:
-            found.append(index)
-            index = self.parents[index]
-        return found
+    def add(self, draft: LineDraft, size: Callable[[str], int]) -> None:
+        """The next draft's pieces."""
+        base = len(self.costs)
+        is_speech = draft.speaker is not None
+        # A line of a call says by a sign when it leaves something out, so there must be room for that.
+        opening = LINE_FRAME_CHARS + size(f" {GAP}" if draft.speaker is None else draft.speaker)
+        last: LinePiece | None = None
+        for index, piece in enumerate(draft.pieces, base):
+            chars = size(piece.text)
+            self.chosen.append(False)
+            self._terms.append(piece.terms)
+            self._sizes.append(chars)
+            self.costs.append(chars + opening if is_speech or piece.parent < 0 else chars)
+            self._parents.append(base + piece.parent if piece.parent >= 0 else -1)
+            if piece.at[0] >= 0:
+                self._places[piece.at] = index
+            if piece.needs[0] >= 0:
+                self._needs.append((index, piece.needs))
+            if last is not None and piece.before is not None and follows(piece, last):
+                self._neighbours.setdefault(index, []).append(index - 1)
+                self._neighbours.setdefault(index - 1, []).append(index)
+            last = piece
 
-    def cost(self, path: Sequence[int]) -> int:
-        """Characters that choosing the path adds: what opens a line is paid where no neighbour has a line."""
-        total = 0
-        for index in path:
-            total += self.sizes[index]
-            beside = self._neighbours[index]
-            if beside and any(self.chosen[other] for other in beside):
-                total += 1
-            else:
-                total += self.opening[index]
-        return total
+    def join(self) -> Steps[None]:
+        """Hang each piece below the one that it needs, once all are there."""
+        for index, place in self._needs:
+            if place in self._places:
+                self._parents[index] = self._places[place]
+        for index, parent in enumerate(self._parents):
+            if parent >= 0:
+                self._below.setdefault(parent, []).append(index)
+            if not index % LOOKS_A_STEP:
+                yield
 
-    def gain(self, path: Sequence[int]) -> float:
-        """The coverage that choosing the path adds."""
-        total = 0.0
-        covered = self.covered
-        for index in path:
-            for term, weight in self.pieces[index].terms:
-                times = covered.get(term, 0)
-                decay = VALUE_DECAY if term[0] == VALUE_MARK else WORD_DECAY
-                total += weight * decay**times if times else weight
-        return total
+    def look(self, index: int) -> tuple[float, int]:
+        """What choosing the piece, with those of its ancestors that are not chosen yet, gains and costs.
 
-    def choose(self, path: Sequence[int]) -> list[int]:
-        """Choose the path. Returns the pieces that became cheaper by it: what hangs below it, and its neighbours."""
-        self.left -= self.cost(path)
+        The gain is the negative of the coverage added by a character, the cost is in characters.
+        """
+        gain, cost = 0.0, 0
+        chosen, shares, costs, terms, parents = self.chosen, self._shares, self.costs, self._terms, self._parents
+        while index >= 0 and not chosen[index]:
+            cost += costs[index]
+            for term, weight in terms[index].items():
+                gain += weight * shares[term] if term in shares else weight
+            index = parents[index]
+        return -gain / (cost or 1), cost
+
+    def choose(self, index: int, cost: int) -> list[int]:
+        """Choose a piece with its ancestors. Returns what became cheaper by it: what hangs below, and neighbours."""
+        self.left -= cost
         cheaper: list[int] = []
-        for index in path:
+        top = index
+        while index >= 0 and not self.chosen[index]:
             self.chosen[index] = True
-            for term, _ in self.pieces[index].terms:
-                self.covered[term] = self.covered.get(term, 0) + 1
-            cheaper.extend(self._neighbours[index])
-        return [index for index in dict.fromkeys([*self._below(path[-1]), *cheaper]) if not self.chosen[index]]
+            for term in self._terms[index]:
+                times = self._times[term] = self._times.get(term, 0) + 1
+                self._shares[term] = (VALUE_DECAY if term[0] == VALUE_MARK else WORD_DECAY) ** times
+            for other in self._neighbours.get(index, ()):
+                self.costs[other] = self._sizes[other] + 1
+                cheaper.append(other)
+            top, index = index, self._parents[index]
+        return [index for index in dict.fromkeys([*self._under(top), *cheaper]) if not self.chosen[index]]
 
-    def _below(self, top: int) -> list[int]:
+    def _under(self, top: int) -> list[int]:
         """Every piece under `top` that is not chosen yet, in a fixed order."""
         found: list[int] = []
         waiting = [top]
@@ -148,7 +157,8 @@ class _Selection:
             index = waiting.pop()
             if not self.chosen[index]:
                 found.append(index)
-            waiting.extend(self.below[index])
+            if index in self._below:
+                waiting.extend(self._below[index])
         return found
 
 
@@ -157,41 +167,55 @@ def follows(piece: LinePiece, other: LinePiece) -> bool:
     return other.at[0] >= 0 and piece.at == (other.at[0], other.at[1] + 1)
 
 
-def select(drafts: Sequence[LineDraft], budget_tokens: float, size: Callable[[str], int] = len) -> list[list[int]]:
+def selecting(
+    drafts: Sequence[LineDraft], budget_tokens: float, size: Callable[[str], int] = len
+) -> Steps[list[list[int]]]:
     """For each draft the places of its chosen pieces, in order; together within the budget."""
-    run = _Selection(drafts, budget_tokens * CHARS_PER_TOKEN, size)
+    run = _Selection(budget_tokens * CHARS_PER_TOKEN)
+    for draft in drafts:
+        run.add(draft, size)
+        yield
+    chosen, costs, look = run.chosen, run.costs, run.look
+    yield from run.join()
     heap: list[tuple[float, int]] = []
-    _push(run, heap, range(len(run.pieces)))
+    for index in range(len(costs)):
+        heapq.heappush(heap, (look(index)[0], index))
+        if not index % LOOKS_A_STEP:
+            yield
     floor = min(RATE_MIN, -RATE_SHARE_MIN * heap[0][0]) if heap else 0.0
+    delays: dict[int, int] = {}
+    known: dict[int, tuple[float, int]] = {}
+    """The pieces that were looked at since the last choice: until the next one that holds."""
+    looks = 0
     while heap:
+        looks += 1
+        if not looks % LOOKS_A_STEP:
+            yield
         rate, index = heapq.heappop(heap)
-        path = run.path(index)
-        if not path:
+        if chosen[index] or costs[index] > run.left:
             continue
-        cost = run.cost(path)
+        current, cost = known[index] if index in known else look(index)
         if cost > run.left:
             continue
-        current = -run.gain(path) / max(1, cost)
-        if heap and current > max(rate, heap[0][0]) and run.delays[index] < DELAYS_MAX:
-            run.delays[index] += 1
+        if heap and current > max(rate, heap[0][0]) and delays.get(index, 0) < DELAYS_MAX:
+            delays[index] = delays.get(index, 0) + 1
+            known[index] = current, cost
             heapq.heappush(heap, (current, index))
             continue
         if -current < floor or not current:
             break
-        _push(run, heap, run.choose(path))
-    return _by_draft(drafts, run.chosen)
+        known = {index: look(index) for index in run.choose(index, cost)}
+        for index, (rate, _) in known.items():
+            heapq.heappush(heap, (rate, index))
+    return (yield from _by_draft(drafts, chosen))
 
 
-def _push(run: _Selection, heap: list[tuple[float, int]], indices: Sequence[int]) -> None:
-    for index in indices:
-        path = run.path(index)
-        heapq.heappush(heap, (-run.gain(path) / max(1, run.cost(path)), index))
-
-
-def _by_draft(drafts: Sequence[LineDraft], chosen: Sequence[bool]) -> list[list[int]]:
+def _by_draft(drafts: Sequence[LineDraft], chosen: Sequence[bool]) -> Steps[list[list[int]]]:
     found: list[list[int]] = []
     base = 0
     for draft in drafts:
-        found.append([place for place in range(len(draft.pieces)) if chosen[base + place]])
-        base += len(draft.pieces)
+        end = base + len(draft.pieces)
+        found.append([place for place, is_chosen in enumerate(chosen[base:end]) if is_chosen])
+        base = end
+        yield
     return found

@@ -39,7 +39,7 @@ LINE_FRAME_CHARS = 3
 """Characters a line costs beside its text: the leading "- " and the newline."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One thing that happened, as the extractor reads it."""
 
     id: str
@@ -61,7 +61,7 @@ class Entry(msgspec.Struct, frozen=True):
     """ISO time or any date text."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """One line of a summary and the ids of the entries (at least one) it came from."""
 
     section: Section

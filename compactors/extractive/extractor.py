@@ -3,18 +3,19 @@
 Pure and deterministic: the same entries give the same bytes on any machine.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
-from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, follows, select
+from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, follows, selecting
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, GAP, SECTIONS, Entry, Line
-from memory_engine.compactors.extractive.sentences import clean
-from memory_engine.compactors.extractive.speech import day_of, speech_drafts, speech_terms
+from memory_engine.compactors.extractive.sentences import clean, words
+from memory_engine.compactors.extractive.speech import speech_drafts, speech_terms
 from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
 from memory_engine.context.headings import HEADINGS_CHARS_MAX
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.slices import Steps, finish
 
 STAMPS_SHARE_MAX = 0.08
 """Dates may take this share of the budget; where they would take more, they are left out in favour of facts."""
@@ -30,7 +31,18 @@ def extract(
     earlier: Sequence[Line] = (),
     size: Callable[[str], int] = len,
 ) -> tuple[Line, ...]:
-    """The lines worth most within the budget, section by section in reading order.
+    """The lines worth most within the budget, section by section in reading order: all steps of `extracting`."""
+    return finish(extracting(entries, budget_tokens, earlier=earlier, size=size))
+
+
+def extracting(
+    entries: Sequence[Entry],
+    budget_tokens: float,
+    *,
+    earlier: Sequence[Line] = (),
+    size: Callable[[str], int] = len,
+) -> Steps[tuple[Line, ...]]:
+    """The lines worth most within the budget, section by section in reading order, step by step.
 
     Budget: tokens (characters / 4) of the lines with their "- " and newline;
     headings are not counted. `earlier` are the lines of an older summary whose
@@ -40,13 +52,16 @@ def extract(
     """
     if budget_tokens <= 0:
         return ()
-    reading = read(entries, earlier)
-    drafts = _drafts(reading, earlier)
-    reserve = _stamps_cost(entries)
+    reading = yield from read(entries, earlier)
+    drafts = yield from _drafts(reading, earlier)
+    reserve = _stamps_cost(reading.days)
     stamped = 0 < reserve <= STAMPS_SHARE_MAX * budget_tokens
     lines: list[Line] = []
     day = ""
-    for draft, chosen in zip(drafts, select(drafts, budget_tokens - reserve * stamped, size), strict=True):
+    selected = yield from selecting(drafts, budget_tokens - reserve * stamped, size)
+    for draft, chosen in zip(drafts, selected, strict=True):
+        if not chosen:
+            continue
         for text in _texts(draft, chosen):
             stamp = stamped and draft.section == "key_information" and draft.day not in ("", day)
             day = draft.day if stamp else day
@@ -70,10 +85,9 @@ def _texts(draft: LineDraft, chosen: Sequence[int]) -> list[str]:
     return found
 
 
-def _stamps_cost(entries: Sequence[Entry]) -> float:
+def _stamps_cost(days: Iterable[str]) -> float:
     """Tokens for a date before the first line of each day, 0 where all lines are of one day."""
-    days = [day for day in map(day_of, entries) if day]
-    changes = [day for before, day in pairwise(["", *days]) if day != before]
+    changes = [day for before, day in pairwise(["", *filter(None, days)]) if day != before]
     return sum(len(day) + 3 for day in changes) / CHARS_PER_TOKEN if len(changes) > 1 else 0.0
 
 
@@ -87,13 +101,14 @@ def _joined(texts: Sequence[str]) -> str:
     return " ".join(line.split()).removesuffix(ARROW)
 
 
-def _drafts(reading: InputReading, earlier: Sequence[Line]) -> list[LineDraft]:
+def _drafts(reading: InputReading, earlier: Sequence[Line]) -> Steps[list[LineDraft]]:
     """Earlier lines first, then the entries in order, calls with their outcomes at the place of the call."""
-    placed = action_drafts(reading)
+    placed = yield from action_drafts(reading)
     paired = {action.outcome for action in reading.actions}
     for index, entry in enumerate(reading.entries):
         if entry.kind in SAID_KINDS or (entry.kind == "error" and index not in paired):
             placed.extend((index, draft) for draft in speech_drafts(reading, index))
+            yield
     placed.sort(key=lambda item: item[0])
     return [_earlier_draft(reading, line) for line in earlier] + [draft for _, draft in placed]
 
@@ -101,7 +116,7 @@ def _drafts(reading: InputReading, earlier: Sequence[Line]) -> list[LineDraft]:
 def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:
     text = clean(line.text)
     factor = STALE_FACTORS.get(line.section, 1.0) if reading.entries else 1.0
-    return LineDraft(line.section, line.sources, (LinePiece(text, speech_terms(reading, 0, text, factor), -1),))
+    return LineDraft(line.section, line.sources, (LinePiece(text, speech_terms(reading, 0, words(text), factor), -1),))
 
 
 HEADING_TOKENS = HEADINGS_CHARS_MAX / CHARS_PER_TOKEN

@@ -9,12 +9,12 @@ When in doubt, two sentences are one statement: a longer statement costs room, a
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 
 import msgspec
 
 from memory_engine.compactors.extractive.entries import GAP
-from memory_engine.compactors.extractive.phrases import alternatives, listed
+from memory_engine.compactors.extractive.phrases import alternatives, begins, listed, may_begin
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, is_unspaced
 
@@ -50,7 +50,7 @@ SHORT_ANSWER_WORDS = 3
 FRAGMENT_WORDS = 5
 
 
-class Statement(msgspec.Struct, frozen=True):
+class Statement(msgspec.Struct, frozen=True, gc=False):
     """A part of a text, as it was written but for white space; `text` is all of it, or an excerpt that says so."""
 
     text: str
@@ -66,20 +66,24 @@ class Statement(msgspec.Struct, frozen=True):
 
 def clean(text: str) -> str:
     """One line without control characters or lone surrogates, so that it can always be encoded."""
+    if text.isprintable() and "  " not in text:  # most texts: no control characters, surrogates, other white space
+        return text.strip()
     return " ".join(_UNSAID.sub("", text).split())
 
 
 def word_count(text: str) -> float:
     """Words in a text; two characters of an unspaced script count as one word."""
-    return sum(len(word) / 2 if is_unspaced(word) else 1.0 for word in map(re.Match[str].group, words(text)))
+    found = words(text)
+    if text.isascii():
+        return float(len(found))
+    return sum(len(word) / 2 if is_unspaced(word) else 1.0 for word in found)
 
 
-def words(text: str) -> Iterator[re.Match[str]]:
-    """The words of a text in order; a run of an unspaced script is one match."""
-    return COMPOUND_WORD.finditer(text)
+def words(text: str) -> list[str]:
+    """The words of a text in order; a run of an unspaced script is one word."""
+    return COMPOUND_WORD.findall(text)
 
 
-@lru_cache(maxsize=4_096)
 def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:
     """The statements of a text in order, in time linear in it. With `lines` (a tool's output) every line ends one."""
     sentences = list(_sentences(text, lines=lines))
@@ -151,7 +155,7 @@ class _Quotation:
         self._closers = ""
 
 
-class _Sentence(msgspec.Struct, frozen=True):
+class _Sentence(msgspec.Struct, frozen=True, gc=False):
     """A sentence as it was written, with the white space behind it, and how far its line is indented."""
 
     text: str
@@ -302,37 +306,19 @@ def _is_bound(before: str, following: _Sentence) -> bool:
         return False
     if before.rstrip(_CLOSERS + _LINE_BREAKS).endswith(QUESTION_MARKS) and _answers_itself(sentence):
         return True
-    return _bound_pattern().match(sentence) is not None or _is_fragment(sentence)
+    return begins("bound", sentence) or _is_fragment(sentence)
 
 
 def _is_fragment(sentence: str) -> bool:
     """Whether a sentence is too short for one that begins so: it belongs to the one before."""
-    return word_count(sentence[:80]) <= FRAGMENT_WORDS and _fragment_pattern().match(sentence) is not None
+    return begins("fragments", sentence) and word_count(sentence[:80]) <= FRAGMENT_WORDS
 
 
 def _answers_itself(sentence: str) -> bool:
     """Whether a sentence behind a question of the same speaker is its answer, or what follows from it."""
     if sentence.rstrip(_CLOSERS + _LINE_BREAKS).endswith(QUESTION_MARKS):
         return False
-    return word_count(sentence[:80]) <= SHORT_ANSWER_WORDS or _consequence_pattern().match(sentence) is not None
-
-
-@cache
-def _bound_pattern() -> re.Pattern[str]:
-    spaced, unspaced = alternatives("bound", "bound_unspaced")
-    return re.compile(rf"\W*(?:(?:{spaced})(?!\w)|{unspaced})", re.IGNORECASE)
-
-
-@cache
-def _fragment_pattern() -> re.Pattern[str]:
-    spaced, unspaced = alternatives("fragments", "fragments_unspaced")
-    return re.compile(rf"\W*(?:(?:{spaced})(?!\w)|{unspaced})", re.IGNORECASE)
-
-
-@cache
-def _consequence_pattern() -> re.Pattern[str]:
-    spaced, unspaced = alternatives("consequences", "consequences_unspaced")
-    return re.compile(rf"\W*(?:(?:{spaced})(?!\w)|{unspaced})", re.IGNORECASE)
+    return word_count(sentence[:80]) <= SHORT_ANSWER_WORDS or begins("consequences", sentence)
 
 
 # Greetings and fillers.
@@ -354,7 +340,7 @@ def without_opening(text: str, names: frozenset[str]) -> str:
     """
     rest = text
     while True:
-        found = _opening_pattern().match(rest)
+        found = _opening_pattern().match(rest) if may_begin("openings", rest) else None
         if found is None:
             called = _CALLED.match(rest)
             if rest == text or called is None or called[1].casefold() not in names:
@@ -374,5 +360,5 @@ _CALLED = regex(r"(\w+)[,!]+\s+")
 
 def _is_called_or_i(rest: str, names: frozenset[str]) -> bool:
     """Whether a capital here begins no name of a thing: "Hey, Jude is my song" begins with no greeting."""
-    word = next(words(rest)).group()
+    word = words(rest)[0]
     return word.casefold() in names or (word[0] == "I" and not word[1:2].isalpha())

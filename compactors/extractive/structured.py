@@ -7,29 +7,67 @@ keep the spelling they had.
 """
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
 
-from memory_engine.compactors.extractive.words import is_identifier
+from memory_engine.compactors.extractive.entries import GAP
+from memory_engine.compactors.extractive.sentences import clean, words
+from memory_engine.compactors.extractive.words import DATE, VALUE_MARK, is_identifier, is_specific
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | bool | None"
 """Numbers are read as the text they were written in, so that they are quoted verbatim."""
 
 
-class Leaf(msgspec.Struct, frozen=True):
+class Leaf(msgspec.Struct, frozen=True, gc=False):
     """One scalar value: the keys that lead to it inside its record, and its text."""
 
     keys: tuple[str, ...]
     text: str
 
 
-class ScalarRecord(msgspec.Struct, frozen=True):
+class ScalarRecord(msgspec.Struct, frozen=True, gc=False):
     """Scalars that belong together; `label` is the key they were filed under, "" for the outermost."""
 
     label: str
     leaves: tuple[Leaf, ...]
+
+
+class Value(msgspec.Struct, frozen=True, gc=False):
+    """A leaf as it counts: the name of its key without positions, its words, and how likely it is needed again."""
+
+    key: str
+    words: tuple[str, ...]
+    prior: float
+
+
+class LinePart(msgspec.Struct, frozen=True, gc=False):
+    """A part of a record's line. `below` is the part that must stand with it, -1 what the record hangs below.
+
+    `prose` is the text of a leaf too long for a value.
+    """
+
+    text: str
+    below: int
+    value: Value | None = None
+    prose: str = ""
+
+
+class ToldRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record as its line tells it: the leaf that names it first, the others as they were grouped.
+
+    `identity` is its label and the leaf that names it. `uses` are the keys of all leaves with the terms by which they
+    are taken up, `specific` the terms of the leaves that look like values.
+    """
+
+    label: str
+    identity: tuple[str, str]
+    uses: tuple[tuple[str, str], ...]
+    specific: tuple[str, ...]
+    parts: tuple[LinePart, ...]
 
 
 def read_json(text: str) -> Json:
@@ -41,6 +79,14 @@ def read_json(text: str) -> Json:
     except (ValueError, RecursionError):
         return None
     return value
+
+
+def told(value: Json) -> Iterator[ToldRecord]:
+    """The records of a value as their lines tell them."""
+    label = ""
+    for record in records(value):
+        yield _told(record, labelled=record.label != label)
+        label = record.label
 
 
 def records(value: Json) -> Iterator[ScalarRecord]:
@@ -92,11 +138,6 @@ def _is_name(leaf: Leaf) -> bool:
     return bool(leaf.keys) and leaf.text.istitle() and leaf.text.isalpha()
 
 
-def identity(record: ScalarRecord) -> Leaf:
-    """The leaf that a record is called by: its first identifier, or else its first leaf."""
-    return next((leaf for leaf in record.leaves if is_identifier(leaf.text)), record.leaves[0])
-
-
 def _is_plain(node: dict[str, Json]) -> bool:
     return not any(isinstance(child, dict | list) for child in node.values())
 
@@ -106,3 +147,85 @@ def _scalar(node: Json) -> str:
     if isinstance(node, bool):
         return "true" if node else "false"
     return node if isinstance(node, str) else ""
+
+
+# How a record is told.
+
+LONG_VALUE_CHARS = 100
+DATE_CHARS_MAX = 10
+LIKELY = 0.6
+UNLIKELY = 0.15
+"""How likely a value of its shape is needed again, before its key has shown it."""
+
+
+class _Shape(msgspec.Struct, frozen=True, gc=False):
+    """What the keys of a record say, one for each leaf: tools answer in the same shapes again and again."""
+
+    names: tuple[str, ...]
+    """Under which the usefulness of a key is counted, without positions or identifiers."""
+    shown: tuple[str, ...]
+    """The parts of a key that distinguish it from its neighbours; "" for none."""
+
+
+@lru_cache(maxsize=1_024)
+def _shape(label: str, keys: tuple[tuple[str, ...], ...]) -> _Shape:
+    label = "" if is_identifier(label) else label
+    parts = [part for path in keys if path for part in dict.fromkeys(path[-1].split("_"))]
+    shared = {part for part, times in Counter(parts).items() if times > 1}
+    return _Shape(
+        tuple(["\x00".join((label, *path)) for path in keys]),
+        tuple([_distinct(clean(path[-1]), shared) if path else "" for path in keys]),
+    )
+
+
+def _distinct(key: str, shared: Collection[str]) -> str:
+    """A key without the parts that tell nothing inside its record, as more than one key has them."""
+    return "_".join([part for part in key.split("_") if part not in shared]) or key
+
+
+def _told(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
+    leaves = record.leaves
+    shape = _shape(record.label, tuple([leaf.keys for leaf in leaves]))
+    at = next((n for n, leaf in enumerate(leaves) if is_identifier(leaf.text)), 0)
+    first = leaves[at]
+    label = f"{clean(record.label)} " if labelled and record.label not in first.text else ""
+    parts = [LinePart(f"; {label}{_shown(first, shape.shown[at])}", -1, _value(shape.names[at], first.text))]
+    told = f"{record.label} {first.text}"
+    group, group_at = "", 0
+    for n, leaf in enumerate(leaves):
+        is_inner = len(leaf.keys) > 1
+        if is_inner and leaf.keys[0] != group:
+            group, group_at = leaf.keys[0], len(parts)
+            parts.append(LinePart(f" {clean(group)}", 0))
+        if len(leaf.text) > LONG_VALUE_CHARS:
+            parts.append(LinePart("", 0, None, leaf.text))
+        elif n != at and leaf.text not in told:
+            below = group_at if is_inner and _needs_key(leaf.text) else 0
+            parts.append(LinePart(f" {_shown(leaf, shape.shown[n])}", below, _value(shape.names[n], leaf.text)))
+    terms = [VALUE_MARK + leaf.text.lower() for leaf in leaves]
+    return ToldRecord(
+        record.label,
+        (record.label, first.text),
+        tuple(zip(shape.names, terms, strict=True)),
+        tuple([term for leaf, term in zip(leaves, terms, strict=True) if is_specific(leaf.text)]),
+        tuple(parts),
+    )
+
+
+def _value(name: str, text: str) -> Value:
+    is_date = len(text) <= DATE_CHARS_MAX and DATE.match(text) is not None
+    prior = LIKELY if is_date or is_identifier(text) else UNLIKELY
+    return Value(name, tuple(words(text[:LONG_VALUE_CHARS])), prior)
+
+
+def _shown(leaf: Leaf, key: str) -> str:
+    """The value, after the part of its key that distinguishes it, where it needs a key."""
+    text = clean(leaf.text[: 2 * LONG_VALUE_CHARS])
+    if len(text) > LONG_VALUE_CHARS:
+        text = f"{text[:LONG_VALUE_CHARS].rstrip()} {GAP}"
+    return f"{key} {text}" if leaf.keys and _needs_key(text) else text
+
+
+def _needs_key(text: str) -> bool:
+    """Numbers, dates and plain words mean nothing without their key; names and identifiers do."""
+    return not (is_identifier(text) or text[:1].isupper() or " " in text)

@@ -6,39 +6,55 @@ part of it is weighed, calls with the results that answer them.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from math import sqrt
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from memory_engine.compactors.extractive.agenda import Agenda
+from memory_engine.compactors.extractive.agenda import TALK, Agenda
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
 from memory_engine.compactors.extractive.phrases import says_something
-from memory_engine.compactors.extractive.sentences import statements
-from memory_engine.compactors.extractive.structured import Leaf, ScalarRecord, identity, read_json, records
-from memory_engine.compactors.extractive.words import (
-    VALUE_MARK,
-    is_grammar,
-    is_identifier,
-    specificity,
-    text_terms,
-)
+from memory_engine.compactors.extractive.sentences import clean
+from memory_engine.compactors.extractive.structured import ToldRecord
+from memory_engine.compactors.extractive.texts import SourceText, text_of
+from memory_engine.compactors.extractive.words import VALUE_MARK, Unit, units_of
+from memory_engine.core.lazy import regex
+from memory_engine.core.slices import Steps
 
+T = TypeVar("T")
+
+NAME_FACTOR = 2.0
+COURTESY_FACTOR = 0.25
 USED_BONUS = 2.0
 NAMED_BONUS = 1.6
 SAID_BONUS = 1.4
 FIRST_MENTION_BONUS = 1.4
 RARITY_EXPONENT = 0.55
-GRAMMAR_FACTOR = 0.3
-LENGTH_MAX = 8
-"""Longer words say more, up to about this length."""
+CAPITAL_FACTOR = 0.8
+SMALL_FACTOR = 0.4
+"""Of a structured value, a word that no digit or sign makes specific, as it begins."""
+NEVER = 1 << 62
+ISO_DAY = regex(r"\d{4}-\d{2}-\d{2}")
+DAY_CHARS_MAX = 32
+
+
+class Heard(msgspec.Struct, frozen=True, gc=False):
+    """An entry with what is known of its texts alone."""
+
+    entry: Entry
+    text: SourceText
+    arguments: SourceText
+
+
+SaidTerm = tuple[str, float, int]
+"""A term of a word in speech, its worth there, and the first entry that holds it."""
 
 
 class TermUsage:
     """Counts over one input: in how many entries each term occurs, and how values were taken up."""
 
-    def __init__(self, entries: Sequence[Entry], earlier: Iterable[str] = ()) -> None:
-        """One pass over the entries and the texts of earlier lines; linear in their length."""
+    def __init__(self, earlier: Iterable[SourceText] = ()) -> None:
+        """It has read the texts of earlier lines, and hears each entry in turn; linear in their length."""
         self.frequency: Counter[str] = Counter()
         self._first: dict[str, int] = {}
         self._last_taken_up: dict[str, int] = {}
@@ -50,69 +66,75 @@ class TermUsage:
         self._key_hits: Counter[str] = Counter()
         self._key_total: Counter[str] = Counter()
         for text in earlier:
-            self._meet(0, dict.fromkeys(text_terms(text)))
-        for index, entry in enumerate(entries):
-            self._read(index, entry)
+            self._meet(0, text.terms)
+        self.opening = _Worths(lambda unit: self._said_term(unit, 1.0))
+        """By word: its terms where a statement begins with it."""
+        self.said = _Worths(lambda unit: self._said_term(unit, NAME_FACTOR if unit.is_capital else 1.0))
+        """By word: its terms elsewhere, where a capital marks a name."""
+        self.told = _Worths(self._told_term)
+        """By word: its terms in a structured value, each with its worth there."""
 
     def _meet(self, index: int, terms: Iterable[str]) -> None:
+        self.frequency.update(terms)
+        first = self._first
         for term in terms:
-            self.frequency[term] += 1
-            self._first.setdefault(term, index)
+            if term not in first:
+                first[term] = index
 
-    def _read(self, index: int, entry: Entry) -> None:
-        said = dict.fromkeys(text_terms(entry.text))
-        if entry.kind == "tool_call":
-            arguments = dict.fromkeys(text_terms(entry.arguments))
-            for term in arguments:
-                if term[0] == VALUE_MARK and term in self._first:
-                    self._used.add(term)
-            said |= arguments
-        self._meet(index, said)
-        if entry.kind in ("tool_result", "error"):
-            self._in_results.update(term for term in said if term[0] == VALUE_MARK)
+    def hear(self, index: int, heard: Heard) -> None:
+        """The next entry, at `index`."""
+        kind, terms, values = heard.entry.kind, heard.text.terms, heard.text.values
+        if kind == "tool_call":
+            arguments = heard.arguments
+            self._used.update(term for term in arguments.values if term in self._first)
+            terms = tuple(dict.fromkeys((*terms, *arguments.terms)))
+            values |= arguments.values
+        self._meet(index, terms)
+        if kind in ("tool_result", "error"):
+            self._in_results.update(values)
             return
-        taken_up = self._named if entry.kind == "user" else self._said
-        for term in said:
-            if term[0] == VALUE_MARK:
-                taken_up.add(term)
-                self._last_taken_up[term] = index
+        taken_up = self._named if kind == "user" else self._said
+        taken_up.update(values)
+        self._last_taken_up.update(dict.fromkeys(values, index))
 
-    def learn_keys(self, index: int, records: Iterable[ScalarRecord]) -> None:
+    def learn_keys(self, index: int, records: Iterable[ToldRecord]) -> None:
         """Count for each key of a result (entry `index`) how many of its values were taken up later."""
+        taken_up = self._last_taken_up
         for record in records:
-            self._last_record[record.label, identity(record).text] = index
-            for leaf in record.leaves:
-                key = key_of(record, leaf)
+            self._last_record[record.identity] = index
+            for key, term in record.uses:
                 self._key_total[key] += 1
-                if self._last_taken_up.get(VALUE_MARK + leaf.text.lower(), -1) > index:
+                if taken_up.get(term, -1) > index:
                     self._key_hits[key] += 1
 
     def key_worth(self, key: str, prior: float) -> float:
         """Between 0.1 and 1: the share of a key's values that were taken up, smoothed towards `prior`."""
         return 0.1 + 0.9 * (self._key_hits[key] + 2 * prior) / (self._key_total[key] + 2)
 
-    def is_superseded(self, index: int, record: ScalarRecord) -> bool:
+    def is_superseded(self, index: int, record: ToldRecord) -> bool:
         """Whether a later outcome holds a record of the same identity: that one then is the state."""
-        return self._last_record.get((record.label, identity(record).text), index) > index
+        return self._last_record.get(record.identity, index) > index
 
-    def is_taken_up(self, text: str) -> bool:
-        """Whether anybody named, said or used the value, or a later call did."""
-        term = VALUE_MARK + text.lower()
+    def is_taken_up(self, term: str) -> bool:
+        """Whether anybody named, said or used the value that the term stands for, or a later call did."""
         return term in self._named or term in self._used or term in self._said
 
-    def word_weight(self, word: str, term: str) -> float:
+    def _weight(self, unit: Unit, size: float) -> float:
         """The worth of covering a term in speech: more for rare, long, specific and taken-up ones."""
-        weight = self.frequency[term] ** -RARITY_EXPONENT if term in self.frequency else 1.0
-        weight *= sqrt(min(len(word), LENGTH_MAX)) * (GRAMMAR_FACTOR if is_grammar(term) else 1.0)
-        if term[0] == VALUE_MARK:
-            weight = max(weight * 2, specificity(word) / 2) * self.bonus(term)
-        return weight
+        count = self.frequency.get(unit.term)
+        weight: float = size if count is None else count**-RARITY_EXPONENT * size
+        return max(weight * 2, unit.specificity / 2) * self.bonus(unit.term) if unit.specificity else weight
 
-    def value_weight(self, word: str, term: str) -> float:
+    def _said_term(self, unit: Unit, factor: float) -> SaidTerm:
+        factor *= COURTESY_FACTOR if unit.is_courteous else 1.0
+        return unit.term, self._weight(unit, unit.size) * factor, self._first.get(unit.term, NEVER)
+
+    def _told_term(self, unit: Unit) -> tuple[str, float]:
         """The worth of a word of a structured value by its own shape and history (about 0.2 to 30)."""
-        if term[0] == VALUE_MARK:
-            return specificity(word) * self.bonus(term)
-        return self.word_weight(word, term) * (0.8 if word[0].isupper() else 0.4)
+        if unit.specificity:
+            return unit.term, unit.specificity * self.bonus(unit.term)
+        factor = CAPITAL_FACTOR if unit.is_capital else SMALL_FACTOR
+        return unit.term, self._weight(unit, unit.whole_size) * factor
 
     def bonus(self, term: str) -> float:
         """The factor by which a value gains worth because a later call used it, the user named it or it was said."""
@@ -127,21 +149,20 @@ class TermUsage:
         """Whether a term is a value that stands in no result of a tool: what is not kept of speech is lost."""
         return term[0] == VALUE_MARK and term not in self._in_results
 
-    def is_first(self, term: str, index: int) -> bool:
-        """Whether the entry at `index` is the first to hold the term."""
-        return self._first.get(term, index) >= index
+
+class _Worths(dict[str, tuple[T, ...]]):
+    """What each word is worth in this input, by the units that it counts as: made when it is first asked for."""
+
+    def __init__(self, weigh: Callable[[Unit], T]) -> None:
+        super().__init__()
+        self._weigh = weigh
+
+    def __missing__(self, word: str) -> tuple[T, ...]:
+        found = self[word] = tuple(map(self._weigh, units_of(word)))
+        return found
 
 
-def key_of(record: ScalarRecord, leaf: Leaf) -> str:
-    """The name under which the usefulness of a leaf's key is counted, without positions or identifiers."""
-    label = "" if is_identifier(record.label) else record.label
-    return "\x00".join((label, *leaf.keys))
-
-
-ERROR_PREFIXES = ("error", "traceback", "exception", "fatal", "failed")
-
-
-class Action(msgspec.Struct, frozen=True):
+class Action(msgspec.Struct, frozen=True, gc=False):
     """A call and its outcome as places in the entries; -1 where one of them is missing."""
 
     call: int
@@ -171,24 +192,25 @@ def pair_calls(entries: Sequence[Entry]) -> tuple[Action, ...]:
     return tuple(sorted(actions, key=lambda action: action.place))
 
 
-def failed(entry: Entry) -> bool:
-    """Whether an outcome is an error: by its flag, by how tools begin their errors, or by a field that says so."""
-    if entry.failed or entry.kind == "error" or entry.text.lstrip()[:9].lower().startswith(ERROR_PREFIXES):
-        return True
-    value = read_json(entry.text)
-    return isinstance(value, dict) and (bool(value.get("error")) or value.get("success", value.get("ok")) is False)
+def failed(outcome: Heard) -> bool:
+    """Whether an outcome is an error: by its flag, or by its text."""
+    return outcome.entry.failed or outcome.entry.kind == "error" or outcome.text.tells_failure
 
 
 AGENT_KINDS: frozenset[EntryKind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))
+REMARKED_KINDS = TALK | frozenset[EntryKind](("todo",))
 SAID_KINDS: frozenset[EntryKind] = frozenset(
     ("user", "assistant", "thinking", "task", "todo", "question", "system", "summary", "other")
 )
 
 
-class InputReading(msgspec.Struct, frozen=True):
+class InputReading(msgspec.Struct, frozen=True, gc=False):
     """The knowledge of the whole input with which its entries are read one by one."""
 
     entries: Sequence[Entry]
+    heard: Sequence[Heard]
+    days: Sequence[str]
+    """By entry: when it happened, "" where that is not known."""
     actions: tuple[Action, ...]
     usage: TermUsage
     agenda: Agenda
@@ -203,35 +225,57 @@ class InputReading(msgspec.Struct, frozen=True):
     """Sentences met so far, for marking repetitions down."""
 
 
-def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> InputReading:
+def day_of(at: str) -> str:
+    """The day of an ISO time, or a date text as it is."""
+    day = clean(at[:DAY_CHARS_MAX]) if at else ""
+    return day[:10] if ISO_DAY.match(day) else day
+
+
+def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReading]:
     """Read the whole input once, so that its parts can be weighed."""
-    usage = TermUsage(entries, [line.text for line in earlier])
+    usage, agenda = TermUsage([text_of(line.text) for line in earlier]), Agenda(entries)
+    heard: list[Heard] = []
+    days: list[str] = []
     for index, entry in enumerate(entries):
-        value = read_json(entry.text) if entry.kind in ("tool_result", "error") else None
-        if value is not None:
-            usage.learn_keys(index, records(value))
-    names = frozenset(name.casefold() for entry in entries for name in entry.speaker.split())
+        one = Heard(entry, text_of(entry.text), text_of(entry.arguments if entry.kind == "tool_call" else ""))
+        usage.hear(index, one)
+        yield
+        agenda.hear(index, one.text.remarks if entry.kind in REMARKED_KINDS else ())
+        heard.append(one)
+        days.append(day_of(entry.at))
+        yield
+    for index, one in enumerate(heard):
+        if one.entry.kind in ("tool_result", "error"):
+            usage.learn_keys(index, one.text.records or ())
+            yield
+    speakers = {entry.speaker for entry in entries if entry.speaker}
+    names = frozenset(name.casefold() for speaker in speakers for name in speaker.split())
+    yield
+    actions = pair_calls(entries)
+    yield
     return InputReading(
         entries=entries,
-        actions=pair_calls(entries),
+        heard=heard,
+        days=days,
+        actions=actions,
         usage=usage,
-        agenda=Agenda(entries),
+        agenda=agenda,
         has_agent=any(entry.kind in AGENT_KINDS for entry in entries),
-        closing=_closing(entries, names),
+        closing=_closing(heard, names),
         last_todo=max((i for i, entry in enumerate(entries) if entry.kind == "todo"), default=-1),
         names=names,
         seen=set(),
     )
 
 
-def _closing(entries: Sequence[Entry], names: frozenset[str]) -> frozenset[int]:
+def _closing(heard: Sequence[Heard], names: frozenset[str]) -> frozenset[int]:
     """Places of the last thing of substance that each of the last two voices said."""
     found: dict[tuple[str, str], int] = {}
-    for index in range(len(entries) - 1, -1, -1):
-        entry = entries[index]
+    for index in range(len(heard) - 1, -1, -1):
+        entry = heard[index].entry
         if entry.kind not in ("user", "assistant", "thinking", "task", "other"):
             continue
-        if any(says_something(statement.text, names) for statement in statements(entry.text)):
+        if any(says_something(remark.said, names) for remark in heard[index].text.remarks):
             found.setdefault((entry.kind, entry.speaker), index)
         if len(found) == 2:
             break

@@ -5,10 +5,12 @@ pairs of characters, the usual language-independent index unit for them (Nie, Ga
 specific by its shape alone.
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
+from math import sqrt
 
-from memory_engine.compactors.extractive.sentences import words
+import msgspec
+
+from memory_engine.compactors.extractive.phrases import is_courteous
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import is_unspaced, pairs, stem
 
@@ -16,53 +18,68 @@ DATE = regex(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?$")
 TIME = regex(r"\d{1,2}:\d{2}(?::\d{2})?(?:\+\d+)?$")
 NUMBER = regex(r"[-+]?\d+(?:[.,]\d+)*$")
 HIRAGANA = regex(r"[\u3040-\u309f]+$")
+"""Japanese writes endings and particles in them, seldom content."""
+_DIGIT = regex("[0-9]")
+WORDS_MAX = 16_384
+"""Words whose shapes are kept, the latest: a vocabulary, and the values of a long conversation."""
 VALUE_MARK = "#"
 """First character of a term that stands for a specific value, not for a word."""
 STEM_CHARS = 7
 VALUE_CHARS_MAX = 200
+GRAMMAR_FACTOR = 0.3
+LENGTH_MAX = 8
+"""Longer words say more, up to about this length."""
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=WORDS_MAX)
 def is_specific(word: str) -> bool:
     """True for identifiers, codes, numbers, dates, paths and addresses: by shape, not by meaning.
 
     A digit, an underscore, an inner @, a path, or capitals only: the marks of
     something made to be referred to.
     """
-    if any(character.isdigit() for character in word):
+    if word.isalpha():  # most words
+        return len(word) > 2 and word.isupper() and word.isascii()
+    if _has_digit(word):
         return True
     if "_" in word or "@" in word or word.count("/") > 1 or ("/" in word and "." in word):
         return len(word) > 2
     return len(word) > 2 and word.isupper() and word.isascii()
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=WORDS_MAX)
 def is_identifier(word: str) -> bool:
     """True for a reference: letters with digits, an address, a path, a long number."""
-    if not is_specific(word) or " " in word or DATE.match(word) or TIME.match(word):
+    if not is_specific(word) or " " in word:
         return False
-    if not any(character.isalpha() for character in word):
+    if word[0].isdecimal() and (DATE.match(word) or TIME.match(word)):
+        return False
+    if word.isdigit() or not any(map(str.isalpha, word)):
         return word.isdigit() and len(word) > 5
-    return any(character.isdigit() or character in "@/" for character in word) or (len(word) > 4 and word.isupper())
+    return _has_digit(word) or "@" in word or "/" in word or (len(word) > 4 and word.isupper())
 
 
-@lru_cache(maxsize=65_536)
+def _has_digit(word: str) -> bool:
+    return _DIGIT.search(word) is not None if word.isascii() else any(map(str.isdigit, word))
+
+
 def specificity(word: str) -> float:
     """The worth of a specific value before anything is known of its use (words count about 1 to 4).
 
     An identifier is worth more the longer it is, as it cannot be guessed or
     found again without itself; a number of one or two digits could mean anything.
     """
-    if DATE.match(word):
-        return 6.0 if len(word) <= 10 else 2.5
-    if TIME.match(word):
-        return 1.5
+    if word[0].isdecimal():
+        if DATE.match(word):
+            return 6.0 if len(word) <= 10 else 2.5
+        if TIME.match(word):
+            return 1.5
     if NUMBER.match(word) and not is_identifier(word):
-        return (1.0, 1.5, 3.0, 4.0)[min(sum(character.isdigit() for character in word), 4) - 1]
+        return (1.0, 1.5, 3.0, 4.0)[min(sum(map(str.isdigit, word)), 4) - 1]
     return 3.0 + 0.6 * min(len(word), 30) if is_identifier(word) else 2.5
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=WORDS_MAX)
 def terms_of(word: str) -> tuple[str, ...]:
     """The terms of a word: itself if specific, seven letters of its stem, or pairs of characters.
 
@@ -76,12 +93,35 @@ def terms_of(word: str) -> tuple[str, ...]:
     return (stem(word.lower())[:STEM_CHARS],)
 
 
-def is_grammar(term: str) -> bool:
-    """True for a pair of Hiragana: Japanese writes endings and particles in them, seldom content."""
-    return HIRAGANA.match(term) is not None
+class Unit(msgspec.Struct, frozen=True, gc=False):
+    """One of the terms that a word counts as, and what its shape alone says of it.
+
+    `size` is the worth of its length, `whole_size` that of the whole run's; `specificity` is 0 for what is no value.
+    """
+
+    term: str
+    size: float
+    whole_size: float
+    specificity: float
+    is_courteous: bool
+    is_capital: bool
 
 
-def text_terms(text: str) -> Iterator[str]:
-    """Every term of a text, repetitions included."""
-    for match in words(text):
-        yield from terms_of(match.group())
+@lru_cache(maxsize=WORDS_MAX)
+def units_of(word: str) -> tuple[Unit, ...]:
+    """The terms of a word, each with what is known of it in any text."""
+    unspaced = is_unspaced(word)
+    return tuple(_unit(word, term, term if unspaced else word) for term in terms_of(word))
+
+
+def _unit(word: str, term: str, shown: str) -> Unit:
+    factor = GRAMMAR_FACTOR if shown is term and HIRAGANA.match(term) else 1.0
+    size = sqrt(min(len(shown), LENGTH_MAX)) * factor
+    return Unit(
+        term,
+        size,
+        size if shown is word else sqrt(min(len(word), LENGTH_MAX)) * factor,
+        specificity(word) if term[0] == VALUE_MARK else 0.0,
+        is_courteous(shown),
+        word[0].isupper(),
+    )

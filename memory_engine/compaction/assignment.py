@@ -73,8 +73,10 @@ def assigned(
     rest = _groups(state, plan.batch, afresh)
     for compactor in filter(_takes_flow, compactors):
         for taken in _taken(compactor, rest):
-            pieces.append((compactor, tuple(sorted(_ids(taken), key=place.__getitem__))))
-            rest = [group for group in rest if group not in taken]
+            ids = _ids(taken)
+            pieces.append((compactor, tuple(sorted(ids, key=place.__getitem__))))
+            gone = set(ids)
+            rest = [group for group in rest if group.ids[0] not in gone]
     return (*pieces, (fallback, tuple(sorted(_ids(rest), key=place.__getitem__)))) if rest else tuple(pieces)
 
 

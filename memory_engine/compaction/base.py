@@ -8,6 +8,7 @@ import msgspec
 from memory_engine.core.arguments import with_tuples
 from memory_engine.core.chunks import Category, Chunk
 from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.slices import Pause, let_others
 from memory_engine.errors.effects import Usage
 
 
@@ -17,7 +18,8 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     `budget_tokens` is what the summary may take (estimated tokens). `chunks` given to
     `compact` are the originals, read back from the log where earlier summaries cover them;
     `earlier` are the lines of summaries whose originals were too many to read.
-    `recorded_at` maps a chunk's id to the ISO time of its event.
+    `recorded_at` maps a chunk's id to the ISO time of its event. A compactor that computes for longer than a
+    millisecond awaits `pause()` in between: it gives the seconds that it may go on for before the next pause.
     """
 
     thread_id: str
@@ -28,6 +30,7 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     earlier: tuple[SummaryLine, ...] = ()
     recorded_at: dict[str, str] = {}
     deadline_s: float = 120.0
+    pause: Pause = let_others
 
 
 class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +51,9 @@ class Compactor(Protocol):
 
     A compactor that asks a model declares an attribute `calls_model = True`: what-ifs and comparisons then do not run
     it, unless you allow them to. One that takes chunks outside the working flow declares the `categories` that it
-    takes: `categories = ("environment",)`; without it, that is the working flow alone.
+    takes: `categories = ("environment",)`; without it, that is the working flow alone. One that needs nothing but what
+    it is given, and takes milliseconds, may declare `works_ahead = True`: an automatic compaction then has its result
+    ready before it starts, and events of the thread wait only while it is written.
     """
 
     @property
@@ -68,6 +73,11 @@ class Compactor(Protocol):
 def calls_model(compactor: Compactor) -> bool:
     """Whether a compactor says that it asks a model."""
     return bool(getattr(compactor, "calls_model", False))
+
+
+def works_ahead(compactor: Compactor) -> bool:
+    """Whether a compactor says that it has its result in milliseconds, from nothing but what it is given."""
+    return bool(getattr(compactor, "works_ahead", False))
 
 
 def categories_of(compactor: object) -> frozenset[str]:

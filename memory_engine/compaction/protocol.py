@@ -1,6 +1,7 @@
 """The protocol: started → compactor, outside any transaction → completed, failed or abandoned.
 
-The thread's queue is blocked meanwhile, or while the result is checked and written (`CompactionPolicy.blocking`).
+The thread's queue is blocked meanwhile, or while the result is checked and written (`CompactionPolicy.blocking`). What
+works ahead has its result before it starts: start and end are then one commit.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from memory_engine.core.events.compaction import (
     Replacement,
 )
 from memory_engine.core.records import Receipt
+from memory_engine.core.slices import Pause, let_others
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.core.tokens import estimate_text
@@ -99,7 +101,8 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[tuple[Compactor, tuple[str, ...]], ...]
     policy: CompactionPolicy
     originals: Originals
-    append: Callable[[Event], Awaitable[Receipt]]
+    append: Callable[[Sequence[Event]], Awaitable[Receipt]]
+    """Commits events together, and gives the last one's receipt."""
     now_us: int
     incompressible: set[str]
     """Collects the COMPRESSIBLE chunks that did not get shorter."""
@@ -108,6 +111,10 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     failure: CompactorFailed | None = None
     """The failure of the compactor that others stand in for."""
     ready: Callable[[], Awaitable[None]] = _at_once
+    pause: Pause = let_others
+    """For compactors that compute (`CompactionContext.pause`)."""
+    ahead: bool = False
+    """Whether nothing is recorded before the result is there."""
 
     async def execute(self) -> CompactionReport:
         """Run the compaction, and record how it ends, whatever happens.
@@ -125,25 +132,27 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             owner=this_process(),
             deadline_us=deadline_us,
         )
-        try:
-            await self.append(started)
-            if self.failure is not None:
-                await self.append(self._stood_in(name, self.failure))
-        except asyncio.CancelledError:
-            await self._abandon()
-            raise
+        opening: list[Event] = [started] if self.failure is None else [started, self._stood_in(name, self.failure)]
+        if not self.ahead:
+            try:
+                await self.append(opening)
+            except asyncio.CancelledError:
+                await self._abandon()
+                raise
+            opening = []
         try:
             completed = await self._in_time(name)
             await self.ready()
         except asyncio.CancelledError:
-            await self._abandon()
+            if not opening:
+                await self._abandon()
             raise
         except Exception as error:  # the boundary to compactors: every error is recorded and re-raised typed
-            raise await self._fail(name, error) from error
+            raise await self._fail(name, error, opening) from error
         try:
-            receipt = await self.append(completed)
+            receipt = await self.append([*opening, completed])
         except MemoryEngineError as error:
-            raise await self._fail(name, error, completed.usage) from error
+            raise await self._fail(name, error, opening, completed.usage) from error
         return self._report(name, completed, receipt)
 
     def _stood_in(self, name: str, failure: CompactorFailed) -> CompactorStoodIn:
@@ -162,21 +171,29 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             raise CompactorFailed("", SUPERSEDED, why)
 
     async def _abandon(self) -> None:
-        await self.append(CompactionAbandoned(compaction_id=self.compaction_id, reason="cancelled"))
+        await self.append([CompactionAbandoned(compaction_id=self.compaction_id, reason="cancelled")])
 
-    async def _fail(self, name: str, error: Exception, usage: Usage = Usage()) -> CompactorFailed:  # noqa: B008 - frozen
-        """Record the failure, and give it as the error to raise. `usage` is that of a result given up."""
+    async def _fail(
+        self,
+        name: str,
+        error: Exception,
+        opening: Sequence[Event],
+        usage: Usage = Usage(),  # noqa: B008 - frozen
+    ) -> CompactorFailed:
+        """Record the failure behind what opens the compaction, and give it as the error to raise.
+
+        `usage` is that of a result given up.
+        """
         named = error.compactor if isinstance(error, CompactorFailed) else ""
         failure = _failure(named or name, error, usage)
-        await self.append(
-            CompactionFailed(
-                compaction_id=self.compaction_id,
-                compactor=failure.compactor,
-                reason=failure.reason,
-                error=failure.error,
-                usage=failure.usage,
-            )
+        failed = CompactionFailed(
+            compaction_id=self.compaction_id,
+            compactor=failure.compactor,
+            reason=failure.reason,
+            error=failure.error,
+            usage=failure.usage,
         )
+        await self.append([*opening, failed])
         return failure
 
     async def _in_time(self, name: str) -> CompactionCompleted:
@@ -290,6 +307,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             earlier=earlier,
             recorded_at=dict(await self.originals.times(chunks)),
             deadline_s=self.policy.deadline_s,
+            pause=self.pause,
         )
 
     def _shown(self) -> list[str]:

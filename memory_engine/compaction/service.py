@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from memory_engine.compaction.assignment import Afresh, assigned, checked_compactor, declared, refused
-from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.base import Compactor, works_ahead
 from memory_engine.compaction.failures import SUPERSEDED, Failures
 from memory_engine.compaction.history import LogOriginals
 from memory_engine.compaction.plan import Plan, is_due, is_overdue, plan_auto, plan_manual
@@ -22,8 +22,10 @@ from memory_engine.core.events.compaction import (
     CompactionCompleted,
     CompactionStarted,
     CompactionUndone,
+    CompactorStoodIn,
 )
 from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.core.slices import Pace
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.errors import (
@@ -73,6 +75,7 @@ class CompactionService:
         self._compactors = [c for c, _ in sorted(compactors, key=lambda entry: -entry[1])]
         self.fallback = fallback
         self._running: dict[str, asyncio.Future[None]] = {}
+        self._pace = Pace()
         self._undone: WeakKeyDictionary[ThreadRuntime, int] = WeakKeyDictionary()
         self._failures: WeakKeyDictionary[ThreadRuntime, Failures] = WeakKeyDictionary()
 
@@ -98,6 +101,7 @@ class CompactionService:
 
         The last event of the commit is what caused it.
         """
+        self._pace.committed()
         policy = self.policy_of(runtime)
         tally = runtime.state.tally
         if not is_due(tally, policy) or self.is_running(runtime.id) or self._kernel.tasks.closing:
@@ -160,7 +164,7 @@ class CompactionService:
         for _ in range(tries):
             await self._look(runtime)
             try:
-                return await self._append(runtime, await make())
+                return await self._append(runtime, [await make()])
             except IdempotencyConflict:  # another process did the same with other text
                 continue
             except ReducerError as error:
@@ -219,7 +223,7 @@ class CompactionService:
                 try:
                     with linked(Links(stored.id, stored.correlation_id)):
                         abandoned = CompactionAbandoned(compaction_id=event.compaction_id, reason=reason)
-                        await self._append(runtime, abandoned)
+                        await self._append(runtime, [abandoned])
                 except (
                     MemoryEngineError
                 ) as error:  # the thread can be read all the same; the next to open it tries again
@@ -245,9 +249,19 @@ class CompactionService:
     def _start(
         self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None
     ) -> "asyncio.Future[CompactionReport]":
+        ahead = self._works_ahead(trigger)
+
+        async def work() -> CompactionReport:
+            if ahead:
+                await self._pace.quiet()
+            return await self._compaction(runtime, lambda: self._attempt(runtime, trigger, chunk_ids), trigger)
+
         is_whole = self.policy_of(runtime).blocking == "whole"
-        attempt = lambda: self._attempt(runtime, trigger, chunk_ids)  # noqa: E731
-        return self._alone(runtime, lambda: self._compaction(runtime, attempt, trigger), is_blocked=is_whole)
+        return self._alone(runtime, work, is_blocked=is_whole and not ahead)
+
+    def _works_ahead(self, trigger: Trigger) -> bool:
+        """Whether a compaction has its result before it starts, once there is time: nobody waits for it."""
+        return trigger == "auto" and all(map(works_ahead, (*self._compactors, self.fallback)))
 
     async def _compaction(
         self, runtime: ThreadRuntime, attempt: Callable[[], Awaitable[CompactionReport]], trigger: Trigger = "manual"
@@ -375,9 +389,11 @@ class CompactionService:
         if not plan:
             raise NothingToCompact(runtime.id, NOTHING_LEFT)
 
-        async def append(event: Event) -> Receipt:
-            receipt = await self._append(runtime, event, run.check if isinstance(event, CompactionCompleted) else None)
-            if policy.blocking == "commit" and isinstance(event, CompactionStarted):
+        async def append(events: Sequence[Event]) -> Receipt:
+            receipt = await self._append(
+                runtime, events, run.check if isinstance(events[-1], CompactionCompleted) else None
+            )
+            if policy.blocking == "commit" and isinstance(events[-1], CompactionStarted | CompactorStoodIn):
                 runtime.unblock(BlockingReason.COMPACTING)
             return receipt
 
@@ -400,15 +416,20 @@ class CompactionService:
             afresh=again.afresh,
             failure=failure,
             ready=ready,
+            pause=self._pace.pause,
+            ahead=self._works_ahead(trigger),
         )
         return await run.execute()
 
     async def _append(
-        self, runtime: ThreadRuntime, event: Event | NewEvent, check: Callable[[State], None] | None = None
+        self, runtime: ThreadRuntime, events: Sequence[Event | NewEvent], check: Callable[[State], None] | None = None
     ) -> Receipt:
-        """Commit an event of the protocol itself, past the block, to its end even where the caller is cancelled."""
-        request = self._kernel.request([event], system=True, check=check)
-        return (await finished(runtime.submit(request)))[0]
+        """Commit events of the protocol itself, past the block, to the end even where the caller is cancelled.
+
+        Gives the last one's receipt.
+        """
+        request = self._kernel.request(events, system=True, check=check)
+        return (await finished(runtime.submit(request)))[-1]
 
     def _back_off(self, runtime: ThreadRuntime, error: BaseException) -> None:
         """After a failure, wait until more has come: half a threshold, then twice as much each time.

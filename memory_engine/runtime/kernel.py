@@ -23,7 +23,7 @@ from memory_engine.projections.base import Projection
 from memory_engine.runtime.commit import Preparer
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.probe import UNPROBED, Probe, Span
-from memory_engine.runtime.queue import Pace, Prepared, Request
+from memory_engine.runtime.queue import Turns, Prepared, Request
 from memory_engine.runtime.tasks import Tasks
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
@@ -136,7 +136,7 @@ class Kernel:
     )
     caches: Caches = field(init=False, factory=Caches)
     tasks: Tasks = field(init=False, factory=Tasks)
-    pace: Pace = field(init=False, factory=Pace)
+    turns: Turns = field(init=False, factory=Turns)
     _services: dict[type, object] = field(init=False, factory=dict)
 
     def span(self, operation: str, said: Mapping[str, object]) -> Span:

@@ -89,7 +89,7 @@ class Request:
             self.future.set_exception(error)
 
 
-class Pace:
+class Turns:
     """Sees to it that the event loop has its turns where commits end at once: one who dispatches in a row never waits.
 
     One for each engine.

@@ -110,7 +110,7 @@ class ThreadRuntime:
             if request.future.done():
                 return await request.future
         try:
-            is_over = self._kernel.pace.is_over()
+            is_over = self._kernel.turns.is_over()
             if not self.busy and self.queue.is_clear and not is_over:
                 self._take_up([request])
             else:
@@ -278,7 +278,7 @@ class ThreadRuntime:
         future = self._kernel.store.commit(unit)
         attempt.make_receipts(self._receipt)
         if future.done():
-            self._kernel.pace.ended_at_once()
+            self._kernel.turns.ended_at_once()
             self._committed(attempt, future)
         else:
             future.add_done_callback(lambda done: self._committed(attempt, done))

@@ -264,6 +264,8 @@ class LogReader:
 
     async def rows_at(self, thread_id: str, seqs: Collection[int]) -> dict[int, StoredEvent]:
         """The rows at these seqs, in order."""
+        if not seqs:
+            return {}
         rows = await self._checked(thread_id, await self._store.read_at(thread_id, sorted(seqs)))
         return {row.seq: row for row in rows}
 

@@ -19,7 +19,7 @@ from memory_engine import (
 from memory_engine.errors import CompactorFailed, EngineClosed, MemoryEngineError, NothingToCompact
 from memory_engine.events import SummaryLine
 from tests.conversations import LONG, NEVER, SMALL, call, log, note, of_type, opened, say, texts, turns, types
-from tests.scripted_compactors import Answer, Held, Scripted, Stubborn, Yielding, a_line, summary
+from tests.scripted_compactors import Answer, Held, Scripted, Stubborn, Yielding, a_line, raises, summary
 
 MODES = pytest.mark.parametrize("blocking", ["whole", "commit"])
 """Both ways of blocking the queue: how a compaction goes wrong must not differ."""
@@ -30,15 +30,6 @@ FAILED, ABANDONED = "compaction_failed", "compaction_abandoned"
 def by(policy: CompactionPolicy, blocking: str) -> CompactionPolicy:
     """The policy, blocking so."""
     return replace(policy, blocking=blocking)
-
-
-def raises(error: Exception) -> Answer:
-    """An answer that is none."""
-
-    def answer(_chunks: Sequence[Chunk], _context: CompactionContext) -> CompactionResult:
-        raise error
-
-    return answer
 
 
 def gives(value: object) -> Answer:

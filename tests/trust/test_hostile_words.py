@@ -3,6 +3,7 @@
 A pattern that may begin at each of many signs, and then looks through all that follow, takes the square of that.
 """
 
+import json
 from collections.abc import Callable, Coroutine
 from functools import partial
 
@@ -10,7 +11,7 @@ import pytest
 
 from memory_engine.agents import statements
 from memory_engine.compactors import working_history
-from memory_engine.compactors.extractive import agenda, sentences, words
+from memory_engine.compactors.extractive import agenda, sentences, texts
 from memory_engine.context.excerpt import excerpt
 from memory_engine.core import excerpts, language, prose, secrets, text
 from memory_engine.core.tokens import EstimatedTokens
@@ -52,7 +53,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "says_anything": says_anything,
     "extracted statements": sentences.statements,
     "extracted lines": lambda said: sentences.statements(said, lines=True),
-    "text_terms": lambda said: list(words.text_terms(said)),
+    "extracted terms": lambda said: texts.SourceText(said).terms,
+    "extracted remarks": lambda said: texts.SourceText(said).remarks,
+    "extracted records": lambda said: texts.SourceText(json.dumps({"said": said, said: [said]})).records,
     "item_key": agenda.item_key,
     "excerpt": lambda said: excerpt(said, frozenset({"a", "word"}), 100, EstimatedTokens()),
     "facts_of": facts.facts_of,

@@ -239,7 +239,7 @@ class Recompaction:
     fallback: Compactor
     by_hand: bool
     state: Callable[[], State]
-    append: Callable[[Event], Awaitable[Receipt]]
+    append: Callable[[Sequence[Event]], Awaitable[Receipt]]
     new_id: Callable[[], str]
     _backoff: int = 0
     _waits: int = 0

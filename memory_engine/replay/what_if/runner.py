@@ -396,7 +396,11 @@ class Rerun:
             chosen = {self._places.chunk(chunk_id) for chunk_id in event.chunk_ids} - {""}
             await self._compaction.asked(None if everything == set(event.chunk_ids) else chosen, stored.recorded_at_us)
 
-    async def _append_own(self, event: Event) -> Receipt:
+    async def _append_own(self, events: Sequence[Event]) -> Receipt:
+        """Append events of a compaction's own; the last one's receipt."""
+        return [self._append_one(event) for event in events][-1]
+
+    def _append_one(self, event: Event) -> Receipt:
         """Append an event of a compaction's own; its cause is the event that it follows."""
         cause = self._cause
         envelope = Envelope(

@@ -1,0 +1,109 @@
+"""What is known of one text alone: its terms, statements and records, whoever said it and whatever stands around it.
+
+It is a pure function of the text, made in parts when they are first asked for, and kept: the same text is read again
+when summaries are merged or made anew. What is kept may change the time that a compaction takes, never its lines.
+"""
+
+from collections import OrderedDict
+from functools import cached_property
+from threading import Lock
+
+import msgspec
+
+from memory_engine.compactors.extractive.agenda import Remark, remark
+from memory_engine.compactors.extractive.sentences import statements, words
+from memory_engine.compactors.extractive.structured import Json, ToldRecord, read_json, told
+from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
+from memory_engine.core.lazy import regex
+
+KEPT_CHARS_MAX = 1 << 20
+"""Characters of the texts whose analyses are kept, over all threads of the process."""
+TELLS_ERROR = regex(r"(?i)(?:error|exception|failure|failed|fatal|denied|not found)\b")
+ERROR_PREFIXES = ("error", "traceback", "exception", "fatal", "failed")
+
+
+class OutputLine(msgspec.Struct, frozen=True, gc=False):
+    """A line of what a tool printed, its words, and whether it speaks of an error."""
+
+    text: str
+    words: tuple[str, ...]
+    tells_error: bool
+
+
+class SourceText:
+    """One text and what is known of it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        """Its distinct terms, in the order of their first occurrence."""
+        found = dict.fromkeys(words(self.text))
+        return tuple(dict.fromkeys([term for word in found for term in terms_of(word)]))
+
+    @cached_property
+    def values(self) -> frozenset[str]:
+        """Those of its terms that stand for values."""
+        return frozenset([term for term in self.terms if term[0] == VALUE_MARK])
+
+    @cached_property
+    def remarks(self) -> tuple[Remark, ...]:
+        """Its statements, as somebody said them."""
+        return tuple(map(remark, statements(self.text)))
+
+    @cached_property
+    def lines(self) -> tuple[OutputLine, ...]:
+        """Its statements, as a tool printed them: every line ends one."""
+        return tuple(
+            OutputLine(line.text, tuple(words(line.text)), TELLS_ERROR.search(line.text) is not None)
+            for line in statements(self.text, lines=True)
+        )
+
+    @cached_property
+    def records(self) -> tuple[ToldRecord, ...] | None:
+        """Its records, if it is a JSON text."""
+        value = self._json
+        return None if value is None else tuple(told(value))
+
+    @cached_property
+    def tells_failure(self) -> bool:
+        """Whether it is an error by how tools begin their errors, or by a field that says so."""
+        if self.text.lstrip()[:9].lower().startswith(ERROR_PREFIXES):
+            return True
+        value = self._json
+        return isinstance(value, dict) and (bool(value.get("error")) or value.get("success", value.get("ok")) is False)
+
+    @property
+    def _json(self) -> Json:
+        return read_json(self.text)
+
+
+class _KeptTexts:
+    """The latest texts by what they say, so many characters of them."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[str, SourceText] = OrderedDict()
+        self._chars = 0
+        self._lock = Lock()
+
+    def text(self, said: str) -> SourceText:
+        with self._lock:
+            found = self._texts.get(said)
+            if found is not None:
+                self._texts.move_to_end(said)
+                return found
+            found = self._texts[said] = SourceText(said)
+            self._chars += len(said)
+            while self._chars > KEPT_CHARS_MAX:
+                gone, _ = self._texts.popitem(last=False)
+                self._chars -= len(gone)
+            return found
+
+
+_KEPT = _KeptTexts()
+
+
+def text_of(said: str) -> SourceText:
+    """The text with what is known of it, which fills up by use."""
+    return _KEPT.text(said)

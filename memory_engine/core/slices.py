@@ -1,0 +1,103 @@
+"""Work on the event loop in slices, so that whatever else waits there waits for no more than a moment.
+
+A worker thread would do worse: while it computes, the interpreter's lock goes round between the two in turns of five
+milliseconds, and each wake-up of the loop, and each statement of a commit, waits for one.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from time import perf_counter
+from typing import TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[None, None, T]
+"""Work that may rest at each of its steps, which take well under a millisecond."""
+Pause: TypeAlias = Callable[[], Awaitable[float]]
+"""Waits for a good moment, and gives the seconds of work that it has room for."""
+IDLE_S = 0.000_5
+"""Seconds of work once nothing else has happened for a while; twice as much each time that it goes on so."""
+IDLE_S_MAX = 0.003
+BUSY_S = 0.000_4
+"""Seconds of work after a commit: more are coming."""
+BUSY_S_MAX = 0.002
+SHARE = 0.5
+"""With many commits at once a slice takes this share of the time since the last one: work never starves."""
+QUIET_S = 0.02
+"""After so many seconds without a commit nobody waits for the next one: an agent's model thinks for far longer."""
+PATIENCE_S = 1.0
+"""Seconds for which work that can wait is put off while commits follow one another."""
+REST_S = 0.001
+"""After so many seconds without a commit nothing else happens. Meanwhile other threads have the interpreter."""
+
+
+def finish(steps: Steps[T]) -> T:
+    """Do all steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+async def in_slices(steps: Steps[T], pause: Pause) -> T:
+    """Do the steps on the event loop, as many after each pause as there is room for. Raises what they raise."""
+    while True:
+        until = await pause() + perf_counter()
+        try:
+            while perf_counter() < until:
+                next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+async def let_others() -> float:
+    """The pause of work that nothing is known of: whatever waits on the loop goes first."""
+    await asyncio.sleep(0)
+    return IDLE_S_MAX
+
+
+class Pace:
+    """The pauses of work beside one engine's commits: one slice at a time, after a commit or while there is none."""
+
+    def __init__(self) -> None:
+        self._line = asyncio.Lock()
+        self._turn = asyncio.Lock()
+        self._moment: asyncio.Future[bool] | None = None
+        self._idle_s = IDLE_S
+        self._committed_s = 0.0
+
+    def committed(self) -> None:
+        """A commit has ended: the loop and the connection have a moment."""
+        self._committed_s = perf_counter()
+        self._end(after_commit=True)
+
+    async def quiet(self) -> None:
+        """Wait until commits no longer follow one another, but not for ever, in turn."""
+        latest_s = perf_counter() + PATIENCE_S
+        async with self._line:
+            while (left_s := min(self._committed_s + QUIET_S, latest_s) - perf_counter()) > 0:  # noqa: ASYNC110
+                await asyncio.sleep(left_s)
+
+    def _end(self, *, after_commit: bool) -> None:
+        if self._moment is not None and not self._moment.done():
+            self._moment.set_result(after_commit)
+
+    async def pause(self) -> float:
+        """Wait for the end of a commit, or until none has come for a while, in turn. See `Pause`."""
+        async with self._turn:
+            begun = perf_counter()
+            loop = asyncio.get_running_loop()
+            self._moment = loop.create_future()
+            timer = loop.call_later(REST_S, lambda: self._end(after_commit=False))
+            try:
+                after_commit = await self._moment
+            finally:
+                timer.cancel()
+            if after_commit:
+                self._idle_s = IDLE_S
+                return min(max((perf_counter() - begun) * SHARE, BUSY_S), BUSY_S_MAX)
+            self._idle_s = min(2 * self._idle_s, IDLE_S_MAX)
+            return self._idle_s
