@@ -23,7 +23,7 @@ from memory_engine.projections.base import Projection
 from memory_engine.runtime.commit import Preparer
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.probe import UNPROBED, Probe, Span
-from memory_engine.runtime.queue import Turns, Prepared, Request
+from memory_engine.runtime.queue import Prepared, Request, Turns
 from memory_engine.runtime.tasks import Tasks
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
