@@ -5,9 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from memory_engine.core.threads import ThreadRecord
 from memory_engine.storage import passage_search, passage_vectors, passages
-from memory_engine.storage.passage_rows import INDEXED_BULK
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange
+from memory_engine.storage.passage_rows import INDEXED_BULK, words_prefix
+from memory_engine.storage.passage_search import IS_INDEXED, MEMBER_COLUMNS, Member
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,11 +20,17 @@ if TYPE_CHECKING:
 class MemoryPassages:
     """See `memory_engine.store.passages.PassageIndex`. The database is made by the first index.
 
-    `head_of` gives the seq of a thread's head. It raises `ThreadNotFound`.
+    `record_of` gives a thread's record and the seq of its head. It raises `ThreadNotFound`. `matching` gives the
+    records of all threads that a look-up is of, in the order of their making.
     """
 
-    def __init__(self, head_of: Callable[[str], int]) -> None:
-        self._head_of = head_of
+    def __init__(
+        self,
+        record_of: Callable[[str], tuple[ThreadRecord, int]],
+        matching: Callable[[Threads], Sequence[ThreadRecord]],
+    ) -> None:
+        self._record_of = record_of
+        self._matching = matching
         self._database: sqlite3.Connection | None = None
         self._tids: dict[str, int] = {}
         self._indexed: set[str] = set()
@@ -35,6 +45,8 @@ class MemoryPassages:
             return False
         tid = self._tid(thread_id)
         with self._transaction() as raw:
+            if change.afresh:
+                passages.begin(raw, tid, self._prefix(thread_id), afresh=True)
             return passages.write(raw, tid, change)
 
     def destroy(self, thread_id: str) -> None:
@@ -58,6 +70,28 @@ class MemoryPassages:
         with self._transaction() as raw:
             return passage_search.look_up(raw, self._tid(thread_id), head, wanted)
 
+    async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
+        """Look up the indexes of several threads as if they were one."""
+        ids = {self._tid(record.id): record.id for record in self._matching(threads)}
+        with self._transaction() as raw:
+            rows = raw.execute(
+                f"SELECT i.seq, {MEMBER_COLUMNS} FROM passage_indexes i WHERE {IS_INDEXED} ORDER BY i.tid"
+            ).fetchall()
+            kept = {tid: seq for seq, tid, *_ in rows}
+            members = [Member(*row[1:]) for row in rows if row[1] in ids]
+            looked = passage_search.look_up_among(
+                raw, members, lambda tids: {tid: name for tid, name in ids.items() if tid in tids}, wanted
+            )
+        behind = (name for tid, name in ids.items() if kept.get(tid, -1) < self._head_of(name))
+        return msgspec.structs.replace(looked, behind=tuple(behind))
+
+    async def index_words_of(self, threads: Threads) -> None:
+        """Index the words of all waiting passages of several threads."""
+        tids = [self._tid(record.id) for record in self._matching(threads) if record.id in self._indexed]
+        with self._transaction() as raw:
+            while passages.index_words_of(raw, tids):
+                pass
+
     async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
         """The places of all passages that fit what narrows a look-up."""
         self._head_of(thread_id)
@@ -70,7 +104,7 @@ class MemoryPassages:
         """Give the thread an empty index, unless it has one of this version (`afresh`: then too)."""
         self._head_of(thread_id)
         with self._transaction() as raw:
-            passages.begin(raw, self._tid(thread_id), afresh=afresh)
+            passages.begin(raw, self._tid(thread_id), self._prefix(thread_id), afresh=afresh)
         self._indexed.add(thread_id)
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
@@ -123,6 +157,12 @@ class MemoryPassages:
         with self._transaction() as raw:
             passage_vectors.drop_vectors(raw, self._tid(thread_id), models)
 
+    def _head_of(self, thread_id: str) -> int:
+        return self._record_of(thread_id)[1]
+
+    def _prefix(self, thread_id: str) -> str:
+        return words_prefix(self._record_of(thread_id)[0].tenant_id)
+
     def _tid(self, thread_id: str) -> int:
         return self._tids.setdefault(thread_id, len(self._tids) + 1)
 
@@ -131,7 +171,7 @@ class MemoryPassages:
         if self._database is None:
             # one thread at a time uses it: the one that runs the event loop
             self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            self._database.executescript(passages.SCHEMA)
+            self._database.executescript(passages.SCHEMA + passages.SCOPES)
         raw = self._database
         raw.execute("BEGIN")
         try:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from memory_engine.storage.passage_rows import Waiting, family
-from memory_engine.store.passages import PLACES_BITS, LookedUp, LookUp, PassageRow, index_version
+from memory_engine.store.passages import PLACES_BITS, THREAD_BITS, LookedUp, LookUp, PassageRow, index_version
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ READ_MAX = 16_000
 READ_MIN = 500
 """Entries read of all terms' lists together, and at least of each: the latest passages that hold it."""
 LEFT_OUT_MAX = 2_000
-"""Up to this many passages that ended, or are unwanted, are known by their places; of more, each entry is looked up."""
+"""Up to this many passages that ended are known by their places; of more, each entry is looked up."""
 SUCCESSORS_OF = 30
 """The best by words, and by meaning, whose successors become candidates too: these may answer them."""
 AROUND_OF = 15
@@ -30,34 +30,46 @@ AROUND_OF = 15
 AROUND = 3
 """How far: an answer may come some turns after the words of its question."""
 NEVER = 1 << 62
-LAST_PLACE = (1 << 40) - 1
+LAST_PLACE = (1 << THREAD_BITS) - 1
 """Beyond all places of a thread."""
 
 
 class Stand(msgspec.Struct, frozen=True):
-    """How far an index has come: its version and seq, the place up to which words are indexed, and its counters."""
+    """How far an index has come: its version and seq, the place up to which words are indexed, and its counters.
+
+    `last` is the last place of several threads, 0 for one.
+    """
 
     version: int
     seq: int
     folded: int
     passages: int
     terms: int
+    last: int = 0
 
 
 class ListPart(msgspec.Struct, frozen=True):
     """A part of a thread whose lists are read apart: from which place on, with which kinds, family and prefix of keys.
 
-    `family` is "" where a prefix has none; `prefix` is "" where the family says it all.
+    `family` is "" where a prefix has none; `prefix` is "" where the family says it all. `unwanted` kinds are left out.
     """
 
     first: int
     kinds: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
     family: str = ""
     prefix: str = ""
 
 
 class PassageReader(Protocol):
-    """Rows of one thread's index, of one moment. Places are in the order named, each once."""
+    """Rows of the index of one thread, or of several, of one moment. Places are in the order named, each once.
+
+    Over several threads a place begins with its thread's number; what is beside it is of the same thread.
+    """
+
+    def extent(self, place: int) -> int:
+        """How much there is before a place, in any unit: passages are spread evenly over it."""
+        ...
 
     async def stand(self) -> Stand | None:
         """How far the index has come; `None` where there is none."""
@@ -77,10 +89,6 @@ class PassageReader(Protocol):
 
     async def ended_by(self, seq: int, limit: int) -> Sequence[int]:
         """Places of passages that had ended at a seq, in any order."""
-        ...
-
-    async def of_kind(self, kind: str, span: tuple[int, int], limit: int) -> Sequence[int]:
-        """Places of indexed passages of a kind, in any order."""
         ...
 
     async def latest(
@@ -133,7 +141,7 @@ async def look_up(reader: PassageReader, head: int, wanted: LookUp) -> LookedUp:
     if stand is None or stand.version != index_version():
         return LookedUp(head=head)
     passages, terms = stand.passages, stand.terms
-    last = last_place(wanted)
+    last = stand.last or last_place(wanted)
     if wanted.upto:
         passages, terms = await reader.counted(last)
     unindexed = await reader.waiting(stand.folded, last)
@@ -221,7 +229,7 @@ class _Postings:
     async def _latest(self) -> dict[str, Sequence[int]]:
         """For each term the indexed passages that hold it, the latest first."""
         terms, wanted = tuple(dict.fromkeys(self._wanted.terms)), self._wanted
-        left_out = await _left_out(self._reader, self._span, wanted)
+        left_out = await _left_out(self._reader, wanted)
         is_read = (
             left_out is None
             or wanted.since_us is not None
@@ -252,17 +260,18 @@ class _Postings:
         """The number of passages. Where only the latest were read, it is inferred from how close together these are."""
         if len(places) < self._most:
             return len(places)
-        first, last = self._span
-        return round(len(places) * (last - first) / max(1, last - places[-1]))
+        extent = self._reader.extent
+        first, last = map(extent, self._span)
+        return round(len(places) * (last - first) / max(1, last - extent(places[-1])))
 
 
 def _parts(wanted: LookUp) -> Iterator[ListPart]:
     """How to read each term's list."""
     if not wanted.within:
-        yield ListPart(0, wanted.kinds)
+        yield ListPart(0, wanted.kinds, wanted.unwanted)
     for prefix, seq in wanted.within:
         own = family(prefix)
-        yield ListPart(first_place(seq), wanted.kinds, own, "" if own == prefix else prefix)
+        yield ListPart(first_place(seq), wanted.kinds, wanted.unwanted, own, "" if own == prefix else prefix)
 
 
 async def _of_time(reader: PassageReader, span: tuple[int, int], wanted: LookUp) -> tuple[int, int]:
@@ -275,11 +284,9 @@ async def _of_time(reader: PassageReader, span: tuple[int, int], wanted: LookUp)
     return (span[0], span[0]) if bounds is None else (max(bounds[0], span[0]), min(bounds[1], span[1]))
 
 
-async def _left_out(reader: PassageReader, span: tuple[int, int], wanted: LookUp) -> frozenset[int] | None:
-    """The places of what had ended at the moment of the query or is unwanted; `None` where these are too many."""
-    found = list(await reader.ended_by(wanted.upto or NEVER, LEFT_OUT_MAX + 1))
-    for kind in wanted.unwanted:
-        found += await reader.of_kind(kind, span, LEFT_OUT_MAX + 1)
+async def _left_out(reader: PassageReader, wanted: LookUp) -> frozenset[int] | None:
+    """The places of what had ended at the moment of the query; `None` where these are too many."""
+    found = await reader.ended_by(wanted.upto or NEVER, LEFT_OUT_MAX + 1)
     return frozenset(found) if len(found) <= LEFT_OUT_MAX else None
 
 
@@ -359,4 +366,27 @@ def _fits(row: PassageRow, wanted: LookUp) -> bool:
         and (not wanted.within or any(row.key.startswith(key) and row.seq >= seq for key, seq in wanted.within))
         and (wanted.since_us is None or row.at_us >= wanted.since_us)
         and (wanted.until_us is None or row.at_us <= wanted.until_us)
+    )
+
+
+def numbered(looked: LookedUp, ids: Mapping[int, str]) -> LookedUp:
+    """A look-up over several threads with numbers that say their order; `ids` are by the reader's, in this order."""
+    used = ids.keys()
+    shift = {number: (n - number) << THREAD_BITS for n, number in enumerate(ids)}
+
+    def moved(place: int) -> int:
+        return place + shift[place >> THREAD_BITS]
+
+    return msgspec.structs.replace(
+        looked,
+        threads=tuple(ids.values()),
+        chosen=[moved(place) for place in looked.chosen],
+        listed=frozenset(moved(place) for place in looked.listed if place >> THREAD_BITS in used),
+        rows={moved(place): row for place, row in looked.rows.items() if place >> THREAD_BITS in used},
+        before={moved(place): moved(before) for place, before in looked.before.items()},
+        around={
+            moved(place): {moved(other): far for other, far in found.items()}
+            for place, found in looked.around.items()
+            if place >> THREAD_BITS in used
+        },
     )

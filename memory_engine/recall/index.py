@@ -12,7 +12,7 @@ and an embedder that is down delays vectors but never loses them.
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -27,8 +27,9 @@ from memory_engine.recall.vectors import Graphs
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange, passage_step
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, passage_step
 
+Gap = Callable[[str], AbstractContextManager[None]]
 IndexProgress = Callable[[int, int], None]
 """Called with the number of passages done, and the number to do."""
 UNINDEXED_MAX = 128
@@ -56,6 +57,22 @@ class Indexing:
             looked = await passages.look_up(thread_id, wanted)
         if looked.unindexed > UNINDEXED_MAX and not self._kernel.config.read_only:
             await passages.index_words(thread_id)  # for the searches after this one
+        return looked
+
+    async def look_up_among(self, threads: Threads, wanted: LookUp, gap: Gap) -> LookedUp:
+        """The matches in the indexes of several threads, each up to date with its log as it stood.
+
+        `gap` gives a block in which a thread is read: one that is damaged is left out. Raises `ThreadNotFound`.
+        """
+        passages = self._kernel.store.passages
+        looked = await passages.look_up_among(threads, wanted)
+        if looked.behind:
+            for thread_id in looked.behind:
+                with gap(thread_id):
+                    await self.catch_up(thread_id)
+            looked = await passages.look_up_among(threads, wanted)
+        if looked.unindexed > UNINDEXED_MAX and not self._kernel.config.read_only:
+            await passages.index_words_of(threads)  # for the searches after this one
         return looked
 
     async def catch_up(self, thread_id: str, progress: IndexProgress | None = None) -> None:

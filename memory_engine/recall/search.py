@@ -34,10 +34,11 @@ from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels,
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics
 from memory_engine.recall.rerankers import scores_of
-from memory_engine.recall.superseding import THREAD_BITS, Current
+from memory_engine.recall.superseding import Current
 from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.passages import LEXICAL_MAX, LookedUp, LookUp, PassageRow
+from memory_engine.store.passages import LEXICAL_MAX, THREAD_BITS, LookedUp, LookUp, PassageRow, Threads
+from memory_engine.store.protocol import ThreadFilter
 
 _log = logging.getLogger("memory_engine.recall")
 
@@ -99,11 +100,12 @@ class Asked:
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    """Candidates of all threads, with the counts of these threads."""
+    """Candidates of all threads, with the counts of these threads, whose ids are by the numbers in places."""
 
     candidates: tuple[Candidate, ...]
     statistics: Statistics
     keys: Mapping[int, str]
+    thread_ids: Sequence[str]
 
     @property
     def likeness(self) -> dict[int, float | None]:
@@ -154,28 +156,28 @@ class Searching:
         self._embedding = embedding
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
+    async def search(self, threads: Threads, asked: Asked) -> Found:
         """The best passages of these threads for a question, best first.
 
-        Raises `ThreadNotFound`, and the errors of reading a damaged thread where only one is searched: of several it
+        Raises `ThreadNotFound`, and the errors of reading a damaged thread where only one is named: of several it
         is left out. Where embedder or re-ranker fail or do not keep their time, words decide. The result names what
         did not answer.
         """
-        gaps = _Gaps(are_many=len(thread_ids) > 1)
+        gaps = _Gaps(are_many=threads.thread_ids is None or len(threads.thread_ids) > 1)
         deadline_s = asyncio.get_running_loop().time() + self._kernel.config.search_model_timeout_s
         text = asked.query[:QUERY_CHARS_MAX]
         question = read_question(text, now_us=self._kernel.now_us() if asked.now_us is None else asked.now_us)
-        current = Current(question, thread_ids)
+        current = Current(question)
         question = replace(question, further=current.further)
         meaning = await self._meaning(text, deadline_s) if text.strip() else _Meaning()
         wanted = max(asked.limit, RERANKED) if self._models.reranker is not None else asked.limit
         async with self._turns:
             try:
-                choice, waiting = await self._choice(thread_ids, asked, question, meaning, gaps)
+                choice, waiting = await self._choice(threads, asked, question, meaning, gaps)
             except (ModelError, InvalidVector) as error:  # others keep vectors of the same name and another size
                 meaning = _Meaning(failure=str(error))
-                choice, waiting = await self._choice(thread_ids, asked, question, meaning, gaps)
-            hits = await self._hits(thread_ids, await self._ranked(question, choice, wanted, current), choice, gaps)
+                choice, waiting = await self._choice(threads, asked, question, meaning, gaps)
+            hits = await self._hits(await self._ranked(question, choice, wanted, current), choice, gaps)
         hits, failure = await self._reranked(text, hits)
         hits = current.settled(hits)
         return Found(
@@ -202,7 +204,7 @@ class Searching:
 
         def rank() -> list[Ranked]:
             ranked = self._models.ranker(question, choice.candidates, choice.statistics, wanted)
-            return [*ranked, *current.partners(ranked, choice.candidates)]
+            return [*ranked, *current.partners(ranked, choice.candidates, choice.thread_ids)]
 
         return rank() if len(choice.candidates) <= RANKED_AT_ONCE else await asyncio.to_thread(rank)
 
@@ -232,53 +234,67 @@ class Searching:
             raise ModelError(model, "timeout", f"no answer within {timeout_s:g} s", retryable=True) from error
 
     async def _choice(
-        self, thread_ids: Sequence[str], asked: Asked, question: Question, meaning: _Meaning, gaps: "_Gaps"
+        self, threads: Threads, asked: Asked, question: Question, meaning: _Meaning, gaps: "_Gaps"
     ) -> tuple[_Choice, int]:
-        """Candidates from every thread; how many passages have no vector yet."""
-        found: list[Candidate] = []
-        keys: dict[int, str] = {}
-        passages = terms = waiting = 0
-        holding: dict[str, int] = dict.fromkeys(question.terms, 0)
-        for number, thread_id in enumerate(thread_ids):
+        """Candidates from all threads; how many passages have no vector yet."""
+        gathered = _Gathered(question)
+        if len(threads.thread_ids or ()) == 1 or asked.parts or meaning.embedder is not None:
+            await self._one_by_one(await self._ids(threads), asked, question, meaning, (gathered, gaps))
+            return gathered.choice(), gathered.waiting
+        try:
+            await self._at_once(threads, asked, question, (gathered, gaps))
+        except _DAMAGED:  # of one of them: the others are searched
+            gathered = _Gathered(question)
+            await self._one_by_one(await self._ids(threads), asked, question, meaning, (gathered, gaps))
+        return gathered.choice(), gathered.waiting
+
+    async def _ids(self, threads: Threads) -> Sequence[str]:
+        if threads.thread_ids is not None:
+            return threads.thread_ids
+        where = ThreadFilter(
+            tenant_id=threads.tenant_id, user_id=threads.user_id, agent_id=threads.agent_id, kind=threads.kind
+        )
+        found = await self._kernel.store.threads(where)
+        return [record.id for record, _ in found if threads.matches(record)]
+
+    async def _at_once(
+        self, threads: Threads, asked: Asked, question: Question, into: "tuple[_Gathered, _Gaps]"
+    ) -> None:
+        """One look-up over all threads."""
+        gathered, gaps = into
+        wanted = _wanted(asked, question, _WHOLE)
+        looked = await self._indexing.look_up_among(threads, wanted, gaps.of)
+        if gaps.unread:
+            if threads.thread_ids is None and len(await self._ids(threads)) == 1:
+                await self._indexing.catch_up(next(iter(gaps.unread)))  # which raises what is wrong with the only one
+            left = replace(threads, without=frozenset(gaps.unread))
+            looked = await self._indexing.look_up_among(left, wanted, gaps.of)
+        gathered.add(looked, {}, looked.threads)
+
+    async def _one_by_one(
+        self,
+        thread_ids: Sequence[str],
+        asked: Asked,
+        question: Question,
+        meaning: _Meaning,
+        into: "tuple[_Gathered, _Gaps]",
+    ) -> None:
+        """A look-up for each thread."""
+        gathered, gaps = into
+        for thread_id in thread_ids:
             with gaps.of(thread_id):
                 space = await self._space(thread_id, meaning) if meaning.embedder is not None else None
                 looked, cosines = await self._looked_up(thread_id, asked, question, meaning, space and space[0])
             if thread_id in gaps.unread:
                 continue
-            if space is not None:
-                waiting += space[1]
-            offset = number << THREAD_BITS
-            asked_for = frozenset((*question.terms, *question.further))
-            found += (
-                one
-                for one in _candidates(looked, cosines, offset)
-                if one.beside or one.place - offset in looked.listed or _is_related(one, asked_for)
-            )
-            keys.update((offset + place, looked.rows[place].key) for place in looked.chosen)
-            passages += looked.passages
-            terms += looked.terms
-            for term, count in looked.holding.items():
-                holding[term] = holding.get(term, 0) + count
-        return _Choice(
-            tuple(found), Statistics(passages, terms / passages if passages else 0.0, holding), keys
-        ), waiting
+            gathered.waiting += space[1] if space is not None else 0
+            gathered.add(looked, cosines, (thread_id,))
 
     async def _looked_up(
         self, thread_id: str, asked: Asked, question: Question, meaning: _Meaning, space: VectorSpace | None
     ) -> tuple[LookedUp, dict[int, float]]:
         part = asked.parts.get(thread_id, _WHOLE)
-        wanted = LookUp(
-            terms=(*question.terms, *question.further),
-            near_max=NEAREST,
-            listed=question.listed,
-            upto=asked.upto,
-            kinds=asked.kinds,
-            unwanted=() if asked.kinds else UNWANTED,
-            within=part.within,
-            since_us=asked.since_us,
-            until_us=asked.until_us,
-            limit=max(LEXICAL_MAX, asked.limit) + 2 * len(question.further),
-        )
+        wanted = _wanted(asked, question, part)
         if space is None or meaning.vector is None:
             return await self._indexing.look_up(thread_id, wanted), {}
         near = space.nearest(meaning.vector, NEAREST_READ, part.among)
@@ -315,9 +331,8 @@ class Searching:
         await space.follow(self._kernel.store, thread_id, model, self._kernel.tasks.spawn)
         return space, waiting
 
-    async def _hits(
-        self, thread_ids: Sequence[str], ranked: Sequence[Ranked], choice: _Choice, gaps: _Gaps
-    ) -> list[Hit]:
+    async def _hits(self, ranked: Sequence[Ranked], choice: _Choice, gaps: _Gaps) -> list[Hit]:
+        thread_ids = choice.thread_ids
         by_thread: dict[int, set[int]] = {}
         for one in ranked:
             for place in (one.place, *one.alike):
@@ -366,6 +381,55 @@ _WHOLE = Part(())
 _NOWHERE: Mapping[int, int] = {}
 
 
+def _wanted(asked: Asked, question: Question, part: Part) -> LookUp:
+    return LookUp(
+        terms=(*question.terms, *question.further),
+        near_max=NEAREST,
+        listed=question.listed,
+        upto=asked.upto,
+        kinds=asked.kinds,
+        unwanted=() if asked.kinds else UNWANTED,
+        within=part.within,
+        since_us=asked.since_us,
+        until_us=asked.until_us,
+        limit=max(LEXICAL_MAX, asked.limit) + 2 * len(question.further),
+    )
+
+
+class _Gathered:
+    """The candidates of look-ups, one after the other, with what they count."""
+
+    def __init__(self, question: Question) -> None:
+        self.waiting = 0
+        self._asked_for = frozenset((*question.terms, *question.further))
+        self._thread_ids: list[str] = []
+        self._found: list[Candidate] = []
+        self._keys: dict[int, str] = {}
+        self._passages = self._terms = 0
+        self._holding: dict[str, int] = dict.fromkeys(question.terms, 0)
+
+    def add(self, looked: LookedUp, cosines: Mapping[int, float], thread_ids: Sequence[str]) -> None:
+        """Take what a look-up has found; `thread_ids` are by the numbers in its places."""
+        offset = len(self._thread_ids) << THREAD_BITS
+        self._found += (
+            one
+            for one in _candidates(looked, cosines, offset)
+            if one.beside or one.place - offset in looked.listed or _is_related(one, self._asked_for)
+        )
+        self._keys.update((offset + place, looked.rows[place].key) for place in looked.chosen)
+        self._thread_ids += thread_ids
+        self._passages += looked.passages
+        self._terms += looked.terms
+        for term, count in looked.holding.items():
+            self._holding[term] = self._holding.get(term, 0) + count
+
+    def choice(self) -> _Choice:
+        """All of it."""
+        average = self._terms / self._passages if self._passages else 0.0
+        counted = Statistics(self._passages, average, self._holding)
+        return _Choice(tuple(self._found), counted, self._keys, self._thread_ids)
+
+
 def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> list[Candidate]:
     made: dict[int, Candidate] = {}
     beside: dict[int, dict[int, int]] = {}
@@ -376,7 +440,8 @@ def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> 
 
     def candidate(place: int, before: Candidate | None = None) -> Candidate:
         row = looked.rows[place]
-        group = offset + _group(row)  # passages of one day in two threads do not belong together
+        # passages of one day in two threads do not belong together
+        group = offset + (place >> THREAD_BITS << THREAD_BITS) + _group(row)
         said = (row.kind, row.role, row.speaker, row.at_us, group, row.terms.split())
         return Candidate(offset + place, *said, cosines.get(place), before, beside.get(place, _NOWHERE))
 

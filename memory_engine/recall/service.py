@@ -24,6 +24,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.snapshots import forgotten_at
 
@@ -52,22 +53,30 @@ class Recall:
         return self._models.reranker
 
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
-        """See `Searching.search`."""
-        with self._kernel.span("search_memory", {"threads": thread_ids, "query": asked.query}) as span:
-            found = await self._searching.search(thread_ids, asked)
+        """See `Searching.search`; these threads."""
+        return await self._search(Threads(thread_ids=tuple(dict.fromkeys(thread_ids))), asked)
+
+    async def _search(self, threads: Threads, asked: Asked) -> Found:
+        where = threads.exact if threads.thread_ids is None else threads.thread_ids
+        with self._kernel.span("search_memory", {"threads": where, "query": asked.query}) as span:
+            found = await self._searching.search(threads, asked)
             span.say({"hits": len(found)})
             return found
 
     async def search_store(self, asked: Asked, thread_ids: Sequence[str] | None, where: ThreadFilter) -> Found:
         """Search these threads, or all that match; those of a pooled kind only where `where` names the kind."""
         if thread_ids is not None:
-            return await self.search(list(dict.fromkeys(thread_ids)), asked)
+            return await self.search(thread_ids, asked)
+        threads = Threads(
+            tenant_id=where.tenant_id or "",
+            user_id=where.user_id,
+            agent_id=where.agent_id,
+            kind=where.kind,
+            without_kinds=() if where.kind else self._kernel.pooled_kinds,
+        )
         while True:
-            found = [record for record, _ in await self._kernel.store.threads(where)]
             with suppress(ThreadNotFound):  # one was deleted meanwhile: list them again
-                return await self.search(
-                    [one.id for one in found if where.kind or not self._kernel.kind(one.kind).pooled], asked
-                )
+                return await self._search(threads, asked)
 
     def similarity(self, thread_id: str, view: str) -> TextIndex:
         """The index over the texts of a thread's view, by likeness. The least recently used ones are dropped."""

@@ -172,6 +172,11 @@ class Kernel:
         """The rules of threads of a kind."""
         return self.kinds.get(name, PLAIN)
 
+    @property
+    def pooled_kinds(self) -> tuple[str, ...]:
+        """The kinds whose threads several tenants' users share."""
+        return tuple(name for name, kind in self.kinds.items() if kind.pooled)
+
     def check_writable(self, what: str) -> None:
         """Raise `ReadOnly` if this engine only reads."""
         if self.config.read_only:

@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 from memory_engine.errors import StorageRefused
 from memory_engine.storage import passage_vectors, passages
 from memory_engine.storage.passage_rows import INDEXED_BULK
-from memory_engine.storage.sqlite import reads
-from memory_engine.storage.sqlite.transactions import find_tid
+from memory_engine.storage.sqlite import among, reads
+from memory_engine.storage.sqlite.transactions import begin_passages, find_tid
 from memory_engine.storage.sqlite.writer import NoWriter, Writer
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -38,13 +38,17 @@ class SQLitePassages:
         """Look up a thread's index."""
         return await self._read(lambda raw: reads.look_up(raw, thread_id, wanted))
 
+    async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
+        """Look up the indexes of several threads as if they were one."""
+        return await self._read(lambda raw: among.look_up_among(raw, threads, wanted))
+
     async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
         """The places of all passages that fit what narrows a look-up."""
         return await self._read(lambda raw: reads.fitting(raw, thread_id, wanted))
 
     async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
         """Give the thread an empty index, unless it has one of this version (`afresh`: then too)."""
-        await self._writer.run(lambda raw: passages.begin(raw, find_tid(raw, thread_id), afresh=afresh))
+        await self._writer.run(lambda raw: begin_passages(raw, find_tid(raw, thread_id), afresh=afresh))
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
         """Apply a change where the index stands at `change.after`, and index the waiting words.
@@ -55,6 +59,8 @@ class SQLitePassages:
 
         def write(raw: sqlite3.Connection) -> bool:
             tid = find_tid(raw, thread_id)
+            if change.afresh:
+                begin_passages(raw, tid, afresh=True)
             done = passages.write(raw, tid, change)
             while passages.index_words(raw, tid, INDEXED_BULK):
                 pass
@@ -72,6 +78,12 @@ class SQLitePassages:
     async def index_words(self, thread_id: str) -> None:
         """Index the words of the waiting passages, some milliseconds at a time."""
         while await self._writer.run(lambda raw: passages.index_words(raw, find_tid(raw, thread_id), INDEXED_BULK)):
+            pass
+
+    async def index_words_of(self, threads: Threads) -> None:
+        """Index the words of all waiting passages of several threads, some milliseconds at a time."""
+        tids = await self._read(lambda raw: among.waiting_in(raw, threads))
+        while await self._writer.run(lambda raw: passages.index_words_of(raw, tids)):
             pass
 
     async def threads(self) -> Sequence[str]:
