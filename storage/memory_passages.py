@@ -10,8 +10,8 @@ import msgspec
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.storage import passage_search, passage_vectors, passages
 from memory_engine.storage.passage_rows import INDEXED_BULK, words_prefix
-from memory_engine.storage.passage_search import IS_INDEXED, MEMBER_COLUMNS, Member
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads
+from memory_engine.storage.passage_search import Members
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, index_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,16 +74,38 @@ class MemoryPassages:
         """Look up the indexes of several threads as if they were one."""
         ids = {self._tid(record.id): record.id for record in self._matching(threads)}
         with self._transaction() as raw:
-            rows = raw.execute(
-                f"SELECT i.seq, {MEMBER_COLUMNS} FROM passage_indexes i WHERE {IS_INDEXED} ORDER BY i.tid"
-            ).fetchall()
-            kept = {tid: seq for seq, tid, *_ in rows}
-            members = [Member(*row[1:]) for row in rows if row[1] in ids]
+            members = self._members(raw, ids, (wanted.since_us, wanted.until_us))
             looked = passage_search.look_up_among(
                 raw, members, lambda tids: {tid: name for tid, name in ids.items() if tid in tids}, wanted
             )
-        behind = (name for tid, name in ids.items() if kept.get(tid, -1) < self._head_of(name))
-        return msgspec.structs.replace(looked, behind=tuple(behind))
+        return msgspec.structs.replace(looked, behind=tuple(ids[tid] for tid in members.behind))
+
+    def _members(
+        self, raw: sqlite3.Connection, ids: Mapping[int, str], times: tuple[int | None, int | None]
+    ) -> Members:
+        """What the indexes of some threads say."""
+        rows = raw.execute(
+            "SELECT tid, prefix, seq, passages, terms, folded, last, first_us, last_us FROM passage_indexes "
+            "WHERE version = ? ORDER BY tid",
+            (index_version(),),
+        )
+        since_us, until_us = times
+        passages = terms = 0
+        by_prefix: dict[str, list[int]] = {}
+        waiting: dict[int, int] = {}
+        behind = dict.fromkeys(ids)
+        for tid, prefix, seq, count, size, folded, last, first_us, last_us in rows:
+            if tid not in ids:
+                continue
+            passages += count
+            terms += size
+            if (since_us is None or last_us >= since_us) and (until_us is None or first_us <= until_us):
+                by_prefix.setdefault(prefix, []).append(tid)
+            if last > folded:
+                waiting[tid] = folded
+            if seq >= self._head_of(ids[tid]):
+                del behind[tid]
+        return Members(passages=passages, terms=terms, by_prefix=by_prefix, waiting=waiting, behind=list(behind))
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads."""

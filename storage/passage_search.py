@@ -4,7 +4,7 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from itertools import groupby, islice
+from itertools import islice
 
 import msgspec
 
@@ -23,21 +23,18 @@ SOUGHT_APART = 64
 """Up to so many threads, a word's list is sought for each; of more, the list of their tenant is read through."""
 
 
-class Member(msgspec.Struct, frozen=True, array_like=True):
-    """A thread of a look-up over several, with what its index says of it. `waits`: words of it may not be indexed."""
+class Members(msgspec.Struct, frozen=True, kw_only=True):
+    """The threads of a look-up over several, by their `tid`, with what their indexes say together.
 
-    tid: int
-    prefix: str
+    `by_prefix` has those that may have something of the times looked for, in order, by what begins their words; of the
+    ones `waiting` words may not be indexed, beyond the position that is named; `behind` lack events, or an index.
+    """
+
     passages: int
     terms: int
-    folded: int
-    waits: int
-    first_us: int | None
-    last_us: int | None
-
-
-MEMBER_COLUMNS = "i.tid, i.prefix, i.passages, i.terms, i.folded, i.last > i.folded, i.first_us, i.last_us"
-IS_INDEXED = f"i.version = {index_version()}"
+    by_prefix: Mapping[str, Sequence[int]]
+    waiting: Mapping[int, int]
+    behind: Sequence[int]
 
 
 def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> LookedUp:
@@ -47,11 +44,11 @@ def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> Loo
 
 def look_up_among(
     raw: sqlite3.Connection,
-    members: Sequence[Member],
+    members: Members,
     ids: Callable[[Collection[int]], Mapping[int, str]],
     wanted: LookUp,
 ) -> LookedUp:
-    """See `PassageIndex.look_up_among`. The members come by their `tid`; `ids` gives those of some, in their order."""
+    """See `PassageIndex.look_up_among`. `ids` gives the ids of some threads, in the order of the answer."""
     looked = at_once(passage_lookup.look_up(_ReaderAmong(raw, members, wanted), 0, wanted))
     return numbered(looked, ids({place >> THREAD_BITS for place in looked.chosen}))
 
@@ -240,18 +237,12 @@ class _Reader:
 class _ReaderAmong(_Reader):
     """See `PassageReader`: of several threads, whose numbers are their `tid`."""
 
-    def __init__(self, raw: sqlite3.Connection, members: Sequence[Member], wanted: LookUp) -> None:
+    def __init__(self, raw: sqlite3.Connection, members: Members, wanted: LookUp) -> None:
         super().__init__(raw, 0, wanted)
         self._members = members
-        bounds = (wanted.since_us, wanted.until_us)
-        of_time = members if bounds == (None, None) else [one for one in members if _overlaps(one, *bounds)]
-        self._tids = [one.tid for one in of_time]
+        lists = list(members.by_prefix.values())
+        self._tids = lists[0] if len(lists) == 1 else sorted(tid for tids in lists for tid in tids)
         self._among = frozenset(self._tids)
-        self._of_time = of_time
-        by_prefix = sorted(of_time, key=lambda one: (one.prefix, one.tid))
-        self._by_prefix = {
-            prefix: [one.tid for one in found] for prefix, found in groupby(by_prefix, key=lambda one: one.prefix)
-        }
 
     def extent(self, place: int) -> int:
         """How many threads there are before that of a place."""
@@ -259,17 +250,15 @@ class _ReaderAmong(_Reader):
 
     async def stand(self) -> Stand | None:
         """How far all of them have come: each is looked up as far as it has."""
-        passages, terms = sum(one.passages for one in self._members), sum(one.terms for one in self._members)
-        last = base(self._members[-1].tid + 1) - 1 if self._members else 1
-        return Stand(index_version(), 0, last, passages, terms, last)
+        last = base(self._tids[-1] + 1) - 1 if self._tids else 1
+        return Stand(index_version(), 0, last, self._members.passages, self._members.terms, last)
 
     async def waiting(self, after: int, last: int) -> Sequence[Waiting]:
         """The passages of all whose words are not indexed yet."""
         return [
-            one._replace(place=base(member.tid) + one.place)
-            for member in self._members
-            if member.waits
-            for one in waiting(self._raw, (member.folded, base(member.tid + 1) - 1))
+            one._replace(place=base(tid) + one.place)
+            for tid, folded in self._members.waiting.items()
+            for one in waiting(self._raw, (folded, base(tid + 1) - 1))
         ]
 
     async def said_between(self, since_us: int, until_us: int) -> tuple[int, int] | None:
@@ -290,7 +279,7 @@ class _ReaderAmong(_Reader):
         _, further, most = of
         lists = [
             self._read(query, ((_matching(prefix, term, part),), further), base, (tids, most))
-            for prefix, tids in self._by_prefix.items()
+            for prefix, tids in self._members.by_prefix.items()
         ]
         if len(lists) == 1:
             return lists[0]
@@ -334,14 +323,15 @@ class _ReaderAmong(_Reader):
             "ORDER BY p.at_us, p.pos LIMIT ?"
         )
         found: list[int] = []
-        for member in self._of_time:
-            if len(found) < limit and _overlaps(member, since_us, until_us):
-                found += self._found(query, (member.tid, *values, since_us, until_us, limit - len(found)))
+        for tid in self._said_in(since_us, until_us):
+            if len(found) < limit:
+                found += self._found(query, (tid, *values, since_us, until_us, limit - len(found)))
         return found
 
-
-def _overlaps(member: Member, since_us: int | None, until_us: int | None) -> bool:
-    """Whether something of a thread may have been said between two times."""
-    if member.first_us is None or member.last_us is None:
-        return True
-    return (since_us is None or member.last_us >= since_us) and (until_us is None or member.first_us <= until_us)
+    def _said_in(self, since_us: int, until_us: int) -> Sequence[int]:
+        """The threads of which something was said between two times, as far as their indexes know."""
+        rows = self._raw.execute(
+            "SELECT tid FROM passage_indexes WHERE tid BETWEEN ? AND ? AND first_us <= ? AND last_us >= ? ORDER BY tid",
+            (self._tids[0], self._tids[-1], until_us, since_us) if self._tids else (1, 0, 0, 0),
+        )
+        return [tid for (tid,) in rows if tid in self._among]

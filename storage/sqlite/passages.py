@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar
 from memory_engine.errors import StorageRefused
 from memory_engine.storage import passage_vectors, passages
 from memory_engine.storage.passage_rows import INDEXED_BULK
-from memory_engine.storage.sqlite import among, reads
+from memory_engine.storage.sqlite import reads
+from memory_engine.storage.sqlite.among import Among, members_of
 from memory_engine.storage.sqlite.transactions import begin_passages, find_tid
 from memory_engine.storage.sqlite.writer import NoWriter, Writer
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads
@@ -33,6 +34,7 @@ class SQLitePassages:
     def __init__(self, writer: Writer | NoWriter, read: Read) -> None:
         self._writer = writer
         self._read = read
+        self._among = Among()
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
         """Look up a thread's index."""
@@ -40,7 +42,7 @@ class SQLitePassages:
 
     async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
         """Look up the indexes of several threads as if they were one."""
-        return await self._read(lambda raw: among.look_up_among(raw, threads, wanted))
+        return await self._read(lambda raw: self._among.look_up(raw, threads, wanted))
 
     async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
         """The places of all passages that fit what narrows a look-up."""
@@ -82,7 +84,7 @@ class SQLitePassages:
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads, some milliseconds at a time."""
-        tids = await self._read(lambda raw: among.waiting_in(raw, threads))
+        tids = await self._read(lambda raw: list(members_of(raw, threads).waiting))
         while await self._writer.run(lambda raw: passages.index_words_of(raw, tids)):
             pass
 
