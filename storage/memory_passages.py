@@ -11,6 +11,7 @@ from memory_engine.core.threads import ThreadRecord
 from memory_engine.storage import passage_search, passage_vectors, passages
 from memory_engine.storage.passage_rows import INDEXED_BULK, words_prefix
 from memory_engine.storage.passage_search import Members
+from memory_engine.storage.passages import is_whole
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, index_version
 
 if TYPE_CHECKING:
@@ -105,7 +106,14 @@ class MemoryPassages:
                 waiting[tid] = folded
             if seq >= self._head_of(ids[tid]):
                 del behind[tid]
-        return Members(passages=passages, terms=terms, by_prefix=by_prefix, waiting=waiting, behind=list(behind))
+        return Members(
+            passages=passages,
+            terms=terms,
+            by_prefix=by_prefix,
+            is_whole=is_whole(raw, by_prefix),
+            waiting=waiting,
+            behind=list(behind),
+        )
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads."""

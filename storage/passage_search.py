@@ -26,8 +26,9 @@ SOUGHT_APART = 64
 class Members(msgspec.Struct, frozen=True, kw_only=True):
     """The threads of a look-up over several, by their `tid`, with what their indexes say together.
 
-    `by_prefix` has those that may have something of the times looked for, in order, by what begins their words; of the
-    ones `waiting` words may not be indexed, beyond the position that is named; `behind` lack events, or an index.
+    `by_prefix` has those that may have something of the times looked for, in order, by what begins their words. It
+    `is_whole` where words with the one prefix are of no other threads between the first and the last. Of the ones
+    `waiting` words may not be indexed, beyond the position that is named; `behind` lack events, or an index.
     """
 
     passages: int
@@ -35,6 +36,7 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
     by_prefix: Mapping[str, Sequence[int]]
     waiting: Mapping[int, int]
     behind: Sequence[int]
+    is_whole: bool
 
 
 def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> LookedUp:
@@ -155,6 +157,19 @@ class _Reader:
         query = f"{_FOUND} ORDER BY rowid DESC LIMIT ?"
         return {term: [self._listed(query, term, part, (span, (), most)) for part in parts] for term in terms}
 
+    async def counts(
+        self, terms: Sequence[str], part: ListPart, span: tuple[int, int], most: int
+    ) -> Mapping[str, tuple[int, int]] | None:
+        """For each term how many passages `latest` would give, and the last of these."""
+        positions = self._positions(span, part)
+        query = f"SELECT count(*), coalesce(min(rowid), 0) FROM ({_FOUND} ORDER BY rowid DESC LIMIT ?)"
+        found = {}
+        for term in terms:
+            values = (_matching(self._prefix, term, part), *positions, most)
+            count, earliest = self._raw.execute(query, values).fetchone()
+            found[term] = count, earliest - self._first
+        return found
+
     async def latest_fitting(
         self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
     ) -> Mapping[str, Sequence[Sequence[int]]]:
@@ -171,8 +186,10 @@ class _Reader:
     ) -> list[int]:
         """A term's list: `of` are the span, further values of the query and the most to read."""
         span, further, most = of
-        positions = self._first + max(span[0], part.first), self._first + span[1]
-        return self._found(query, (_matching(self._prefix, term, part), *positions, *further, most))
+        return self._found(query, (_matching(self._prefix, term, part), *self._positions(span, part), *further, most))
+
+    def _positions(self, span: tuple[int, int], part: ListPart) -> tuple[int, int]:
+        return self._first + max(span[0], part.first), self._first + span[1]
 
     def _found(self, query: str, values: Sequence[object]) -> list[int]:
         return [pos - self._first for (pos,) in self._raw.execute(query, values)]
@@ -243,6 +260,17 @@ class _ReaderAmong(_Reader):
         lists = list(members.by_prefix.values())
         self._tids = lists[0] if len(lists) == 1 else sorted(tid for tids in lists for tid in tids)
         self._among = frozenset(self._tids)
+        if members.is_whole:
+            [self._prefix] = members.by_prefix
+
+    def _positions(self, span: tuple[int, int], part: ListPart) -> tuple[int, int]:
+        return base(self._tids[0]), base(self._tids[-1] + 1) - 1
+
+    async def counts(
+        self, terms: Sequence[str], part: ListPart, span: tuple[int, int], most: int
+    ) -> Mapping[str, tuple[int, int]] | None:
+        """As of one thread where the words between the first and the last of these are all theirs."""
+        return await super().counts(terms, part, span, most) if self._members.is_whole else None
 
     def extent(self, place: int) -> int:
         """How many threads there are before that of a place."""
@@ -277,6 +305,8 @@ class _ReaderAmong(_Reader):
         self, query: str, term: str, part: ListPart, of: tuple[tuple[int, int], Sequence[object], int]
     ) -> list[int]:
         _, further, most = of
+        if self._members.is_whole:
+            return super()._listed(query, term, part, of)
         lists = [
             self._read(query, ((_matching(prefix, term, part),), further), base, (tids, most))
             for prefix, tids in self._members.by_prefix.items()

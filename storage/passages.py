@@ -6,7 +6,7 @@ look-up (`storage.passage_search`) reads them from the rows. It sees both, at on
 """
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -383,6 +383,17 @@ def indexed_at(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:
         )
         if terms is None or said in f" {terms} "
     ]
+
+
+def is_whole(raw: sqlite3.Connection, by_prefix: Mapping[str, Sequence[int]]) -> bool:
+    """Whether all words with the one prefix, between the first and the last of these threads, are theirs."""
+    if len(by_prefix) != 1:
+        return False
+    [(prefix, tids)] = by_prefix.items()
+    (count,) = raw.execute(
+        "SELECT count(*) FROM passage_indexes WHERE prefix = ? AND tid BETWEEN ? AND ?", (prefix, tids[0], tids[-1])
+    ).fetchone()
+    return bool(count == len(tids))
 
 
 def _prefixes(raw: sqlite3.Connection, word: str) -> list[str]:

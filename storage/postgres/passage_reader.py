@@ -148,6 +148,12 @@ class IndexReader:
         """For each term and each part, the indexed passages that hold it, the latest first."""
         return await self._lists(terms, parts, span, most, fitting=False)
 
+    async def counts(
+        self, terms: Sequence[str], part: ListPart, span: tuple[int, int], most: int
+    ) -> Mapping[str, tuple[int, int]] | None:
+        """Nothing: the lists are arrays, and come with one query."""
+        return None
+
     async def latest_fitting(
         self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
     ) -> Mapping[str, Sequence[Sequence[int]]]:

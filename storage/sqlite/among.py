@@ -8,7 +8,7 @@ import msgspec
 from memory_engine.core.threads import DELETED
 from memory_engine.storage import passage_search
 from memory_engine.storage.passage_search import Members
-from memory_engine.storage.passages import sliced
+from memory_engine.storage.passages import is_whole, sliced
 from memory_engine.storage.sqlite.schema import rows_of
 from memory_engine.storage.sqlite.transactions import find_tid
 from memory_engine.store.passages import LookedUp, LookUp, Threads, index_version
@@ -84,10 +84,12 @@ def members_of(
                 by_prefix.setdefault(row[0], []).extend(_numbers(row[4]))
             waiting += _numbers(row[5])
             behind += _numbers(row[6])
+    by_prefix = {prefix: sorted(tids) for prefix, tids in by_prefix.items()}
     return Members(
         passages=passages,
         terms=terms,
-        by_prefix={prefix: sorted(tids) for prefix, tids in by_prefix.items()},
+        by_prefix=by_prefix,
+        is_whole=is_whole(raw, by_prefix),
         waiting=dict(zip(waiting[::2], waiting[1::2], strict=True)),
         behind=behind,
     )
