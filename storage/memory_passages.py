@@ -12,7 +12,7 @@ from memory_engine.storage import passage_search, passage_vectors, passages
 from memory_engine.storage.passage_rows import INDEXED_BULK, words_prefix
 from memory_engine.storage.passage_search import Members
 from memory_engine.storage.passages import is_whole
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, index_version
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, VectorsAmong, index_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,6 +174,14 @@ class MemoryPassages:
         self._head_of(thread_id)
         with self._transaction() as raw:
             return passage_vectors.vectors(raw, self._tid(thread_id), model, after)
+
+    async def vectors_among(self, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
+        """The vectors of several threads beyond the places that are known."""
+        ids = {self._tid(record.id): record.id for record in self._matching(threads)}
+        with self._transaction() as raw:
+            came = passage_vectors.came(raw, ids, model)
+            found = passage_vectors.vectors_beyond(raw, came.upto, model, known)
+        return VectorsAmong(found, came.upto, {ids[tid]: count for tid, count in came.waiting.items()})
 
     async def models(self, thread_id: str) -> Mapping[str, int]:
         """The models whose vectors are kept, with the place up to which each has embedded the thread."""

@@ -442,6 +442,7 @@ def numbered(looked: LookedUp, ids: Mapping[int, str]) -> LookedUp:
     return msgspec.structs.replace(
         looked,
         threads=tuple(ids.values()),
+        numbers=tuple(ids),
         chosen=[moved(place) for place in looked.chosen],
         listed=frozenset(moved(place) for place in looked.listed if place >> THREAD_BITS in used),
         rows={moved(place): row for place, row in looked.rows.items() if place >> THREAD_BITS in used},

@@ -317,7 +317,8 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     `rows` has the chosen and, for each, the one before it in the thread, whose place is in `before`.
 
     Of a look-up over several threads, `threads` are those of the `chosen`, by the numbers in their places: in the order
-    named, or else in that of their making. `behind` are those without an index, or with one that lacks events.
+    named, or else in that of their making, and `numbers` the store's own of these. `behind` are threads without an
+    index, or with one that lacks events.
     """
 
     seq: int = -1
@@ -334,6 +335,18 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     around: Mapping[int, Mapping[int, int]] = {}
     threads: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()
+
+
+class VectorsAmong(msgspec.Struct, frozen=True):
+    """Vectors of several threads that came since, in order of places, which begin with the store's own numbers.
+
+    `upto` says by number how far the model has embedded each thread, `waiting` by id how many passages have no vector.
+    """
+
+    vectors: Sequence[tuple[int, bytes]]
+    upto: Mapping[int, int]
+    waiting: Mapping[str, int]
 
 
 class PassageIndex(Protocol):
@@ -344,7 +357,9 @@ class PassageIndex(Protocol):
         ...
 
     async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
-        """Look up the indexes of several threads as if they were one; `wanted` names no seq, no places and no keys.
+        """Look up the indexes of several threads as if they were one; `wanted` names no seq and no keys.
+
+        Places of `near` begin with the store's own numbers of threads, as those of `vectors_among` do.
 
         Counts are of them all, and so is the rarity of a term. Of threads named, each must be there.
         """
@@ -393,6 +408,10 @@ class PassageIndex(Protocol):
 
     async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
         """The vectors of places above `after`, in order of places."""
+        ...
+
+    async def vectors_among(self, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
+        """The vectors of several threads beyond the places that are `known` by number."""
         ...
 
     async def models(self, thread_id: str) -> Mapping[str, int]:

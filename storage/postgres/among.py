@@ -20,6 +20,7 @@ from memory_engine.store.passages import (
     LookUp,
     PassageRow,
     Threads,
+    VectorsAmong,
     index_version,
 )
 
@@ -33,6 +34,13 @@ async def look_up_among(reads: Reads, threads: Threads, wanted: LookUp) -> Looke
     """See `PassageIndex.look_up_among`."""
     rows = await _members(reads, threads)
     indexed = [row for row in rows if row["is_indexed"]]
+    numbers = {row["tid"].int: number for number, row in enumerate(indexed)}
+    near = [
+        numbers[place >> THREAD_BITS] << THREAD_BITS | place & _PLACE
+        for place in wanted.near
+        if place >> THREAD_BITS in numbers
+    ]
+    wanted = msgspec.structs.replace(wanted, near=tuple(near))
     reader = AmongReader(reads, threads, indexed, wanted)
     looked = await passage_lookup.look_up(reader, 0, wanted)
     used = {place >> THREAD_BITS for place in looked.chosen}
@@ -41,7 +49,37 @@ async def look_up_among(reads: Reads, threads: Threads, wanted: LookUp) -> Looke
         by_id = {row["id"]: number for number, row in enumerate(indexed)}
         order = [by_id[thread_id] for thread_id in threads.thread_ids if thread_id in by_id]
     looked = numbered(looked, {number: indexed[number]["id"] for number in order if number in used})
-    return msgspec.structs.replace(looked, behind=tuple(row["id"] for row in rows if row["is_behind"]))
+    return msgspec.structs.replace(
+        looked,
+        behind=tuple(row["id"] for row in rows if row["is_behind"]),
+        numbers=tuple(tid_of(thread_id).int for thread_id in looked.threads),
+    )
+
+
+async def vectors_among(reads: Reads, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
+    """See `PassageIndex.vectors_among`. The number of a thread is that of its key."""
+    ids = {row["tid"]: row["id"] for row in await _members(reads, threads) if row["is_indexed"]}
+    rows = await reads.fetch(
+        "SELECT t.tid, e.place, (SELECT count(*) FROM @.passages p WHERE p.tid = t.tid "
+        "AND p.place > coalesce(e.place, 0)) AS waiting FROM unnest($1::uuid[]) t(tid) "
+        "LEFT JOIN @.embedded e ON e.tid = t.tid AND e.model = $2",
+        list(ids),
+        model,
+    )
+    upto = {row["tid"]: row["place"] for row in rows if row["place"] is not None}
+    later = [tid for tid, place in upto.items() if place > known.get(tid.int, -1)]
+    found = await reads.fetch(
+        "SELECT v.tid, v.place, v.vector FROM unnest($1::uuid[], $2::bigint[]) t(tid, place) JOIN @.vectors v "
+        "ON v.tid = t.tid AND v.model = $3 AND v.place > t.place ORDER BY v.tid, v.place",
+        later,
+        [known.get(tid.int, 0) for tid in later],
+        model,
+    )
+    return VectorsAmong(
+        [(row["tid"].int << THREAD_BITS | row["place"], row["vector"]) for row in found],
+        {tid.int: place for tid, place in upto.items()},
+        {ids[row["tid"]]: row["waiting"] for row in rows if row["waiting"]},
+    )
 
 
 async def waiting_in(reads: Reads, threads: Threads) -> list[str]:

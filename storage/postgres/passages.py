@@ -15,13 +15,21 @@ from memory_engine.errors import StorageRefused, ThreadNotFound
 from memory_engine.storage import passage_lookup
 from memory_engine.storage.passage_lookup import LAST_PLACE
 from memory_engine.storage.passage_rows import INDEXED_BULK, WAITING_MIN
-from memory_engine.storage.postgres.among import look_up_among, waiting_in
+from memory_engine.storage.postgres.among import look_up_among, vectors_among, waiting_in
 from memory_engine.storage.postgres.passage_reader import IndexReader, filter_of, waiting
 from memory_engine.storage.postgres.pool import Connection, Pool, T, Work
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import array_of, as_bytes, in_schema, term_key, tid_of
 from memory_engine.storage.postgres.units import WRITE_PASSAGES, passage_columns
-from memory_engine.store.passages import PLACES_BITS, LookedUp, LookUp, PassageChange, Threads, index_version
+from memory_engine.store.passages import (
+    PLACES_BITS,
+    LookedUp,
+    LookUp,
+    PassageChange,
+    Threads,
+    VectorsAmong,
+    index_version,
+)
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -258,6 +266,12 @@ class PostgresPassages:
             return [(row["place"], row["vector"]) for row in rows]
 
         return await self._pool.read_all(found)
+
+    async def vectors_among(self, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
+        """The vectors of several threads beyond the places that are known."""
+        return await self._pool.read_all(
+            lambda connection: vectors_among(Reads(connection, self._schema), threads, model, known)
+        )
 
     async def models(self, thread_id: str) -> Mapping[str, int]:
         """The models whose vectors are kept, with the place up to which each has embedded the thread."""

@@ -1,17 +1,20 @@
 """Looking up the passages of several threads of a file at once."""
 
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from memory_engine.core.threads import DELETED
-from memory_engine.storage import passage_search
+from memory_engine.storage import passage_search, passage_vectors
 from memory_engine.storage.passage_search import Members
 from memory_engine.storage.passages import is_whole, sliced
 from memory_engine.storage.sqlite.schema import rows_of
 from memory_engine.storage.sqlite.transactions import find_tid
-from memory_engine.store.passages import LookedUp, LookUp, Threads, index_version
+from memory_engine.store.passages import LookedUp, LookUp, Threads, VectorsAmong, index_version
+
+T = TypeVar("T")
 
 _GROUPS = (
     "SELECT min(i.prefix), max(i.prefix), coalesce(sum(i.passages), 0), coalesce(sum(i.terms), 0), "
@@ -31,7 +34,7 @@ class Among:
     """The threads of look-ups over several, and what is known of them as long as nobody has written to the file."""
 
     def __init__(self) -> None:
-        self._known: dict[sqlite3.Connection, tuple[int, dict[object, Members]]] = {}
+        self._known: dict[sqlite3.Connection, tuple[int, dict[object, object]]] = {}
 
     def look_up(self, raw: sqlite3.Connection, threads: Threads, wanted: LookUp) -> LookedUp:
         """Passages of several threads, of one moment. Raises `ThreadNotFound` where one of those named is not there."""
@@ -49,15 +52,35 @@ class Among:
         finally:
             raw.execute("COMMIT")
 
+    def vectors(self, raw: sqlite3.Connection, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
+        """See `PassageIndex.vectors_among`."""
+        raw.execute("BEGIN")
+        try:
+            members = self._members(raw, threads, (None, None))
+            tids = [tid for found in members.by_prefix.values() for tid in found]
+            came = self._kept(raw, (threads, model), lambda: passage_vectors.came(raw, tids, model))
+            ids = _ids(raw, came.waiting)
+            return VectorsAmong(
+                passage_vectors.vectors_beyond(raw, came.upto, model, known),
+                came.upto,
+                {ids[tid]: count for tid, count in came.waiting.items() if tid in ids},
+            )
+        finally:
+            raw.execute("COMMIT")
+
     def _members(self, raw: sqlite3.Connection, threads: Threads, times: tuple[int | None, int | None]) -> Members:
+        return self._kept(raw, (threads, times), lambda: members_of(raw, threads, times))
+
+    def _kept(self, raw: sqlite3.Connection, key: object, make: Callable[[], T]) -> T:
+        """A value that was made since the last commit of anyone, or is made now."""
         (version,) = raw.execute("PRAGMA data_version").fetchone()
         seen, known = self._known.get(raw, (None, {}))
         if seen != version or len(known) >= KEPT_MAX:
             known = {}
             self._known[raw] = version, known
-        found = known.get((threads, times))
+        found: T | None = known.get(key)  # type: ignore[assignment]  # made by this caller
         if found is None:
-            found = known[threads, times] = members_of(raw, threads, times)
+            found = known[key] = make()
         return found
 
 

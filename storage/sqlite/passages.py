@@ -12,7 +12,7 @@ from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.among import Among, members_of
 from memory_engine.storage.sqlite.transactions import begin_passages, find_tid
 from memory_engine.storage.sqlite.writer import NoWriter, Writer
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, VectorsAmong
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -107,6 +107,10 @@ class SQLitePassages:
     async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
         """The vectors of places above `after`, in order of places."""
         return await self._read(lambda raw: passage_vectors.vectors(raw, find_tid(raw, thread_id), model, after))
+
+    async def vectors_among(self, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
+        """The vectors of several threads beyond the places that are known."""
+        return await self._read(lambda raw: self._among.vectors(raw, threads, model, known))
 
     async def models(self, thread_id: str) -> Mapping[str, int]:
         """The models whose vectors are kept, with the place up to which each has embedded the thread."""
