@@ -15,7 +15,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.vectors import Embedder, checked_embedder
 from memory_engine.recall.hits import Found
-from memory_engine.recall.index import Embedding, Indexing, IndexProgress, SearchModels, embed_all
+from memory_engine.recall.index import Embedding, Indexing, IndexingAhead, IndexProgress, SearchModels, embed_all
 from memory_engine.recall.likeness import KeptVectors, TextIndex
 from memory_engine.recall.rerankers import Reranker
 from memory_engine.recall.search import Asked, Searching
@@ -40,6 +40,7 @@ class Recall:
         self._models = models
         self.indexing = Indexing(kernel)
         self.embedding = Embedding(kernel, models)
+        self._ahead = IndexingAhead(kernel, self.indexing)
         self._searching = Searching(kernel, models, self.indexing, self.embedding)
 
     @property
@@ -139,10 +140,13 @@ class Recall:
         self._kernel.caches.drop(thread_id)
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Queue new passages for their vectors; drop the graphs after a forgetting."""
-        if runtime.indexed and self._models.embedder is not None:
+        """Queue new passages for their vectors, or their thread to be indexed; drop the graphs after a forgetting."""
+        forgot = any(r.stored.type == MemoryForget.event_type for r in reduced)
+        if not runtime.indexed:
+            self._ahead.wrote(runtime, forgot=forgot)
+        elif self._models.embedder is not None:
             self.embedding.touched(runtime.id)
-        if self._models.graphs is not None and any(r.stored.type == MemoryForget.event_type for r in reduced):
+        if self._models.graphs is not None and forgot:
             self._kernel.tasks.spawn(self.forget_thread(runtime.id))
 
     async def forget_thread(self, thread_id: str) -> None:

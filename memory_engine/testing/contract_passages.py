@@ -368,6 +368,27 @@ class PassageContract:
         )
         assert 4 == (await passages.unembedded("t", "m", 0))[1]
 
+    async def test_vectors_of_several_threads_come_at_once(self, store: Store) -> None:
+        """Those that came since, with numbers by which passages near in meaning are named; who waits is counted."""
+        for thread_id in ("t", "u", "v"):
+            await indexed(store, thread_id, [step(n, row(n, f"{thread_id}{n}")) for n in (1, 2, 3)])
+        passages, both = store.passages, Threads(thread_ids=("t", "u"))
+        await passages.put_vectors("t", "m", {place(1): VECTOR, place(2): VECTOR}, place(2))
+        for thread_id in ("u", "v"):
+            await passages.put_vectors(thread_id, "m", dict.fromkeys(map(place, (1, 2, 3)), VECTOR), place(3))
+        first = await passages.vectors_among(both, "m", {})
+        assert (5, {"t": 1}) == (len(first.vectors), dict(first.waiting))
+        assert [] == list((await passages.vectors_among(both, "m", first.upto)).vectors)
+        await passages.put_vectors("t", "m", {place(3): VECTOR}, place(3), first=place(3))
+        [(late, _)] = (await passages.vectors_among(both, "m", first.upto)).vectors
+        near = (late, *(one for one, _ in first.vectors))
+        looked = await passages.look_up_among(both, LookUp(near=near, near_max=9))
+        assert (6, ("t", "u"), 2) == (looked.near, looked.threads, len(looked.numbers))
+        assert place(3) | looked.numbers[0] << THREAD_BITS == late
+        only_v = await passages.look_up_among(Threads(thread_ids=("v",)), LookUp(near=near, near_max=9))
+        assert (0, ()) == (only_v.near, only_v.threads)
+        assert {"t": 3, "u": 3} == dict((await passages.vectors_among(both, "other", {})).waiting)
+
     async def test_vectors_come_in_the_order_of_places(self, store: Store) -> None:
         """Of an index that was made again, or has not come so far, none are kept out of turn: all wait as before."""
         await indexed(store, "t", [step(n, row(n, "a")) for n in range(1, 5)])
