@@ -280,7 +280,7 @@ class AmongReader(IndexReader):
             "JOIN @.passages p ON p.tid = c.tid AND p.place = c.place",
             *self._columns(places),
         )
-        return {self._position(tid, row[0]): passage_from(row) for tid, *row in rows}
+        return {self._position(row["tid"], row["place"]): passage_from(row) for row in rows}
 
     def _columns(self, places: Sequence[int]) -> list[object]:
         """The threads and the places in them of positions."""

@@ -1,9 +1,10 @@
 """The rows of an index of passages for looking it up: see `memory_engine.storage.passage_lookup`."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
+
+import asyncpg
 
 from memory_engine.storage.passage_lookup import NEVER, ListPart, Stand, first_place, last_place
 from memory_engine.storage.passage_rows import Waiting, beyond_bytes, mark, terms_of, waiting_from
@@ -63,12 +64,20 @@ def narrowed(values: Values, wanted: LookUp) -> list[str]:
     return conditions
 
 
-def passage_from(row: Iterable[Any]) -> PassageRow:
+def passage_from(row: asyncpg.Record) -> PassageRow:
     """A row of `COLUMNS`."""
-    place, kind, role, speaker, at_us, key, origins, ended, terms = row
-    named, keyed = kind.decode(), key.decode()
-    words = terms_of(named, keyed, terms.decode())
-    return PassageRow(place, named, role.decode(), speaker.decode(), at_us, keyed, words, tuple(origins), ended)
+    kind, key = row["kind"].decode(), row["key"].decode()
+    return PassageRow(
+        row["place"],
+        kind,
+        row["role"].decode(),
+        row["speaker"].decode(),
+        row["at_us"],
+        key,
+        terms_of(kind, key, row["terms"].decode()),
+        tuple(row["origins"]),
+        row["ended"],
+    )
 
 
 async def waiting(reads: Reads, tid: UUID, after: int, last: int, limit: int | None = None) -> list[Waiting]:
@@ -255,4 +264,4 @@ class IndexReader:
         rows = await self._reads.fetch(
             f"SELECT {COLUMNS} FROM @.passages p WHERE p.tid = $1 AND p.place = ANY ($2)", self._tid, list(places)
         )
-        return {row["place"]: passage_from(row.values()) for row in rows}
+        return {row["place"]: passage_from(row) for row in rows}

@@ -22,7 +22,7 @@ _GROUPS = (
     "coalesce(group_concat(CASE WHEN i.last > i.folded THEN i.tid || ',' || i.folded END), ''), "
     "coalesce(group_concat(CASE WHEN i.seq >= h.seq THEN NULL ELSE t.tid END), '') FROM threads t "
     "LEFT JOIN heads h ON h.tid = t.tid LEFT JOIN passage_indexes i ON i.tid = t.tid "
-    f"AND i.version = {index_version()} WHERE h.status IS NOT ? AND "
+    "AND i.version = ? WHERE h.status IS NOT ? AND "
 )
 """What the indexes of threads say together, in lists: a row for each thread would cost three times as much."""
 _EVER = -(1 << 63), (1 << 63) - 1
@@ -100,7 +100,7 @@ def members_of(
     waiting: list[int] = []
     behind: list[int] = []
     for condition, values in conditions:
-        for row in _groups(raw, condition, (since_us, until_us, DELETED, *values)):
+        for row in _groups(raw, condition, (since_us, until_us, index_version(), DELETED, *values)):
             passages += row[2]
             terms += row[3]
             if row[4]:

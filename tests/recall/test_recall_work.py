@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import memory_engine
 from memory_engine.events import UserMessage
 from memory_engine.storage.passage_search import look_up
+from memory_engine.storage.passages import TERMS, index_words
 from memory_engine.storage.sqlite.among import Among
 from memory_engine.store.passages import PLACES_BITS, LookUp, Threads
 
@@ -65,6 +67,7 @@ async def test_a_long_log_is_indexed_before_it_is_searched_while_nothing_is_writ
         await asyncio.sleep(0.06)
         await many.forget(chunk_ids=[receipt.chunks[0].id])
         wanted = LookUp(terms=("harbour", "quagga"), unwanted=("summary",))
+        looked = await engine.store.passages.look_up("many", wanted)
         for _ in range(200):
             looked = await engine.store.passages.look_up("many", wanted)
             await asyncio.sleep(0 if looked.seq == looked.head else 0.02)
@@ -100,3 +103,32 @@ async def test_a_look_up_over_many_threads_does_not_ask_each(tmp_path: Path) -> 
         raw.close()
         steps.append(counted)
     assert steps[1] < 8 * steps[0]
+
+
+async def test_an_index_that_an_older_release_made_is_searched_by_tenant_at_once(tmp_path: Path) -> None:
+    """Its words have no prefix of a tenant, some of them wait, and its rows say nothing of the times and the last."""
+    path = str(tmp_path / "log.db")
+    async with memory_engine.open(path) as engine:
+        for n in range(6):
+            thread = await engine.create_thread(f"t{n}", tenant_id="acme" if n % 2 else "other")
+            await thread.dispatch_all([UserMessage(content=f"harbour {n}, day {k}") for k in range(80)])
+            await thread.search("harbour")
+            await thread.dispatch(UserMessage(content=f"a quagga at the harbour {n}"))
+        questions = ("harbour 3", "quagga", "day 7", "harbour quagga")
+        expected = [await engine.search(question, tenant_id="acme", limit=50) for question in questions]
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        tids = [tid for (tid,) in raw.execute("SELECT tid FROM passage_indexes")]
+        raw.executescript(
+            f"DROP TABLE passage_terms; {TERMS}; UPDATE passage_indexes SET folded = tid << 40, prefix = ''"
+        )
+        for tid in tids:
+            assert not index_words(raw, tid)
+        raw.execute("DROP INDEX passage_indexes_by_prefix")
+        for column in ("prefix", "last", "first_us", "last_us"):
+            raw.execute(f"ALTER TABLE passage_indexes DROP COLUMN {column}")
+        raw.execute("PRAGMA user_version = 5")
+    async with memory_engine.open(path) as engine:
+        found = [await engine.search(question, tenant_id="acme", limit=50) for question in questions]
+        assert expected == found
+        assert {"t1", "t3", "t5"} == {hit.thread_id for hits in found for hit in hits}
+        assert {} == {n: faults for n in range(6) if (faults := dict(await engine.store.faults(f"t{n}")))}
