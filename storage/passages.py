@@ -335,9 +335,11 @@ def index_words(raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX) -
 def _index_words(raw: sqlite3.Connection, tid: int, at_most: int, at_least: int) -> int:
     """Index the words of the oldest waiting passages, if they are so many; how many it has indexed."""
     index = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    some = waiting(raw, (index[0], base(tid + 1) - 1), at_most) if index is not None else []
+    if index is None:
+        return 0
+    some = waiting(raw, (index[0], base(tid + 1) - 1), at_most)
     if len(some) < at_least:
-        if index is not None and not some:
+        if not some:
             raw.execute("UPDATE passage_indexes SET last = folded WHERE tid = ?", (tid,))
         return 0
     first, prefix = base(tid), index[1]

@@ -77,11 +77,15 @@ def _parts_of(looked: LookedUp, number: int = 0) -> _Parts:
 
 def _of_all(looked: Sequence[LookedUp]) -> _Parts:
     """What look-ups have found, numbered one after the other."""
-    found: _Parts = (set(), {}, {}, {}, set())
+    chosen, rows, before, around, listed = _parts_of(LookedUp())
     for number, one in enumerate(looked):
-        for all_of_them, own in zip(found, _parts_of(one, number), strict=True):
-            all_of_them.update(own)  # type: ignore[attr-defined]
-    return found
+        own = _parts_of(one, number)
+        chosen |= own[0]
+        rows |= own[1]
+        before |= own[2]
+        around |= own[3]
+        listed |= own[4]
+    return chosen, rows, before, around, listed
 
 
 class PassageContract:

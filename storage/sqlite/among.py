@@ -78,7 +78,7 @@ class Among:
         if seen != version or len(known) >= KEPT_MAX:
             known = {}
             self._known[raw] = version, known
-        found: T | None = known.get(key)  # type: ignore[assignment]  # made by this caller
+        found: T | None = known.get(key)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # of this key
         if found is None:
             found = known[key] = make()
         return found
