@@ -116,11 +116,11 @@ async def _begun(filled: Filled, engine: Engine) -> Asked:
     await thread.search(filled.questions[-1])
     first_ms = (perf_counter_ns() - made) / 1e6
     early = await _timed(thread.search, filled.questions[-2 * BLOCK : -1])
-    await _idle()
+    await idle()
     return Asked(filled, thread, (made - begun) / 1e9, first_ms, early)
 
 
-async def _idle() -> None:
+async def idle() -> None:
     """Wait until this process computes nothing any more."""
     used = -1.0
     while process_time() - used > IDLE_S / 10:

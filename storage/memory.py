@@ -24,6 +24,7 @@ from memory_engine.errors import (
 )
 from memory_engine.storage.memory_passages import MemoryPassages
 from memory_engine.store import broken
+from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import (
     BROKEN_ROWS,
     KEPT_ROWS,
@@ -72,7 +73,7 @@ class MemoryStore:
         self._acts: dict[str, Act] = {}
         self._rows: dict[tuple[str, int, str], dict[str, bytes]] = {}
         self._checkpoints: dict[tuple[str, int, str], int] = {}
-        self.passages = MemoryPassages(lambda thread_id: self._thread(thread_id).head.seq)
+        self.passages = MemoryPassages(self._record_and_seq, self._records_of)
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
@@ -414,6 +415,17 @@ class MemoryStore:
         if self._closed:
             raise EngineClosed
         return self._all
+
+    def _record_and_seq(self, thread_id: str) -> tuple[ThreadRecord, int]:
+        kept = self._thread(thread_id)
+        return kept.record, kept.head.seq
+
+    def _records_of(self, threads: Threads) -> list[ThreadRecord]:
+        """The records of the threads of a look-up: as they are named, or in the order of their making."""
+        if threads.thread_ids is not None:
+            return [self._thread(thread_id).record for thread_id in threads.thread_ids]
+        standing = [kept.record for kept in self._threads.values() if kept.head.status != DELETED]
+        return [record for record in standing if threads.matches(record)]
 
     def _thread(self, thread_id: str) -> _Kept:
         kept = self._threads.get(thread_id)

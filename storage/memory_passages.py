@@ -5,9 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from memory_engine.core.threads import ThreadRecord
 from memory_engine.storage import passage_search, passage_vectors, passages
-from memory_engine.storage.passage_rows import INDEXED_BULK
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange
+from memory_engine.storage.passage_rows import INDEXED_BULK, words_prefix
+from memory_engine.storage.passage_search import Members
+from memory_engine.storage.passages import is_whole
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, VectorsAmong, index_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,11 +21,17 @@ if TYPE_CHECKING:
 class MemoryPassages:
     """See `memory_engine.store.passages.PassageIndex`. The database is made by the first index.
 
-    `head_of` gives the seq of a thread's head. It raises `ThreadNotFound`.
+    `record_of` gives a thread's record and the seq of its head. It raises `ThreadNotFound`. `matching` gives the
+    records of all threads that a look-up is of, in the order of their making.
     """
 
-    def __init__(self, head_of: Callable[[str], int]) -> None:
-        self._head_of = head_of
+    def __init__(
+        self,
+        record_of: Callable[[str], tuple[ThreadRecord, int]],
+        matching: Callable[[Threads], Sequence[ThreadRecord]],
+    ) -> None:
+        self._record_of = record_of
+        self._matching = matching
         self._database: sqlite3.Connection | None = None
         self._tids: dict[str, int] = {}
         self._indexed: set[str] = set()
@@ -35,6 +46,8 @@ class MemoryPassages:
             return False
         tid = self._tid(thread_id)
         with self._transaction() as raw:
+            if change.afresh:
+                passages.begin(raw, tid, self._prefix(thread_id), afresh=True)
             return passages.write(raw, tid, change)
 
     def destroy(self, thread_id: str) -> None:
@@ -58,6 +71,57 @@ class MemoryPassages:
         with self._transaction() as raw:
             return passage_search.look_up(raw, self._tid(thread_id), head, wanted)
 
+    async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
+        """Look up the indexes of several threads as if they were one."""
+        ids = {self._tid(record.id): record.id for record in self._matching(threads)}
+        with self._transaction() as raw:
+            members = self._members(raw, ids, (wanted.since_us, wanted.until_us))
+            looked = passage_search.look_up_among(
+                raw, members, lambda tids: {tid: name for tid, name in ids.items() if tid in tids}, wanted
+            )
+        return msgspec.structs.replace(looked, behind=tuple(ids[tid] for tid in members.behind))
+
+    def _members(
+        self, raw: sqlite3.Connection, ids: Mapping[int, str], times: tuple[int | None, int | None]
+    ) -> Members:
+        """What the indexes of some threads say."""
+        rows = raw.execute(
+            "SELECT tid, prefix, seq, passages, terms, folded, last, first_us, last_us FROM passage_indexes "
+            "WHERE version = ? ORDER BY tid",
+            (index_version(),),
+        )
+        since_us, until_us = times
+        passages = terms = 0
+        by_prefix: dict[str, list[int]] = {}
+        waiting: dict[int, int] = {}
+        behind = dict.fromkeys(ids)
+        for tid, prefix, seq, count, size, folded, last, first_us, last_us in rows:
+            if tid not in ids:
+                continue
+            passages += count
+            terms += size
+            if (since_us is None or last_us >= since_us) and (until_us is None or first_us <= until_us):
+                by_prefix.setdefault(prefix, []).append(tid)
+            if last > folded:
+                waiting[tid] = folded
+            if seq >= self._head_of(ids[tid]):
+                del behind[tid]
+        return Members(
+            passages=passages,
+            terms=terms,
+            by_prefix=by_prefix,
+            is_whole=is_whole(raw, by_prefix),
+            waiting=waiting,
+            behind=list(behind),
+        )
+
+    async def index_words_of(self, threads: Threads) -> None:
+        """Index the words of all waiting passages of several threads."""
+        tids = [self._tid(record.id) for record in self._matching(threads) if record.id in self._indexed]
+        with self._transaction() as raw:
+            while passages.index_words_of(raw, tids):
+                pass
+
     async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
         """The places of all passages that fit what narrows a look-up."""
         self._head_of(thread_id)
@@ -70,7 +134,7 @@ class MemoryPassages:
         """Give the thread an empty index, unless it has one of this version (`afresh`: then too)."""
         self._head_of(thread_id)
         with self._transaction() as raw:
-            passages.begin(raw, self._tid(thread_id), afresh=afresh)
+            passages.begin(raw, self._tid(thread_id), self._prefix(thread_id), afresh=afresh)
         self._indexed.add(thread_id)
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
@@ -111,6 +175,14 @@ class MemoryPassages:
         with self._transaction() as raw:
             return passage_vectors.vectors(raw, self._tid(thread_id), model, after)
 
+    async def vectors_among(self, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
+        """The vectors of several threads beyond the places that are known."""
+        ids = {self._tid(record.id): record.id for record in self._matching(threads)}
+        with self._transaction() as raw:
+            came = passage_vectors.came(raw, ids, model)
+            found = passage_vectors.vectors_beyond(raw, came.upto, model, known)
+        return VectorsAmong(found, came.upto, {ids[tid]: count for tid, count in came.waiting.items()})
+
     async def models(self, thread_id: str) -> Mapping[str, int]:
         """The models whose vectors are kept, with the place up to which each has embedded the thread."""
         self._head_of(thread_id)
@@ -123,6 +195,12 @@ class MemoryPassages:
         with self._transaction() as raw:
             passage_vectors.drop_vectors(raw, self._tid(thread_id), models)
 
+    def _head_of(self, thread_id: str) -> int:
+        return self._record_of(thread_id)[1]
+
+    def _prefix(self, thread_id: str) -> str:
+        return words_prefix(self._record_of(thread_id)[0].tenant_id)
+
     def _tid(self, thread_id: str) -> int:
         return self._tids.setdefault(thread_id, len(self._tids) + 1)
 
@@ -131,7 +209,7 @@ class MemoryPassages:
         if self._database is None:
             # one thread at a time uses it: the one that runs the event loop
             self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            self._database.executescript(passages.SCHEMA)
+            self._database.executescript(passages.SCHEMA + passages.SCOPES)
         raw = self._database
         raw.execute("BEGIN")
         try:

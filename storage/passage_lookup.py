@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from memory_engine.storage.passage_rows import Waiting, family
-from memory_engine.store.passages import PLACES_BITS, LookedUp, LookUp, PassageRow, index_version
+from memory_engine.store.passages import PLACES_BITS, THREAD_BITS, LookedUp, LookUp, PassageRow, index_version
 
 T = TypeVar("T")
 
@@ -22,7 +22,9 @@ READ_MAX = 16_000
 READ_MIN = 500
 """Entries read of all terms' lists together, and at least of each: the latest passages that hold it."""
 LEFT_OUT_MAX = 2_000
-"""Up to this many passages that ended, or are unwanted, are known by their places; of more, each entry is looked up."""
+"""Up to this many passages that ended are known by their places; of more, each entry is looked up."""
+ROWS_MAX = 400
+"""Passages of which rows are read to see whether they hold a frequent term; for more of them, its list is read."""
 SUCCESSORS_OF = 30
 """The best by words, and by meaning, whose successors become candidates too: these may answer them."""
 AROUND_OF = 15
@@ -30,34 +32,46 @@ AROUND_OF = 15
 AROUND = 3
 """How far: an answer may come some turns after the words of its question."""
 NEVER = 1 << 62
-LAST_PLACE = (1 << 40) - 1
+LAST_PLACE = (1 << THREAD_BITS) - 1
 """Beyond all places of a thread."""
 
 
 class Stand(msgspec.Struct, frozen=True):
-    """How far an index has come: its version and seq, the place up to which words are indexed, and its counters."""
+    """How far an index has come: its version and seq, the place up to which words are indexed, and its counters.
+
+    `last` is the last place of several threads, 0 for one.
+    """
 
     version: int
     seq: int
     folded: int
     passages: int
     terms: int
+    last: int = 0
 
 
 class ListPart(msgspec.Struct, frozen=True):
     """A part of a thread whose lists are read apart: from which place on, with which kinds, family and prefix of keys.
 
-    `family` is "" where a prefix has none; `prefix` is "" where the family says it all.
+    `family` is "" where a prefix has none; `prefix` is "" where the family says it all. `unwanted` kinds are left out.
     """
 
     first: int
     kinds: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
     family: str = ""
     prefix: str = ""
 
 
 class PassageReader(Protocol):
-    """Rows of one thread's index, of one moment. Places are in the order named, each once."""
+    """Rows of the index of one thread, or of several, of one moment. Places are in the order named, each once.
+
+    Over several threads a place begins with its thread's number; what is beside it is of the same thread.
+    """
+
+    def extent(self, place: int) -> int:
+        """How much there is before a place, in any unit: passages are spread evenly over it."""
+        ...
 
     async def stand(self) -> Stand | None:
         """How far the index has come; `None` where there is none."""
@@ -79,14 +93,19 @@ class PassageReader(Protocol):
         """Places of passages that had ended at a seq, in any order."""
         ...
 
-    async def of_kind(self, kind: str, span: tuple[int, int], limit: int) -> Sequence[int]:
-        """Places of indexed passages of a kind, in any order."""
-        ...
-
     async def latest(
         self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
     ) -> Mapping[str, Sequence[Sequence[int]]]:
         """For each term and each part, the indexed passages that hold it, the latest first, at most so many."""
+        ...
+
+    async def counts(
+        self, terms: Sequence[str], part: ListPart, span: tuple[int, int], most: int
+    ) -> Mapping[str, tuple[int, int]] | None:
+        """For each term how many passages `latest` would give, and the last of these.
+
+        `None` where counting them costs as much as reading them.
+        """
         ...
 
     async def latest_fitting(
@@ -133,7 +152,7 @@ async def look_up(reader: PassageReader, head: int, wanted: LookUp) -> LookedUp:
     if stand is None or stand.version != index_version():
         return LookedUp(head=head)
     passages, terms = stand.passages, stand.terms
-    last = last_place(wanted)
+    last = stand.last or last_place(wanted)
     if wanted.upto:
         passages, terms = await reader.counted(last)
     unindexed = await reader.waiting(stand.folded, last)
@@ -200,45 +219,89 @@ class _Postings:
         self._most = max(READ_MIN, wanted.limit, READ_MAX // max(1, len(wanted.terms) * len(self._parts)))
 
     async def score(self, passages: int, late: Sequence[Waiting]) -> tuple[dict[str, int], dict[int, float]]:
-        """How many passages hold each term, and the sum of idf of each passage that holds a rare enough one."""
-        terms = self._wanted.terms
-        held = _held(late, terms)
+        """How many passages hold each term, and the sum of idf of the passages for which it may be among the greatest.
+
+        The lists are read from the rarest on, until passages that hold only more frequent terms cannot come before the
+        best. Of these terms only those that the best may hold are looked for.
+        """
+        held = _held(late, self._wanted.terms)
         self._span = await _of_time(self._reader, self._span, self._wanted)
-        folded = await self._latest()
-        holding = {term: self._count(places) + len(held[term]) for term, places in folded.items()}
+        lists = await self._lists()
+        holding = {term: found.count + len(held[term]) for term, found in lists.items()}
+        weights = {term: log(1 + passages / count) for term, count in holding.items() if count}
         scores: dict[int, float] = {}
-        left = self._wanted.postings_max
-        for term in sorted(terms, key=lambda term: (holding[term], term)):
-            if left <= 0:
+        rarest = sorted(weights, key=lambda term: (holding[term], term))
+        left, rest = self._wanted.postings_max, sum(weights.values())
+        more: Sequence[int] = ()
+        while rarest and left > 0 and not self._is_settled(scores, rest):
+            if len(rarest) == 1 and lists[rarest[0]].places is None:  # what holds no other term: the latest are best
+                term = rarest[0]
+                more = [*held[term], *await self._places(term, lists[term], self._wanted.limit + len(scores))]
                 break
-            places = [*held[term], *folded[term]]
-            weight = log(1 + passages / holding[term]) if holding[term] else 0.0
-            for place in places[:left]:
-                scores[place] = scores.get(place, 0.0) + weight
-            left -= len(places)
+            term = rarest.pop(0)
+            found = [*held[term], *await self._places(term, lists[term])]
+            for place in found[:left]:
+                scores[place] = scores.get(place, 0.0) + weights[term]
+            left -= len(found)
+            rest -= weights[term]
+        best = self._which_may_be_best(scores, rest) if rarest else []
+        for term, places in (await self._among(rarest, best, lists)).items():
+            for place in scores.keys() & {*held[term], *places}:
+                scores[place] += weights[term]
+        for place in more:
+            scores.setdefault(place, weights[rarest[0]])
         return holding, scores
 
-    async def _latest(self) -> dict[str, Sequence[int]]:
-        """For each term the indexed passages that hold it, the latest first."""
-        terms, wanted = tuple(dict.fromkeys(self._wanted.terms)), self._wanted
-        left_out = await _left_out(self._reader, self._span, wanted)
-        is_read = (
-            left_out is None
-            or wanted.since_us is not None
-            or wanted.until_us is not None
-            or any(part.prefix for part in self._parts)
-        )
+    def _is_settled(self, scores: Mapping[int, float], rest: float) -> bool:
+        """Whether passages that hold none of the terms so far, but all others, still come after the best so far."""
+        limit = self._wanted.limit
+        return len(scores) >= limit and nlargest(limit, scores.values())[-1] > rest
+
+    def _which_may_be_best(self, scores: Mapping[int, float], rest: float) -> list[int]:
+        """The places that are among the best if they hold all other terms."""
+        limit = self._wanted.limit
+        least = nlargest(limit, scores.values())[-1] - rest if len(scores) > limit else 0.0
+        return [place for place, score in scores.items() if score >= least]
+
+    async def _among(
+        self, terms: Sequence[str], places: Sequence[int], lists: "Mapping[str, _List]"
+    ) -> Mapping[str, Sequence[int]]:
+        """Those of some places that hold each term, and maybe others that do."""
+        if len(places) > ROWS_MAX or any(lists[term].places is not None for term in terms):
+            return {term: await self._places(term, lists[term]) for term in terms}
+        rows = await self._reader.rows(places) if terms else {}
+        words = {place: frozenset(row.terms.split()) for place, row in rows.items()}
+        return {term: [place for place, of_it in words.items() if term in of_it] for term in terms}
+
+    async def _places(self, term: str, known: "_List", most: int = READ_MAX) -> Sequence[int]:
+        """A term's list, read now if it was only counted: at most so many of the latest."""
+        if known.places is not None:
+            return known.places
+        return (await self._reader.latest((term,), self._parts, self._span, min(most, self._most)))[term][0]
+
+    async def _lists(self) -> "dict[str, _List]":
+        """For each term how many hold it; with the list, where it had to be read for that."""
+        terms = tuple(dict.fromkeys(self._wanted.terms))
         if not terms:
             return {}
-        if is_read:
+        wanted = self._wanted
+        left_out = await _left_out(self._reader, wanted)
+        is_narrow = wanted.since_us is not None or wanted.until_us is not None
+        if left_out is None or is_narrow or any(part.prefix for part in self._parts):
             lists = await self._reader.latest_fitting(terms, self._parts, self._span, self._most)
-            return {term: self._merged(lists[term]) for term in terms}
-        without = left_out or frozenset()
-        lists = await self._reader.latest(terms, self._parts, self._span, self._most + len(without))
-        if not without:
-            return {term: self._merged(lists[term]) for term in terms}
-        standing = {term: [self._left(part, without) for part in lists[term]] for term in terms}
-        return {term: self._merged(standing[term]) for term in terms}
+            return {term: self._read(lists[term]) for term in terms}
+        if not left_out and len(self._parts) == 1 and len(terms) > 1:
+            counted = await self._reader.counts(terms, self._parts[0], self._span, self._most)
+            if counted is not None:
+                return {term: _List(self._count(*counted[term])) for term in terms}
+        lists = await self._reader.latest(terms, self._parts, self._span, self._most + len(left_out))
+        if not left_out:
+            return {term: self._read(lists[term]) for term in terms}
+        return {term: self._read([self._left(part, left_out) for part in lists[term]]) for term in terms}
+
+    def _read(self, parts: Sequence[Sequence[int]]) -> "_List":
+        places = self._merged(parts)
+        return _List(self._count(len(places), places[-1] if places else 0), places)
 
     def _left(self, places: Sequence[int], without: frozenset[int]) -> list[int]:
         return [place for place in places if place not in without][: self._most]
@@ -248,21 +311,29 @@ class _Postings:
             return parts[0]
         return sorted({place for part in parts for place in part}, reverse=True)[: self._most]
 
-    def _count(self, places: Sequence[int]) -> int:
+    def _count(self, latest: int, earliest: int) -> int:
         """The number of passages. Where only the latest were read, it is inferred from how close together these are."""
-        if len(places) < self._most:
-            return len(places)
-        first, last = self._span
-        return round(len(places) * (last - first) / max(1, last - places[-1]))
+        if latest < self._most:
+            return latest
+        extent = self._reader.extent
+        first, last = map(extent, self._span)
+        return round(latest * (last - first) / max(1, last - extent(earliest)))
+
+
+class _List(msgspec.Struct, frozen=True):
+    """How many passages hold a term, and the latest of them, where these were read."""
+
+    count: int
+    places: Sequence[int] | None = None
 
 
 def _parts(wanted: LookUp) -> Iterator[ListPart]:
     """How to read each term's list."""
     if not wanted.within:
-        yield ListPart(0, wanted.kinds)
+        yield ListPart(0, wanted.kinds, wanted.unwanted)
     for prefix, seq in wanted.within:
         own = family(prefix)
-        yield ListPart(first_place(seq), wanted.kinds, own, "" if own == prefix else prefix)
+        yield ListPart(first_place(seq), wanted.kinds, wanted.unwanted, own, "" if own == prefix else prefix)
 
 
 async def _of_time(reader: PassageReader, span: tuple[int, int], wanted: LookUp) -> tuple[int, int]:
@@ -275,11 +346,9 @@ async def _of_time(reader: PassageReader, span: tuple[int, int], wanted: LookUp)
     return (span[0], span[0]) if bounds is None else (max(bounds[0], span[0]), min(bounds[1], span[1]))
 
 
-async def _left_out(reader: PassageReader, span: tuple[int, int], wanted: LookUp) -> frozenset[int] | None:
-    """The places of what had ended at the moment of the query or is unwanted; `None` where these are too many."""
-    found = list(await reader.ended_by(wanted.upto or NEVER, LEFT_OUT_MAX + 1))
-    for kind in wanted.unwanted:
-        found += await reader.of_kind(kind, span, LEFT_OUT_MAX + 1)
+async def _left_out(reader: PassageReader, wanted: LookUp) -> frozenset[int] | None:
+    """The places of what had ended at the moment of the query; `None` where these are too many."""
+    found = await reader.ended_by(wanted.upto or NEVER, LEFT_OUT_MAX + 1)
     return frozenset(found) if len(found) <= LEFT_OUT_MAX else None
 
 
@@ -359,4 +428,28 @@ def _fits(row: PassageRow, wanted: LookUp) -> bool:
         and (not wanted.within or any(row.key.startswith(key) and row.seq >= seq for key, seq in wanted.within))
         and (wanted.since_us is None or row.at_us >= wanted.since_us)
         and (wanted.until_us is None or row.at_us <= wanted.until_us)
+    )
+
+
+def numbered(looked: LookedUp, ids: Mapping[int, str]) -> LookedUp:
+    """A look-up over several threads with numbers that say their order; `ids` are by the reader's, in this order."""
+    used = ids.keys()
+    shift = {number: (n - number) << THREAD_BITS for n, number in enumerate(ids)}
+
+    def moved(place: int) -> int:
+        return place + shift[place >> THREAD_BITS]
+
+    return msgspec.structs.replace(
+        looked,
+        threads=tuple(ids.values()),
+        numbers=tuple(ids),
+        chosen=[moved(place) for place in looked.chosen],
+        listed=frozenset(moved(place) for place in looked.listed if place >> THREAD_BITS in used),
+        rows={moved(place): row for place, row in looked.rows.items() if place >> THREAD_BITS in used},
+        before={moved(place): moved(before) for place, before in looked.before.items()},
+        around={
+            moved(place): {moved(other): far for other, far in found.items()}
+            for place, found in looked.around.items()
+            if place >> THREAD_BITS in used
+        },
     )

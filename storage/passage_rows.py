@@ -71,6 +71,19 @@ def mark(name: str) -> str:
     return f"{MARK}{crc32(name.encode(errors='replace')):08x}"
 
 
+def words_prefix(tenant_id: str) -> str:
+    """What begins each word of a tenant's passages in the full-text index, so that its lists are of this tenant alone.
+
+    Two tenants may share one: who reads lists looks at whose passages they name.
+    """
+    return mark(tenant_id) + MARK if tenant_id else ""
+
+
+def prefixed(prefix: str, words: str) -> str:
+    """Words with the prefix of their tenant."""
+    return prefix + words.replace(" ", " " + prefix) if prefix and words else words
+
+
 def family(key: str) -> str:
     """The prefix of all keys of one layer or document: the key up to its second colon."""
     parts = key.split(":", 2)

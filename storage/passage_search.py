@@ -1,24 +1,58 @@
 """Looking up passages in SQLite (see `storage.passages`), in one read transaction of the caller's."""
 
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
+
+import msgspec
 
 from memory_engine.storage import passage_lookup
-from memory_engine.storage.passage_lookup import NEVER, ListPart, Stand, at_once, last_place
+from memory_engine.storage.passage_lookup import NEVER, ListPart, Stand, at_once, last_place, numbered
 from memory_engine.storage.passage_rows import Waiting, beyond, mark
 from memory_engine.storage.passages import COLUMNS, base, from_row, sliced, waiting
-from memory_engine.store.passages import LookedUp, LookUp, PassageRow, index_version
+from memory_engine.store.passages import THREAD_BITS, LookedUp, LookUp, PassageRow, index_version
 
 _FOUND = "SELECT rowid FROM passage_terms WHERE passage_terms MATCH ? AND rowid BETWEEN ? AND ?"
 _FOUND_AND_READ = (
     "SELECT t.rowid FROM passage_terms t CROSS JOIN passages p NOT INDEXED ON p.pos = t.rowid "
     "WHERE t.passage_terms MATCH ? AND t.rowid BETWEEN ? AND ?"
 )
+SOUGHT_APART = 64
+"""Up to so many threads, a word's list is sought for each; of more, the list of their tenant is read through."""
+
+
+class Members(msgspec.Struct, frozen=True, kw_only=True):
+    """The threads of a look-up over several, by their `tid`, with what their indexes say together.
+
+    `by_prefix` has those that may have something of the times looked for, in order, by what begins their words. It
+    `is_whole` where words with the one prefix are of no other threads between the first and the last. Of the ones
+    `waiting` words may not be indexed, beyond the position that is named; `behind` lack events, or an index.
+    """
+
+    passages: int
+    terms: int
+    by_prefix: Mapping[str, Sequence[int]]
+    waiting: Mapping[int, int]
+    behind: Sequence[int]
+    is_whole: bool
 
 
 def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> LookedUp:
     """See `PassageIndex.look_up`."""
     return at_once(passage_lookup.look_up(_Reader(raw, tid, wanted), head, wanted))
+
+
+def look_up_among(
+    raw: sqlite3.Connection,
+    members: Members,
+    ids: Callable[[Collection[int]], Mapping[int, str]],
+    wanted: LookUp,
+) -> LookedUp:
+    """See `PassageIndex.look_up_among`. `ids` gives the ids of some threads, in the order of the answer."""
+    looked = at_once(passage_lookup.look_up(_ReaderAmong(raw, members, wanted), 0, wanted))
+    return numbered(looked, ids({place >> THREAD_BITS for place in looked.chosen}))
 
 
 def fitting(raw: sqlite3.Connection, tid: int, wanted: LookUp) -> list[int]:
@@ -32,19 +66,24 @@ def fitting(raw: sqlite3.Connection, tid: int, wanted: LookUp) -> list[int]:
 
 
 def _filter(tid: int, wanted: LookUp) -> tuple[str, list[object]]:
-    """The condition on a row `p` of a passage that a look-up lets through, with its values."""
-    conditions = ["p.tid = ? AND p.pos <= ? AND (p.ended = 0 OR p.ended > ?)"]
-    values: list[object] = [tid, base(tid) + last_place(wanted), wanted.upto or NEVER]
+    """The condition on a row `p` of a thread's passage that a look-up lets through, with its values."""
+    conditions, values = _filter_among(wanted)
+    parts = []
+    for prefix, seq in wanted.within:
+        parts.append("p.key >= ? AND p.key < ? AND p.pos >= ?")
+        values += (prefix, beyond(prefix), base(tid) + passage_lookup.first_place(seq))
+    within = f" AND ({' OR '.join(parts)})" if parts else ""
+    return f"p.tid = ? AND p.pos <= ? AND {conditions}{within}", [tid, base(tid) + last_place(wanted), *values]
+
+
+def _filter_among(wanted: LookUp) -> tuple[str, list[object]]:
+    """The same where the threads are known otherwise."""
+    conditions = ["(p.ended = 0 OR p.ended > ?)"]
+    values: list[object] = [wanted.upto or NEVER]
     for kinds, within in ((wanted.kinds, "IN"), (wanted.unwanted, "NOT IN")):
         if kinds:
             conditions.append(f"p.kind {within} ({', '.join('?' * len(kinds))})")
             values += kinds
-    if wanted.within:
-        parts = []
-        for prefix, seq in wanted.within:
-            parts.append("p.key >= ? AND p.key < ? AND p.pos >= ?")
-            values += (prefix, beyond(prefix), base(tid) + passage_lookup.first_place(seq))
-        conditions.append(f"({' OR '.join(parts)})")
     for bound, than in ((wanted.since_us, ">="), (wanted.until_us, "<=")):
         if bound is not None:
             conditions.append(f"p.at_us {than} ?")
@@ -52,23 +91,36 @@ def _filter(tid: int, wanted: LookUp) -> tuple[str, list[object]]:
     return " AND ".join(conditions), values
 
 
+def _matching(prefix: str, term: str, part: ListPart) -> str:
+    """The query of the full-text index for a part's passages that hold a term."""
+    marked = f' AND "{prefix}{mark(part.family)}"' if part.family else ""
+    kinds = " OR ".join(f'"{prefix}{mark(kind)}"' for kind in part.kinds)
+    unwanted = "".join(f' NOT "{prefix}{mark(kind)}"' for kind in part.unwanted)
+    return f'("{prefix}{term}"{marked}{f" AND ({kinds})" if kinds else ""}){unwanted}'
+
+
 class _Reader:
-    """See `PassageReader`. None of its methods waits for anything."""
+    """See `PassageReader`: of one thread. None of its methods waits for anything."""
 
     def __init__(self, raw: sqlite3.Connection, tid: int, wanted: LookUp) -> None:
         self._raw = raw
         self._tid = tid
         self._wanted = wanted
         self._first = base(tid)
+        self._prefix = ""
+
+    def extent(self, place: int) -> int:
+        """How much there is before a place."""
+        return place
 
     async def stand(self) -> Stand | None:
         """How far the index has come."""
         row = self._raw.execute(
-            "SELECT version, seq, folded, passages, terms FROM passage_indexes WHERE tid = ?", (self._tid,)
+            "SELECT version, seq, folded, passages, terms, prefix FROM passage_indexes WHERE tid = ?", (self._tid,)
         ).fetchone()
         if row is None:
             return None
-        version, seq, folded, passages, terms = row
+        version, seq, folded, passages, terms, self._prefix = row
         return Stand(version, seq, max(0, folded - self._first), passages, terms)
 
     async def counted(self, last: int) -> tuple[int, int]:
@@ -93,51 +145,58 @@ class _Reader:
 
     async def ended_by(self, seq: int, limit: int) -> Sequence[int]:
         """Places of passages that had ended at a seq."""
-        found = self._raw.execute(
+        return self._found(
             "SELECT pos FROM passages INDEXED BY passages_ended WHERE tid = ? AND ended <> 0 AND ended <= ? LIMIT ?",
             (self._tid, seq, limit),
         )
-        return [pos - self._first for (pos,) in found]
-
-    async def of_kind(self, kind: str, span: tuple[int, int], limit: int) -> Sequence[int]:
-        """Places of indexed passages of a kind."""
-        return self._found(f"{_FOUND} LIMIT ?", (f'"{mark(kind)}"', *self._positions(*span), limit))
 
     async def latest(
         self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
     ) -> Mapping[str, Sequence[Sequence[int]]]:
         """For each term and each part, the indexed passages that hold it, the latest first."""
         query = f"{_FOUND} ORDER BY rowid DESC LIMIT ?"
-        return {
-            term: [self._found(query, (*self._matching(term, part, span), most)) for part in parts] for term in terms
-        }
+        return {term: [self._listed(query, term, part, (span, (), most)) for part in parts] for term in terms}
+
+    async def counts(
+        self, terms: Sequence[str], part: ListPart, span: tuple[int, int], most: int
+    ) -> Mapping[str, tuple[int, int]] | None:
+        """For each term how many passages `latest` would give, and the last of these."""
+        positions = self._positions(span, part)
+        query = f"SELECT count(*), coalesce(min(rowid), 0) FROM ({_FOUND} ORDER BY rowid DESC LIMIT ?)"
+        found = {}
+        for term in terms:
+            values = (_matching(self._prefix, term, part), *positions, most)
+            count, earliest = self._raw.execute(query, values).fetchone()
+            found[term] = count, earliest - self._first
+        return found
 
     async def latest_fitting(
         self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
     ) -> Mapping[str, Sequence[Sequence[int]]]:
         """The same, of the passages that the look-up lets through."""
-        let_through, further = _filter(self._tid, self._wanted)
+        let_through, further = self._let_through()
         query = f"{_FOUND_AND_READ} AND {let_through} ORDER BY t.rowid DESC LIMIT ?"
-        return {
-            term: [self._found(query, (*self._matching(term, part, span), *further, most)) for part in parts]
-            for term in terms
-        }
+        return {term: [self._listed(query, term, part, (span, further, most)) for part in parts] for term in terms}
 
-    def _matching(self, term: str, part: ListPart, span: tuple[int, int]) -> tuple[object, ...]:
-        kinds = " OR ".join(f'"{mark(kind)}"' for kind in part.kinds)
-        marks = f' AND "{mark(part.family)}"' if part.family else ""
-        first, last = self._positions(max(span[0], part.first), span[1])
-        return f'"{term}"{marks}{f" AND ({kinds})" if kinds else ""}', first, last
+    def _let_through(self) -> tuple[str, list[object]]:
+        return _filter(self._tid, self._wanted)
 
-    def _positions(self, first: int, last: int) -> tuple[int, int]:
-        return self._first + first, self._first + last
+    def _listed(
+        self, query: str, term: str, part: ListPart, of: tuple[tuple[int, int], Sequence[object], int]
+    ) -> list[int]:
+        """A term's list: `of` are the span, further values of the query and the most to read."""
+        span, further, most = of
+        return self._found(query, (_matching(self._prefix, term, part), *self._positions(span, part), *further, most))
+
+    def _positions(self, span: tuple[int, int], part: ListPart) -> tuple[int, int]:
+        return self._first + max(span[0], part.first), self._first + span[1]
 
     def _found(self, query: str, values: Sequence[object]) -> list[int]:
         return [pos - self._first for (pos,) in self._raw.execute(query, values)]
 
     async def fitting(self, places: Sequence[int]) -> Collection[int]:
         """Those of the places that the look-up lets through."""
-        let_through, values = _filter(self._tid, self._wanted)
+        let_through, values = self._let_through()
         found: set[int] = set()
         for some in sliced([self._first + place for place in places]):
             marks = ", ".join("?" * len(some))
@@ -161,20 +220,22 @@ class _Reader:
         found = {}
         for place in places:
             pos = self._first + place
-            earlier = self._found(back, (pos, self._first, before))
-            found[place] = [*reversed(earlier), *self._found(on, (pos, self._first + last, after))]
+            first = pos >> THREAD_BITS << THREAD_BITS
+            earlier = self._found(back, (pos, first, before))
+            later = self._found(on, (pos, min(self._first + last, first + passage_lookup.LAST_PLACE), after))
+            found[place] = [*reversed(earlier), *later]
         return found
 
     async def neighbours(self, places: Sequence[int]) -> Mapping[int, tuple[int, int]]:
         """For each place that there is: the ones before and after it in the thread."""
-        first = self._first
+        first, bits = self._first, THREAD_BITS
         found: dict[int, tuple[int, int]] = {}
         for some in sliced([first + place for place in places]):
             rows = self._raw.execute(
-                "SELECT c.pos, (SELECT max(p.pos) FROM passages p WHERE p.pos < c.pos AND p.pos >= ?), "
-                "(SELECT min(n.pos) FROM passages n WHERE n.pos > c.pos AND n.pos < ?) "
+                f"SELECT c.pos, (SELECT max(p.pos) FROM passages p WHERE p.pos < c.pos AND p.pos >= c.tid << {bits}), "
+                f"(SELECT min(n.pos) FROM passages n WHERE n.pos > c.pos AND n.pos < (c.tid + 1) << {bits}) "
                 f"FROM passages c WHERE c.pos IN ({', '.join('?' * len(some))})",
-                (first, base(self._tid + 1), *some),
+                some,
             )
             for pos, earlier, later in rows:
                 found[pos - first] = (earlier - first if earlier else 0, later - first if later else 0)
@@ -186,5 +247,121 @@ class _Reader:
         for some in sliced([self._first + place for place in places]):
             marks = ", ".join("?" * len(some))
             for row in self._raw.execute(f"SELECT {COLUMNS} FROM passages WHERE pos IN ({marks})", some):
-                found[row[0] - self._first] = from_row(self._tid, row)
+                found[row[0] - self._first] = from_row(row)
         return found
+
+
+class _ReaderAmong(_Reader):
+    """See `PassageReader`: of several threads, whose numbers are their `tid`."""
+
+    def __init__(self, raw: sqlite3.Connection, members: Members, wanted: LookUp) -> None:
+        super().__init__(raw, 0, wanted)
+        self._members = members
+        lists = list(members.by_prefix.values())
+        self._tids = lists[0] if len(lists) == 1 else sorted(tid for tids in lists for tid in tids)
+        self._among = frozenset(self._tids)
+        if members.is_whole:
+            [self._prefix] = members.by_prefix
+
+    def _positions(self, span: tuple[int, int], part: ListPart) -> tuple[int, int]:
+        return base(self._tids[0]), base(self._tids[-1] + 1) - 1
+
+    async def counts(
+        self, terms: Sequence[str], part: ListPart, span: tuple[int, int], most: int
+    ) -> Mapping[str, tuple[int, int]] | None:
+        """As of one thread where the words between the first and the last of these are all theirs."""
+        return await super().counts(terms, part, span, most) if self._members.is_whole else None
+
+    def extent(self, place: int) -> int:
+        """How many threads there are before that of a place."""
+        return bisect_left(self._tids, place >> THREAD_BITS)
+
+    async def stand(self) -> Stand | None:
+        """How far all of them have come: each is looked up as far as it has."""
+        last = base(self._tids[-1] + 1) - 1 if self._tids else 1
+        return Stand(index_version(), 0, last, self._members.passages, self._members.terms, last)
+
+    async def waiting(self, after: int, last: int) -> Sequence[Waiting]:
+        """The passages of all whose words are not indexed yet."""
+        return [
+            one._replace(place=base(tid) + one.place)
+            for tid, folded in self._members.waiting.items()
+            for one in waiting(self._raw, (folded, base(tid + 1) - 1))
+        ]
+
+    async def said_between(self, since_us: int, until_us: int) -> tuple[int, int] | None:
+        """All of the threads of which something may have been said then."""
+        return (base(self._tids[0]), base(self._tids[-1] + 1) - 1) if self._tids else None
+
+    async def ended_by(self, seq: int, limit: int) -> Sequence[int]:
+        """Places of passages that have ended."""
+        query = "SELECT pos FROM passages INDEXED BY passages_ended WHERE tid BETWEEN ? AND ? AND ended <> 0 LIMIT ?"
+        return self._read(query, ((), ()), int, (self._tids, limit)) if self._tids else []
+
+    def _let_through(self) -> tuple[str, list[object]]:
+        return _filter_among(self._wanted)
+
+    def _listed(
+        self, query: str, term: str, part: ListPart, of: tuple[tuple[int, int], Sequence[object], int]
+    ) -> list[int]:
+        _, further, most = of
+        if self._members.is_whole:
+            return super()._listed(query, term, part, of)
+        lists = [
+            self._read(query, ((_matching(prefix, term, part),), further), base, (tids, most))
+            for prefix, tids in self._members.by_prefix.items()
+        ]
+        if len(lists) == 1:
+            return lists[0]
+        return sorted((place for found in lists for place in found), reverse=True)[:most]
+
+    def _read(
+        self,
+        query: str,
+        values: tuple[Sequence[object], Sequence[object]],
+        bound: Callable[[int], int],
+        of: tuple[Sequence[int], int],
+    ) -> list[int]:
+        """The positions that a query gives of some threads, at most so many, those of the latest thread first.
+
+        `values` are those before and after the query's bounds, which a `bound` says of each thread: the first that is
+        its own; the last parameter is the limit.
+        """
+        tids, most = of
+        ahead, further = values
+        found: list[int] = []
+        if len(tids) <= SOUGHT_APART:
+            for tid in reversed(tids):
+                if len(found) < most:
+                    own = (bound(tid), bound(tid + 1) - 1)
+                    found += self._found(query, (*ahead, *own, *further, most - len(found)))
+            return found
+        whole = (bound(tids[0]), bound(tids[-1] + 1) - 1)
+        among = self._among
+        with closing(self._raw.execute(query, (*ahead, *whole, *further, -1))) as rows:
+            return list(islice((pos for (pos,) in rows if pos >> THREAD_BITS in among), most))
+
+    async def fitting(self, places: Sequence[int]) -> Collection[int]:
+        """Those of the places that the look-up lets through."""
+        return await super().fitting([place for place in places if place >> THREAD_BITS in self._among])
+
+    async def listed(self, since_us: int, until_us: int, limit: int) -> Sequence[int]:
+        """Places of what was said between two times and is let through, of one thread after the other."""
+        let_through, values = self._let_through()
+        query = (
+            f"SELECT p.pos FROM passages p WHERE p.tid = ? AND {let_through} AND p.at_us BETWEEN ? AND ? "
+            "ORDER BY p.at_us, p.pos LIMIT ?"
+        )
+        found: list[int] = []
+        for tid in self._said_in(since_us, until_us):
+            if len(found) < limit:
+                found += self._found(query, (tid, *values, since_us, until_us, limit - len(found)))
+        return found
+
+    def _said_in(self, since_us: int, until_us: int) -> Sequence[int]:
+        """The threads of which something was said between two times, as far as their indexes know."""
+        rows = self._raw.execute(
+            "SELECT tid FROM passage_indexes WHERE tid BETWEEN ? AND ? AND first_us <= ? AND last_us >= ? ORDER BY tid",
+            (self._tids[0], self._tids[-1], until_us, since_us) if self._tids else (1, 0, 0, 0),
+        )
+        return [tid for (tid,) in rows if tid in self._among]

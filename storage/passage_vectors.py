@@ -1,7 +1,9 @@
 """Vectors of passages in SQLite, beside their passages (see `storage.passages`)."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
 
 from memory_engine.storage.passages import base, has_index
 from memory_engine.store.passages import PLACES_BITS
@@ -68,3 +70,40 @@ def drop_vectors(raw: sqlite3.Connection, tid: int, names: Iterable[str]) -> Non
     for name in names if has_index(raw, tid) else ():
         raw.execute("DELETE FROM vectors WHERE tid = ? AND model = ?", (tid, name))
         raw.execute("DELETE FROM embedded WHERE tid = ? AND model = ?", (tid, name))
+
+
+class Came(msgspec.Struct, frozen=True):
+    """How far a model has embedded some threads, by their `tid`, and how many passages have no vector yet."""
+
+    upto: Mapping[int, int]
+    waiting: Mapping[int, int]
+
+
+def came(raw: sqlite3.Connection, tids: Collection[int], model: str) -> Came:
+    """How far a model has come in some threads that have an index."""
+    if not tids:
+        return Came({}, {})
+    among = frozenset(tids)
+    rows = raw.execute(
+        "SELECT i.tid, e.pos, i.last > coalesce(e.pos, 0) FROM passage_indexes i "
+        "LEFT JOIN embedded e ON e.tid = i.tid AND e.model = ? WHERE i.tid BETWEEN ? AND ?",
+        (model, min(among), max(among)),
+    )
+    found = [row for row in rows if row[0] in among]
+    waiting = {tid: unembedded(raw, tid, model, 0)[1] for tid, _, may_wait in found if may_wait}
+    return Came(
+        {tid: pos - base(tid) for tid, pos, _ in found if pos is not None},
+        {tid: count for tid, count in waiting.items() if count},
+    )
+
+
+def vectors_beyond(
+    raw: sqlite3.Connection, upto: Mapping[int, int], model: str, known: Mapping[int, int]
+) -> list[tuple[int, bytes]]:
+    """The vectors of the threads that have come further than what is known, by position."""
+    later = [tid for tid, place in upto.items() if place > known.get(tid, -1)] if upto is not known else []
+    return [
+        (base(tid) + place, vector)
+        for tid in sorted(later)
+        for place, vector in vectors(raw, tid, model, known.get(tid, 0))
+    ]

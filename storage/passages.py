@@ -6,22 +6,26 @@ look-up (`storage.passage_search`) reads them from the rows. It sees both, at on
 """
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from memory_engine.storage.passage_rows import (
+    INDEXED_BULK,
     INDEXED_MAX,
     WAITING_MIN,
     Waiting,
     beyond,
     count,
+    prefixed,
     stored_terms,
     terms_of,
     waiting_from,
+    words_prefix,
 )
 from memory_engine.store.passages import (
     PLACES_BITS,
+    THREAD_BITS,
     PassageChange,
     PassageRow,
     PassageStep,
@@ -39,6 +43,22 @@ SCHEMA = """
     ) STRICT;
 """
 """The threads that have an index. The other tables come with the first, so a file that nobody searches stays small."""
+SCOPES = """
+    ALTER TABLE passage_indexes ADD COLUMN prefix TEXT NOT NULL DEFAULT '';
+    ALTER TABLE passage_indexes ADD COLUMN last INTEGER NOT NULL DEFAULT 9223372036854775807;
+    ALTER TABLE passage_indexes ADD COLUMN first_us INTEGER;
+    ALTER TABLE passage_indexes ADD COLUMN last_us INTEGER;
+    CREATE INDEX passage_indexes_by_prefix ON passage_indexes (prefix, tid);
+"""
+"""What a look-up over many threads asks of each: what begins its words in the full-text index, the position of its last
+passage (beyond `folded`: words wait), and the times between which its passages were said. Words of older releases have
+no prefix."""
+_FILL_SCOPES = f"""UPDATE passage_indexes SET
+    last = coalesce((SELECT max(p.pos) FROM passages p WHERE p.pos BETWEEN
+        passage_indexes.tid << {THREAD_BITS} AND (passage_indexes.tid + 1 << {THREAD_BITS}) - 1), 0),
+    first_us = (SELECT min(p.at_us) FROM passages p INDEXED BY passages_by_time WHERE p.tid = passage_indexes.tid),
+    last_us = (SELECT max(p.at_us) FROM passages p INDEXED BY passages_by_time WHERE p.tid = passage_indexes.tid)
+"""
 LOOKED_UP_BY = (
     "CREATE INDEX IF NOT EXISTS passages_by_time ON passages (tid, at_us)",
     "CREATE INDEX IF NOT EXISTS passages_ended ON passages (tid, ended) WHERE ended <> 0",
@@ -78,9 +98,9 @@ TABLES = (
         PRIMARY KEY (tid, model)
     ) STRICT, WITHOUT ROWID""",
 )
-_BITS = 40
 _IN_MAX = 500
-_LAST_TID = (1 << 23) - 1
+_LAST_TID = (1 << 63 - THREAD_BITS) - 1
+_NO_TIME = (1 << 63) - 1, -(1 << 63)
 COLUMNS = "pos, kind, role, speaker, at_us, key, origins, ended, terms"
 _INSERT = (
     "INSERT INTO passages (pos, kind, role, speaker, at_us, tid, key, origins, ended, size, terms) "
@@ -93,7 +113,19 @@ def base(tid: int) -> int:
     """The position below all of a thread's passages. Positions are ordered by thread, then by place."""
     if tid > _LAST_TID:
         raise OverflowError(f"thread number {tid}: a file's first {_LAST_TID} threads can be searched")
-    return tid << _BITS
+    return tid << THREAD_BITS
+
+
+def fill_scopes(raw: sqlite3.Connection) -> None:
+    """Say of indexes that an older release made what `SCOPES` has added."""
+    if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'passages'").fetchone() is not None:
+        for statement in (*LOOKED_UP_BY, _FILL_SCOPES):
+            raw.execute(statement)
+
+
+def place_of(pos: int) -> int:
+    """The place of a position in its thread."""
+    return pos & (1 << THREAD_BITS) - 1
 
 
 def has_index(raw: sqlite3.Connection, tid: int) -> bool:
@@ -104,8 +136,11 @@ def has_index(raw: sqlite3.Connection, tid: int) -> bool:
 # writing; each runs inside the caller's transaction
 
 
-def begin(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:
-    """Make an empty index, unless there is one of this version; with `afresh` in any case."""
+def begin(raw: sqlite3.Connection, tid: int, prefix: str, *, afresh: bool) -> None:
+    """Make an empty index, unless there is one of this version; with `afresh` in any case.
+
+    `prefix` is that of the words of its tenant (`words_prefix`).
+    """
     row = raw.execute("SELECT version FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if row is not None and row[0] == index_version() and not afresh:
         return
@@ -117,18 +152,18 @@ def begin(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:
     destroy(raw, tid)
     raw.execute("DELETE FROM passages WHERE pos BETWEEN ? AND ? AND tid = ?", (base(tid), base(tid + 1) - 1, tid))
     raw.execute(
-        "INSERT INTO passage_indexes (tid, version, seq, folded, passages, terms) VALUES (?, ?, 0, ?, 0, 0)",
-        (tid, index_version(), base(tid)),
+        "INSERT INTO passage_indexes (tid, version, seq, folded, passages, terms, prefix, last, first_us, last_us) "
+        "VALUES (?, ?, 0, ?, 0, 0, ?, ?, ?, ?)",
+        (tid, index_version(), base(tid), prefix, base(tid), *_NO_TIME),
     )
 
 
 def destroy(raw: sqlite3.Connection, tid: int) -> bool:
     """Delete every passage and vector of a thread. Returns whether there was an index."""
-    row = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    if row is None:
+    if not has_index(raw, tid):
         return False
     whole = (base(tid), base(tid + 1) - 1)
-    _unindex(raw, row[0], "pos BETWEEN ? AND ?", whole)
+    _unindex(raw, tid, "pos BETWEEN ? AND ?", whole)
     raw.execute("DELETE FROM passages WHERE pos BETWEEN ? AND ? AND tid = ?", (*whole, tid))
     for table in ("vectors", "embedded", "passage_indexes"):
         raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
@@ -147,7 +182,7 @@ def clear(raw: sqlite3.Connection, tid: int) -> None:
         raw.execute("ROLLBACK TO cleared")
         raw.execute("DROP TABLE IF EXISTS passage_terms")
         raw.execute(TERMS)
-        raw.execute(f"UPDATE passage_indexes SET folded = tid << {_BITS}")
+        raw.execute(f"UPDATE passage_indexes SET folded = tid << {THREAD_BITS}")
         destroy(raw, tid)
     raw.execute("RELEASE cleared")
 
@@ -158,25 +193,31 @@ def optimize(raw: sqlite3.Connection) -> None:
 
 
 def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
-    """Apply a change if the index stands where it begins. Returns whether it did."""
-    if change.afresh:
-        begin(raw, tid, afresh=True)
+    """Apply a change if the index stands where it begins (one made afresh needs a new index). Whether it did."""
     added = [[_to_row(tid, row) for row in step.rows] for step in change.steps]
-    terms = sum(count(row.terms) for step in change.steps for row in step.rows)
+    rows = [row for step in change.steps for row in step.rows]
+    times = [row.at_us for row in rows]
+    grown = (
+        len(rows),
+        sum(count(row.terms) for row in rows),
+        base(tid) + rows[-1].place if rows else 0,
+        min(times, default=_NO_TIME[0]),
+        max(times, default=_NO_TIME[1]),
+    )
     stands = raw.execute(
-        "UPDATE passage_indexes SET seq = ?, passages = passages + ?, terms = terms + ? "
-        "WHERE tid = ? AND version = ? AND seq = ?",
-        (change.upto, sum(map(len, added)), terms, tid, index_version(), change.after),
+        "UPDATE passage_indexes SET seq = ?, passages = passages + ?, terms = terms + ?, last = max(last, ?), "
+        "first_us = min(first_us, ?), last_us = max(last_us, ?) WHERE tid = ? AND version = ? AND seq = ?",
+        (change.upto, *grown, tid, index_version(), change.after),
     ).rowcount
     if not stands:
         return False
     waiting: list[tuple[object, ...]] = []
-    for step, rows in zip(change.steps, added, strict=True):
+    for step, new in zip(change.steps, added, strict=True):
         if not step.only_adds:
             raw.executemany(_INSERT, waiting)
             waiting = []
             _end(raw, tid, step)
-        waiting += rows
+        waiting += new
     raw.executemany(_INSERT, waiting)
     return True
 
@@ -187,11 +228,11 @@ def _to_row(tid: int, row: PassageRow) -> tuple[object, ...]:
     return (base(tid) + row.place, *said, tid, row.key, origins, row.ended, count(row.terms), stored_terms(row))
 
 
-def from_row(tid: int, row: tuple[int, str, str, str, int, str, str, int, str]) -> PassageRow:
+def from_row(row: tuple[int, str, str, str, int, str, str, int, str]) -> PassageRow:
     """A stored row as it was given."""
     pos, kind, role, speaker, at_us, key, origins, ended, terms = row
     drawn = _ORIGINS.decode(origins) if origins else ()
-    return PassageRow(pos - base(tid), kind, role, speaker, at_us, key, terms_of(kind, key, terms), drawn, ended)
+    return PassageRow(place_of(pos), kind, role, speaker, at_us, key, terms_of(kind, key, terms), drawn, ended)
 
 
 def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
@@ -249,13 +290,12 @@ def _drawn_from(raw: sqlite3.Connection, tid: int, seqs: Collection[int]) -> lis
 
 
 def _destroy(raw: sqlite3.Connection, tid: int, doomed: Iterable[int]) -> None:
-    (folded,) = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     for some in sliced(sorted(doomed)):
         marks = ", ".join("?" * len(some))
         count, size = raw.execute(
             f"SELECT count(*), coalesce(sum(size), 0) FROM passages WHERE pos IN ({marks})", some
         ).fetchone()
-        _unindex(raw, folded, f"pos IN ({marks})", some)
+        _unindex(raw, tid, f"pos IN ({marks})", some)
         raw.execute(f"DELETE FROM passages WHERE tid = ? AND pos IN ({marks})", (tid, *some))
         raw.execute(f"DELETE FROM vectors WHERE tid = ? AND pos IN ({marks})", (tid, *some))
         raw.execute(
@@ -263,33 +303,59 @@ def _destroy(raw: sqlite3.Connection, tid: int, doomed: Iterable[int]) -> None:
         )
 
 
-def _unindex(raw: sqlite3.Connection, folded: int, where: str, values: Sequence[object]) -> None:
-    """Take passages out of the full-text index, as far as they are in it."""
+def _unindex(raw: sqlite3.Connection, tid: int, where: str, values: Sequence[object]) -> None:
+    """Take passages of a thread out of the full-text index, as far as they are in it."""
+    folded, prefix = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     raw.execute(
         "INSERT INTO passage_terms (passage_terms, rowid, terms) "
-        f"SELECT 'delete', pos, terms FROM passages WHERE {where} AND pos <= ?",
-        (*values, folded),
+        f"SELECT 'delete', pos, ? || replace(terms, ' ', ' ' || ?) FROM passages WHERE {where} AND pos <= ?",
+        (prefix, prefix, *values, folded),
     )
+
+
+def index_words_of(raw: sqlite3.Connection, tids: list[int], at_most: int = INDEXED_BULK) -> bool:
+    """Index so many waiting passages of some threads, however few wait in each: many in one transaction cost less.
+
+    Threads that are done are taken from the end of `tids`. Returns whether there are more.
+    """
+    left = at_most
+    while tids and left > 0:
+        done = _index_words(raw, tids[-1], left, 1)
+        if done < left:
+            tids.pop()
+        left -= max(1, done)
+    return bool(tids)
 
 
 def index_words(raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX) -> bool:
     """Index the words of the oldest waiting passages, if they are enough. Returns whether more may wait."""
-    index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    some = waiting(raw, (index[0], base(tid + 1) - 1), at_most) if index is not None else []
-    if len(some) < WAITING_MIN:
-        return False
-    first = base(tid)
+    return _index_words(raw, tid, at_most, WAITING_MIN) == at_most
+
+
+def _index_words(raw: sqlite3.Connection, tid: int, at_most: int, at_least: int) -> int:
+    """Index the words of the oldest waiting passages, if they are so many; how many it has indexed."""
+    index = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
+    if index is None:
+        return 0
+    some = waiting(raw, (index[0], base(tid + 1) - 1), at_most)
+    if len(some) < at_least:
+        if not some:
+            raw.execute("UPDATE passage_indexes SET last = folded WHERE tid = ?", (tid,))
+        return 0
+    first, prefix = base(tid), index[1]
     raw.executemany(
-        "INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)", [(first + one.place, one.words) for one in some]
+        "INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)",
+        [(first + one.place, prefixed(prefix, one.words)) for one in some],
     )
     last = first + some[-1].place
     taken = [(one.words, one.size, first + one.place, tid) for one in some if one.size is not None]
     raw.executemany("UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?", taken)
     raw.execute(
-        "UPDATE passage_indexes SET folded = ?, terms = terms + ? WHERE tid = ?",
-        (last, sum(one[1] for one in taken), tid),
+        "UPDATE passage_indexes SET folded = ?, terms = terms + ?, last = CASE WHEN ? THEN ? ELSE last END "
+        "WHERE tid = ?",
+        (last, sum(one[1] for one in taken), len(some) < at_most, last, tid),
     )
-    return len(some) == at_most and last > index[0]  # a damaged position could lead back for ever
+    return len(some) if last > index[0] else 0  # a damaged position could lead back for ever
 
 
 def waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> list[Waiting]:
@@ -298,9 +364,8 @@ def waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> 
         "SELECT pos, kind, key, at_us, ended, terms FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?",
         (*span, limit),
     )
-    first = span[0] >> _BITS << _BITS
     return [
-        waiting_from(pos - first, kind, key, (at_us, ended), stored) for pos, kind, key, at_us, ended, stored in rows
+        waiting_from(place_of(pos), kind, key, (at_us, ended), stored) for pos, kind, key, at_us, ended, stored in rows
     ]
 
 
@@ -309,18 +374,44 @@ def indexed_at(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:
 
     An entry without its passage counts where it holds all of them: nothing says in which order.
     """
-    query = " AND ".join(f'"{word}"' for word in words)
-    rows = raw.execute(
-        "SELECT i.rowid, p.terms FROM passage_terms i LEFT JOIN passages p ON p.pos = i.rowid "
-        "WHERE i.passage_terms MATCH ?",
-        (query,),
-    )
     said = f" {' '.join(words)} "
     return [
-        f"the full-text index, passage {pos & (1 << _BITS) - 1} of thread number {pos >> _BITS}"
-        for pos, terms in rows
+        f"the full-text index, passage {place_of(pos)} of thread number {pos >> THREAD_BITS}"
+        for prefix in _prefixes(raw, words[0])
+        for pos, terms in raw.execute(
+            "SELECT i.rowid, p.terms FROM passage_terms i LEFT JOIN passages p ON p.pos = i.rowid "
+            "WHERE i.passage_terms MATCH ? ORDER BY i.rowid",
+            (" AND ".join(f'"{prefix}{word}"' for word in words),),
+        )
         if terms is None or said in f" {terms} "
     ]
+
+
+def is_whole(raw: sqlite3.Connection, by_prefix: Mapping[str, Sequence[int]]) -> bool:
+    """Whether all words with the one prefix, between the first and the last of these threads, are theirs."""
+    if len(by_prefix) != 1:
+        return False
+    [(prefix, tids)] = by_prefix.items()
+    (count,) = raw.execute(
+        "SELECT count(*) FROM passage_indexes WHERE prefix = ? AND tid BETWEEN ? AND ?", (prefix, tids[0], tids[-1])
+    ).fetchone()
+    return bool(count == len(tids))
+
+
+def _prefixes(raw: sqlite3.Connection, word: str) -> list[str]:
+    """What stands before a word in the full-text index: the prefixes of tenants, also of those that are gone."""
+    (only_reads,) = raw.execute("PRAGMA query_only").fetchone()
+    raw.execute("PRAGMA query_only = 0")  # a table that lists the words is made beside the file, which stays as it is
+    try:
+        raw.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab ('main', 'passage_terms', 'row')")
+        found = raw.execute(
+            "SELECT term FROM temp.words WHERE term = ? OR term LIKE ? ORDER BY term",
+            (word, f"{words_prefix('_')[:1]}%{words_prefix('_')[-1:]}{word}"),
+        ).fetchall()
+        raw.execute("DROP TABLE temp.words")
+    finally:
+        raw.execute(f"PRAGMA query_only = {only_reads}")
+    return [term.removesuffix(word) for (term,) in found]
 
 
 def _span(tid: int, seq: int) -> tuple[int, int]:

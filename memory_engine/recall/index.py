@@ -12,7 +12,8 @@ and an embedder that is down delays vectors but never loses them.
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -27,8 +28,14 @@ from memory_engine.recall.vectors import Graphs
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange, passage_step
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, passage_step
 
+AHEAD_MIN = 2_000
+"""Events of logs without an index, together, from which on they are indexed when nothing is written: a search that had
+to index them would take a tenth of a second."""
+QUIET_S = 1.0
+"""How long nothing was written when that begins."""
+Gap = Callable[[str], AbstractContextManager[None]]
 IndexProgress = Callable[[int, int], None]
 """Called with the number of passages done, and the number to do."""
 UNINDEXED_MAX = 128
@@ -56,6 +63,22 @@ class Indexing:
             looked = await passages.look_up(thread_id, wanted)
         if looked.unindexed > UNINDEXED_MAX and not self._kernel.config.read_only:
             await passages.index_words(thread_id)  # for the searches after this one
+        return looked
+
+    async def look_up_among(self, threads: Threads, wanted: LookUp, gap: Gap) -> LookedUp:
+        """The matches in the indexes of several threads, each up to date with its log as it stood.
+
+        `gap` gives a block in which a thread is read: one that is damaged is left out. Raises `ThreadNotFound`.
+        """
+        passages = self._kernel.store.passages
+        looked = await passages.look_up_among(threads, wanted)
+        if looked.behind:
+            for thread_id in looked.behind:
+                with gap(thread_id):
+                    await self.catch_up(thread_id)
+            looked = await passages.look_up_among(threads, wanted)
+        if looked.unindexed > UNINDEXED_MAX and not self._kernel.config.read_only:
+            await passages.index_words_of(threads)  # for the searches after this one
         return looked
 
     async def catch_up(self, thread_id: str, progress: IndexProgress | None = None) -> None:
@@ -97,6 +120,54 @@ class Indexing:
                 return  # another process indexes too, and has come further
             if progress is not None:
                 progress(page[-1].seq, looked.head)
+
+
+class IndexingAhead:
+    """Indexes threads that were written to, while nothing is written, so that no first search has to for seconds.
+
+    It begins where the logs that wait have so many events (`AHEAD_MIN`) that a search would take long, and stops at
+    the next commit, to go on when it is quiet again.
+    """
+
+    def __init__(self, kernel: Kernel, indexing: Indexing) -> None:
+        self._kernel = kernel
+        self._indexing = indexing
+        self._waiting: dict[str, int] = {}
+        self._events = 0
+        self._wrote_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def wrote(self, runtime: ThreadRuntime, *, forgot: bool) -> None:
+        """Note a commit to a thread whose index is not there, or not whole; where it `forgot`, that goes on at once."""
+        self._events += runtime.head.seq - self._waiting.get(runtime.id, 0)
+        self._waiting[runtime.id] = runtime.head.seq
+        self._wrote_s = asyncio.get_running_loop().time() - (QUIET_S if forgot else 0.0)
+        if self._events >= AHEAD_MIN and (self._task is None or self._task.done()) and not self._kernel.tasks.closing:
+            self._task = self._kernel.tasks.spawn(self._work(), until_close=True)
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            wait_s = self._wrote_s + QUIET_S - loop.time()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+                continue
+            thread_id, began_s = next(iter(self._waiting)), self._wrote_s
+            try:
+                await self._indexing.catch_up(thread_id, partial(self._go_on, began_s))
+            except _NotQuietError:
+                continue
+            except MemoryEngineError as error:
+                _log.warning("thread %r is not indexed before it is searched: %s", thread_id, error)
+            self._events -= self._waiting.pop(thread_id)
+
+    def _go_on(self, began_s: float, _done: int, _all: int) -> None:
+        if self._wrote_s != began_s:
+            raise _NotQuietError
+
+
+class _NotQuietError(Exception):
+    """Something is written again."""
 
 
 class SearchModels(msgspec.Struct, kw_only=True):

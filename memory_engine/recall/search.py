@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from zlib import crc32
 
 import msgspec
 from attrs import field, frozen
@@ -29,15 +28,17 @@ from memory_engine.errors import (
     UnreadableRow,
 )
 from memory_engine.llm.vectors import Embedder, Vector, dimension_of
+from memory_engine.recall.candidates import Choice, Gathered
 from memory_engine.recall.hits import Found, Hit, Missing, Shown, shown
 from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, embed
 from memory_engine.recall.question import Question, read_question
-from memory_engine.recall.ranking import Candidate, Ranked, Statistics
+from memory_engine.recall.ranking import Ranked
 from memory_engine.recall.rerankers import scores_of
-from memory_engine.recall.superseding import THREAD_BITS, Current
+from memory_engine.recall.superseding import Current
 from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
-from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.passages import LEXICAL_MAX, LookedUp, LookUp, PassageRow
+from memory_engine.runtime.kernel import OF_SEVERAL, Kernel
+from memory_engine.store.passages import LEXICAL_MAX, THREAD_BITS, LookedUp, LookUp, Threads
+from memory_engine.store.protocol import ThreadFilter
 
 _log = logging.getLogger("memory_engine.recall")
 
@@ -47,6 +48,8 @@ NEAREST = 60
 """Passages that vectors add to the candidates."""
 NEAREST_READ = 120
 """The nearest that are looked at for passages that a search does not leave out; where these are too few, all are."""
+FURTHER_READ = 10
+"""So many times as many of the nearest are looked at next, where these are too few over several threads."""
 RERANKED = 40
 """The number of best hits that a re-ranker reads."""
 AT_ONCE = 3
@@ -55,11 +58,8 @@ longer each takes, and so does a dispatch among them."""
 RANKED_AT_ONCE = 500
 """Candidates that are ranked on the event loop, in a few milliseconds; more (of many threads) go to a worker thread."""
 LIMIT_MAX = 1_000
-UNORDERED = frozenset({"agent_md", "item", "pattern", "playbook", "preference"})
-"""Kinds whose passages have nothing to do with their neighbours."""
 UNWANTED = ("summary",)
 """Kinds that are found only when they are asked for by name."""
-_DAY_US = 86_400_000_000
 WHY_PARTS = 4
 
 
@@ -96,19 +96,6 @@ class Asked:
     until_us: int | None = None
     now_us: int | None = None
     explain: bool = False
-
-
-class _Choice(msgspec.Struct, frozen=True):
-    """Candidates of all threads, with the counts of these threads."""
-
-    candidates: tuple[Candidate, ...]
-    statistics: Statistics
-    keys: Mapping[int, str]
-
-    @property
-    def likeness(self) -> dict[int, float | None]:
-        """The model's likeness of each candidate, by place."""
-        return {candidate.place: candidate.cosine for candidate in self.candidates}
 
 
 class _Meaning(msgspec.Struct, frozen=True):
@@ -154,28 +141,28 @@ class Searching:
         self._embedding = embedding
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
+    async def search(self, threads: Threads, asked: Asked) -> Found:
         """The best passages of these threads for a question, best first.
 
-        Raises `ThreadNotFound`, and the errors of reading a damaged thread where only one is searched: of several it
+        Raises `ThreadNotFound`, and the errors of reading a damaged thread where only one is named: of several it
         is left out. Where embedder or re-ranker fail or do not keep their time, words decide. The result names what
         did not answer.
         """
-        gaps = _Gaps(are_many=len(thread_ids) > 1)
+        gaps = _Gaps(are_many=threads.thread_ids is None or len(threads.thread_ids) > 1)
         deadline_s = asyncio.get_running_loop().time() + self._kernel.config.search_model_timeout_s
         text = asked.query[:QUERY_CHARS_MAX]
         question = read_question(text, now_us=self._kernel.now_us() if asked.now_us is None else asked.now_us)
-        current = Current(question, thread_ids)
+        current = Current(question)
         question = replace(question, further=current.further)
         meaning = await self._meaning(text, deadline_s) if text.strip() else _Meaning()
         wanted = max(asked.limit, RERANKED) if self._models.reranker is not None else asked.limit
         async with self._turns:
             try:
-                choice, waiting = await self._choice(thread_ids, asked, question, meaning, gaps)
+                choice, waiting = await self._choice(threads, asked, question, meaning, gaps)
             except (ModelError, InvalidVector) as error:  # others keep vectors of the same name and another size
                 meaning = _Meaning(failure=str(error))
-                choice, waiting = await self._choice(thread_ids, asked, question, meaning, gaps)
-            hits = await self._hits(thread_ids, await self._ranked(question, choice, wanted, current), choice, gaps)
+                choice, waiting = await self._choice(threads, asked, question, meaning, gaps)
+            hits = await self._hits(await self._ranked(question, choice, wanted, current), choice, gaps)
         hits, failure = await self._reranked(text, hits)
         hits = current.settled(hits)
         return Found(
@@ -197,12 +184,12 @@ class Searching:
         finally:
             await finished(self._turns.acquire())  # who has left it gives it back only once
 
-    async def _ranked(self, question: Question, choice: _Choice, wanted: int, current: Current) -> list[Ranked]:
+    async def _ranked(self, question: Question, choice: Choice, wanted: int, current: Current) -> list[Ranked]:
         """The best candidates and their partners. Of very many, beside the loop: a dispatch must not wait for that."""
 
         def rank() -> list[Ranked]:
             ranked = self._models.ranker(question, choice.candidates, choice.statistics, wanted)
-            return [*ranked, *current.partners(ranked, choice.candidates)]
+            return [*ranked, *current.partners(ranked, choice.candidates, choice.thread_ids)]
 
         return rank() if len(choice.candidates) <= RANKED_AT_ONCE else await asyncio.to_thread(rank)
 
@@ -232,53 +219,111 @@ class Searching:
             raise ModelError(model, "timeout", f"no answer within {timeout_s:g} s", retryable=True) from error
 
     async def _choice(
-        self, thread_ids: Sequence[str], asked: Asked, question: Question, meaning: _Meaning, gaps: "_Gaps"
-    ) -> tuple[_Choice, int]:
-        """Candidates from every thread; how many passages have no vector yet."""
-        found: list[Candidate] = []
-        keys: dict[int, str] = {}
-        passages = terms = waiting = 0
-        holding: dict[str, int] = dict.fromkeys(question.terms, 0)
-        for number, thread_id in enumerate(thread_ids):
+        self, threads: Threads, asked: Asked, question: Question, meaning: _Meaning, gaps: "_Gaps"
+    ) -> tuple[Choice, int]:
+        """Candidates from all threads; how many passages have no vector yet."""
+        gathered = Gathered(question)
+        if len(threads.thread_ids or ()) == 1 or asked.parts:
+            await self._one_by_one(await self._ids(threads), asked, question, meaning, (gathered, gaps))
+            return gathered.choice(), gathered.waiting
+        try:
+            await self._at_once(threads, asked, question, meaning, (gathered, gaps))
+        except _DAMAGED:  # of one of them: the others are searched
+            gathered = Gathered(question)
+            await self._one_by_one(await self._ids(threads), asked, question, meaning, (gathered, gaps))
+        return gathered.choice(), gathered.waiting
+
+    async def _ids(self, threads: Threads) -> Sequence[str]:
+        if threads.thread_ids is not None:
+            return threads.thread_ids
+        where = ThreadFilter(
+            tenant_id=threads.tenant_id, user_id=threads.user_id, agent_id=threads.agent_id, kind=threads.kind
+        )
+        found = await self._kernel.store.threads(where)
+        return [record.id for record, _ in found if threads.matches(record)]
+
+    async def _at_once(
+        self, threads: Threads, asked: Asked, question: Question, meaning: _Meaning, into: "tuple[Gathered, _Gaps]"
+    ) -> None:
+        """One look-up over all threads."""
+        gathered, gaps = into
+        wanted = _wanted(asked, question, _WHOLE)
+        if meaning.vector is None:
+            looked = await self._indexing.look_up_among(threads, wanted, gaps.of)
+            if gaps.unread:
+                looked = await self._indexing.look_up_among(await self._readable(threads, gaps), wanted, gaps.of)
+            gathered.add(looked, {}, looked.threads)
+            return
+        await self._indexing.look_up_among(threads, LookUp(), gaps.of)
+        threads = await self._readable(threads, gaps) if gaps.unread else threads
+        space, gathered.waiting = await self._space_among(threads, meaning)
+        read = NEAREST_READ
+        while True:
+            near = space.nearest(meaning.vector, read)
+            looked = await self._indexing.look_up_among(threads, replace(wanted, near=tuple(near)), gaps.of)
+            if looked.near >= NEAREST or len(near) < read:
+                break
+            read *= FURTHER_READ
+        own = {place: looked.numbers[place >> THREAD_BITS] << THREAD_BITS | place & _PLACE for place in looked.chosen}
+        cosines = space.cosines(meaning.vector, own.values())
+        likeness = {place: cosines[number] for place, number in own.items() if number in cosines}
+        gathered.add(looked, likeness, looked.threads)
+
+    async def _readable(self, threads: Threads, gaps: "_Gaps") -> Threads:
+        """The threads but those that are damaged. Raises what is wrong with one that is the only one."""
+        if threads.thread_ids is None and len(await self._ids(threads)) == 1:
+            await self._indexing.catch_up(next(iter(gaps.unread)))
+        return replace(threads, without=frozenset(gaps.unread))
+
+    async def _space_among(self, threads: Threads, meaning: _Meaning) -> tuple[VectorSpace, int]:
+        """The vectors of several threads by this model, the last few passages embedded now; how many still wait."""
+        embedder, dimension = meaning.embedder, meaning.dimension
+        if embedder is None:
+            raise ValueError("there is no model")
+        space = self._kernel.caches.made(
+            OF_SEVERAL,
+            f"vectors:{embedder.name}:{dimension}:{threads}",
+            lambda: VectorSpace(self._models.vector_index, dimension, None),
+            at_most=SPACES_MAX,
+        )
+        store, spawn = self._kernel.store, self._kernel.tasks.spawn
+        waiting = await space.follow_among(store, threads, embedder.name, spawn)
+        if 0 < sum(waiting.values()) <= BATCH and not self._kernel.config.read_only:
+            try:
+                async with self._aside(), self._in_time(embedder.name, meaning.deadline_s):
+                    for thread_id in waiting:
+                        await self._embedding.catch_up(thread_id)
+                waiting = await space.follow_among(store, threads, embedder.name, spawn)
+            except ModelError:
+                pass  # the question could be embedded, but not these: they wait in the queue, and the result says so
+        for thread_id in waiting:
+            self._embedding.touched(thread_id)
+        return space, sum(waiting.values())
+
+    async def _one_by_one(
+        self,
+        thread_ids: Sequence[str],
+        asked: Asked,
+        question: Question,
+        meaning: _Meaning,
+        into: "tuple[Gathered, _Gaps]",
+    ) -> None:
+        """A look-up for each thread."""
+        gathered, gaps = into
+        for thread_id in thread_ids:
             with gaps.of(thread_id):
                 space = await self._space(thread_id, meaning) if meaning.embedder is not None else None
                 looked, cosines = await self._looked_up(thread_id, asked, question, meaning, space and space[0])
             if thread_id in gaps.unread:
                 continue
-            if space is not None:
-                waiting += space[1]
-            offset = number << THREAD_BITS
-            asked_for = frozenset((*question.terms, *question.further))
-            found += (
-                one
-                for one in _candidates(looked, cosines, offset)
-                if one.beside or one.place - offset in looked.listed or _is_related(one, asked_for)
-            )
-            keys.update((offset + place, looked.rows[place].key) for place in looked.chosen)
-            passages += looked.passages
-            terms += looked.terms
-            for term, count in looked.holding.items():
-                holding[term] = holding.get(term, 0) + count
-        return _Choice(
-            tuple(found), Statistics(passages, terms / passages if passages else 0.0, holding), keys
-        ), waiting
+            gathered.waiting += space[1] if space is not None else 0
+            gathered.add(looked, cosines, (thread_id,))
 
     async def _looked_up(
         self, thread_id: str, asked: Asked, question: Question, meaning: _Meaning, space: VectorSpace | None
     ) -> tuple[LookedUp, dict[int, float]]:
         part = asked.parts.get(thread_id, _WHOLE)
-        wanted = LookUp(
-            terms=(*question.terms, *question.further),
-            near_max=NEAREST,
-            listed=question.listed,
-            upto=asked.upto,
-            kinds=asked.kinds,
-            unwanted=() if asked.kinds else UNWANTED,
-            within=part.within,
-            since_us=asked.since_us,
-            until_us=asked.until_us,
-            limit=max(LEXICAL_MAX, asked.limit) + 2 * len(question.further),
-        )
+        wanted = _wanted(asked, question, part)
         if space is None or meaning.vector is None:
             return await self._indexing.look_up(thread_id, wanted), {}
         near = space.nearest(meaning.vector, NEAREST_READ, part.among)
@@ -315,9 +360,8 @@ class Searching:
         await space.follow(self._kernel.store, thread_id, model, self._kernel.tasks.spawn)
         return space, waiting
 
-    async def _hits(
-        self, thread_ids: Sequence[str], ranked: Sequence[Ranked], choice: _Choice, gaps: _Gaps
-    ) -> list[Hit]:
+    async def _hits(self, ranked: Sequence[Ranked], choice: Choice, gaps: _Gaps) -> list[Hit]:
+        thread_ids = choice.thread_ids
         by_thread: dict[int, set[int]] = {}
         for one in ranked:
             for place in (one.place, *one.alike):
@@ -363,63 +407,21 @@ def _missing(embedder: str, reranker: str) -> tuple[Missing, ...]:
 
 _PLACE = (1 << THREAD_BITS) - 1
 _WHOLE = Part(())
-_NOWHERE: Mapping[int, int] = {}
 
 
-def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> list[Candidate]:
-    made: dict[int, Candidate] = {}
-    beside: dict[int, dict[int, int]] = {}
-    for best, around in looked.around.items():
-        for place, far in around.items():
-            if place in looked.rows and _belong(looked.rows[best], looked.rows[place], far):
-                beside.setdefault(place, {})[offset + best] = far
-
-    def candidate(place: int, before: Candidate | None = None) -> Candidate:
-        row = looked.rows[place]
-        group = offset + _group(row)  # passages of one day in two threads do not belong together
-        said = (row.kind, row.role, row.speaker, row.at_us, group, row.terms.split())
-        return Candidate(offset + place, *said, cosines.get(place), before, beside.get(place, _NOWHERE))
-
-    for place in sorted(looked.chosen):  # what stands before a candidate is often one itself, and made already
-        before = looked.before.get(place)
-        if before is None or not _follows(looked.rows[place], looked.rows[before]):
-            made[place] = candidate(place)
-            continue
-        if before not in made:
-            made[before] = candidate(before)
-        made[place] = candidate(place, made[before])
-    return [made[place] for place in looked.chosen]
-
-
-def _is_related(candidate: Candidate, asked_for: frozenset[str]) -> bool:
-    """Whether its words, its meaning or the passage before it brought a passage here, and not only its place."""
-    before = candidate.before
-    return (
-        candidate.cosine is not None
-        or not asked_for.isdisjoint(candidate.terms)
-        or (before is not None and not asked_for.isdisjoint(before.terms))
+def _wanted(asked: Asked, question: Question, part: Part) -> LookUp:
+    return LookUp(
+        terms=(*question.terms, *question.further),
+        near_max=NEAREST,
+        listed=question.listed,
+        upto=asked.upto,
+        kinds=asked.kinds,
+        unwanted=() if asked.kinds else UNWANTED,
+        within=part.within,
+        since_us=asked.since_us,
+        until_us=asked.until_us,
+        limit=max(LEXICAL_MAX, asked.limit) + 2 * len(question.further),
     )
-
-
-def _follows(row: PassageRow, before: PassageRow) -> bool:
-    """Whether a passage may answer or continue the one before it."""
-    if row.kind in UNORDERED or before.kind in UNORDERED:
-        return False
-    return _group(row) == _group(before) if row.kind == "document" else before.kind != "document"
-
-
-def _belong(best: PassageRow, other: PassageRow, far: int) -> bool:
-    """Whether a passage so far on from another may have to do with it."""
-    return _follows(other, best) if far > 0 else _follows(best, other)
-
-
-def _group(row: PassageRow) -> int:
-    """The group of a passage: its document, or its day; a passage without an order stands alone."""
-    if row.kind in UNORDERED:
-        return -row.place
-    if row.kind == "document":
-        return crc32(":".join(row.key.split(":")[:2]).encode(errors="replace"))
-    return row.at_us // _DAY_US
 
 
 def _hit(ranked: Ranked, texts: Mapping[int, Shown], thread_id: str, key: str) -> Hit:

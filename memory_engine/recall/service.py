@@ -15,7 +15,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.vectors import Embedder, checked_embedder
 from memory_engine.recall.hits import Found
-from memory_engine.recall.index import Embedding, Indexing, IndexProgress, SearchModels, embed_all
+from memory_engine.recall.index import Embedding, Indexing, IndexingAhead, IndexProgress, SearchModels, embed_all
 from memory_engine.recall.likeness import KeptVectors, TextIndex
 from memory_engine.recall.rerankers import Reranker
 from memory_engine.recall.search import Asked, Searching
@@ -24,6 +24,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.snapshots import forgotten_at
 
@@ -39,6 +40,7 @@ class Recall:
         self._models = models
         self.indexing = Indexing(kernel)
         self.embedding = Embedding(kernel, models)
+        self._ahead = IndexingAhead(kernel, self.indexing)
         self._searching = Searching(kernel, models, self.indexing, self.embedding)
 
     @property
@@ -52,22 +54,30 @@ class Recall:
         return self._models.reranker
 
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
-        """See `Searching.search`."""
-        with self._kernel.span("search_memory", {"threads": thread_ids, "query": asked.query}) as span:
-            found = await self._searching.search(thread_ids, asked)
+        """See `Searching.search`; these threads."""
+        return await self._search(Threads(thread_ids=tuple(dict.fromkeys(thread_ids))), asked)
+
+    async def _search(self, threads: Threads, asked: Asked) -> Found:
+        where = threads.exact if threads.thread_ids is None else threads.thread_ids
+        with self._kernel.span("search_memory", {"threads": where, "query": asked.query}) as span:
+            found = await self._searching.search(threads, asked)
             span.say({"hits": len(found)})
             return found
 
     async def search_store(self, asked: Asked, thread_ids: Sequence[str] | None, where: ThreadFilter) -> Found:
         """Search these threads, or all that match; those of a pooled kind only where `where` names the kind."""
         if thread_ids is not None:
-            return await self.search(list(dict.fromkeys(thread_ids)), asked)
+            return await self.search(thread_ids, asked)
+        threads = Threads(
+            tenant_id=where.tenant_id or "",
+            user_id=where.user_id,
+            agent_id=where.agent_id,
+            kind=where.kind,
+            without_kinds=() if where.kind else self._kernel.pooled_kinds,
+        )
         while True:
-            found = [record for record, _ in await self._kernel.store.threads(where)]
             with suppress(ThreadNotFound):  # one was deleted meanwhile: list them again
-                return await self.search(
-                    [one.id for one in found if where.kind or not self._kernel.kind(one.kind).pooled], asked
-                )
+                return await self._search(threads, asked)
 
     def similarity(self, thread_id: str, view: str) -> TextIndex:
         """The index over the texts of a thread's view, by likeness. The least recently used ones are dropped."""
@@ -130,10 +140,13 @@ class Recall:
         self._kernel.caches.drop(thread_id)
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Queue new passages for their vectors; drop the graphs after a forgetting."""
-        if runtime.indexed and self._models.embedder is not None:
+        """Queue new passages for their vectors, or their thread to be indexed; drop the graphs after a forgetting."""
+        forgot = any(r.stored.type == MemoryForget.event_type for r in reduced)
+        if not runtime.indexed:
+            self._ahead.wrote(runtime, forgot=forgot)
+        elif self._models.embedder is not None:
             self.embedding.touched(runtime.id)
-        if self._models.graphs is not None and any(r.stored.type == MemoryForget.event_type for r in reduced):
+        if self._models.graphs is not None and forgot:
             self._kernel.tasks.spawn(self.forget_thread(runtime.id))
 
     async def forget_thread(self, thread_id: str) -> None:

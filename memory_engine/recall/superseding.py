@@ -23,7 +23,7 @@ from memory_engine.recall.hits import Hit, Superseded
 from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, language_of, slots, words_of
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked
-from memory_engine.store.passages import PLACES_BITS
+from memory_engine.store.passages import PLACES_BITS, THREAD_BITS
 
 TEXT_CHARS_MAX = 300
 """A longer passage is an essay, not a statement of one fact."""
@@ -49,8 +49,6 @@ CURRENT = "current"
 """The signal of a hit that is lifted because it is what is true at the time that is asked about."""
 KINDS = frozenset({"message", "note", "snippet", "memory", "task"})
 """Kinds of passages in which people state facts."""
-THREAD_BITS = 44
-"""A place in a search over several threads: the thread's number in it, then the place."""
 _PARTNER = "?partner"
 _FREE_ORDER = frozenset({"de", "es"})
 """Languages in which the speaker may stand after what they have: im Abendkurs lerne ich."""
@@ -354,8 +352,7 @@ def _is_whole(matter: Matter, older: Assertion, newer: Assertion) -> bool:
 class Current:
     """What is true now, or was at the time that is asked about, among the passages that one search finds."""
 
-    def __init__(self, question: Question, thread_ids: Sequence[str]) -> None:
-        self._thread_ids = thread_ids
+    def __init__(self, question: Question) -> None:
         self._matter = read_matter(question)
         self._read: frozenset[tuple[str, int, int]] = frozenset()
 
@@ -364,8 +361,13 @@ class Current:
         """Terms by which statements of the matter become candidates, beside the question's own."""
         return self._matter.further if self._matter is not None and self._matter.asks != "event" else ()
 
-    def partners(self, ranked: Sequence[Ranked], candidates: Sequence[Candidate]) -> list[Ranked]:
-        """The candidates below the ranked ones that may be part of a pair. What has to be read is chosen here too."""
+    def partners(
+        self, ranked: Sequence[Ranked], candidates: Sequence[Candidate], thread_ids: Sequence[str]
+    ) -> list[Ranked]:
+        """The candidates below the ranked ones that may be part of a pair. What has to be read is chosen here too.
+
+        `thread_ids` are by the numbers in their places.
+        """
         if self._matter is None or self._matter.asks == "event":
             return []
         matter = self._matter = self._matter.of_speakers({one.speaker for one in candidates})
@@ -377,14 +379,9 @@ class Current:
         if len(worth) < 2 or not sought.has_changed:
             return []
         best = sorted(worth, key=lambda place: (-worth[place], -place))[:WORTH_READ]
-        self._read = frozenset(map(self._place, (*best, *ahead.intersection(worth))))
+        self._read = frozenset(_passage(place, thread_ids) for place in (*best, *ahead.intersection(worth)))
         shown = {one.place for one in ranked}.union(*(one.alike for one in ranked))
         return [Ranked(place, 0.0, {}) for place in best if place not in shown]
-
-    def _place(self, place: int) -> tuple[str, int, int]:
-        number, within = divmod(place, 1 << THREAD_BITS)
-        seq, n = divmod(within, 1 << PLACES_BITS)
-        return self._thread_ids[number], seq, n
 
     def settled(self, hits: Sequence[Hit]) -> list[Hit]:
         """The hits, outdated ones marked and after what took their place; a question about then turns that round.
@@ -405,6 +402,12 @@ class Current:
                 place[first] = goal - 0.5
                 marked[first] = _lifted(marked[first], hits[goal])
         return [marked[n] for n in sorted(place, key=lambda n: (place[n], -n))]
+
+
+def _passage(place: int, thread_ids: Sequence[str]) -> tuple[str, int, int]:
+    number, within = divmod(place, 1 << THREAD_BITS)
+    seq, n = divmod(within, 1 << PLACES_BITS)
+    return thread_ids[number], seq, n
 
 
 class _SoughtMatter:

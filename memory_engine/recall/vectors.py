@@ -1,13 +1,14 @@
-"""The vectors of a thread's passages, in memory for searching."""
+"""The vectors of passages, of a thread or of several, in memory for searching."""
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Mapping
 from typing import Protocol
 
 from memory_engine.core.cancellation import finished
 from memory_engine.errors import ThreadNotFound
 from memory_engine.llm.vectors import Vector, VectorIndex, VectorIndexFactory
+from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import Store
 from memory_engine.store.snapshots import forgotten_at
 
@@ -47,12 +48,13 @@ class Graphs(Protocol):
 
 
 class VectorSpace:
-    """One model's vectors of one thread. They are read from the store, and later ones as they come."""
+    """One model's vectors of one thread, or of several. They are read from the store, and later ones as they come."""
 
     def __init__(self, factory: VectorIndexFactory, dimension: int, graphs: Graphs | None) -> None:
         self._index: VectorIndex = factory(dimension)
         self._graphs = graphs
         self._upto = 0
+        self._known: Mapping[int, int] = {}
         self._unbuilt = 0
         self._is_building = False
         self._forgot = 0
@@ -77,6 +79,20 @@ class VectorSpace:
                 and await asyncio.to_thread(self._graphs.load, self._index, thread_id, model)
             ):
                 self._unbuilt = await asyncio.to_thread(self._index.build, 0)
+        self._build_further(store, thread_id, model, spawn)
+
+    async def follow_among(self, store: Store, threads: Threads, model: str, spawn: Spawn) -> Mapping[str, int]:
+        """The same of several threads, whose graph is not kept; how many passages wait for a vector, by thread."""
+        async with self._lock:
+            found = await store.passages.vectors_among(threads, model, self._known)
+            items = [(str(place), packed) for place, packed in found.vectors]
+            await asyncio.to_thread(self._index.put_many, items)
+            self._known = found.upto
+            self._unbuilt += len(items)
+        self._build_further(store, "", model, spawn)
+        return found.waiting
+
+    def _build_further(self, store: Store, thread_id: str, model: str, spawn: Spawn) -> None:
         if self._unbuilt >= BUILT_MIN and not self._is_building:
             self._is_building = True
             spawn(self._build(store, thread_id, model), until_close=True)

@@ -57,6 +57,10 @@ PLAIN = ThreadKind()
 T = TypeVar("T")
 
 
+OF_SEVERAL = ""
+"""In the place of a thread's id: values are of several threads."""
+
+
 class Caches:
     """Values by thread and name. They go when their thread leaves memory, is deleted, or forgets something."""
 
@@ -95,7 +99,12 @@ class Caches:
             self._of.get(thread_id, {}).pop(name, None)
 
     def drop(self, thread_id: str) -> None:
-        """Drop all values of a thread."""
+        """Drop all values of a thread, and those of several: it was deleted, or forgot something."""
+        self.unload(thread_id)
+        self._of.pop(OF_SEVERAL, None)
+
+    def unload(self, thread_id: str) -> None:
+        """Drop all values of a thread that leaves memory."""
         self._of.pop(thread_id, None)
 
     def clear(self) -> None:
@@ -172,6 +181,11 @@ class Kernel:
     def kind(self, name: str) -> ThreadKind:
         """The rules of threads of a kind."""
         return self.kinds.get(name, PLAIN)
+
+    @property
+    def pooled_kinds(self) -> tuple[str, ...]:
+        """The kinds whose threads several tenants' users share."""
+        return tuple(name for name, kind in self.kinds.items() if kind.pooled)
 
     def check_writable(self, what: str) -> None:
         """Raise `ReadOnly` if this engine only reads."""

@@ -271,5 +271,5 @@ class OpenThreads:
         if runtime.busy or is_awaited or any(is_kept(runtime.id) for is_kept in self.keeping):
             return False
         del self._open[runtime.id]
-        self._kernel.caches.drop(runtime.id)
+        self._kernel.caches.unload(runtime.id)
         return True

@@ -12,12 +12,15 @@ import msgspec
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.text import stemmer_version, terms
+from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ReducerError
 
 _VERSION = 3
 """Raise this number when other texts are indexed, or when they are analysed in another way."""
 PLACES_BITS = 12
 """A passage's place is its event's seq and its number within the event: `seq << 12 | n`."""
+THREAD_BITS = 40
+"""A place in a look-up over several threads: the thread's number in it `<< 40`, then its place in the thread."""
 PASSAGES_MAX = 1 << PLACES_BITS
 """The most passages of one event; of more, the first are taken."""
 BULK_MIN = 16
@@ -274,6 +277,35 @@ class LookUp(msgspec.Struct, frozen=True, kw_only=True):
     postings_max: int = POSTINGS_MAX
 
 
+class Threads(msgspec.Struct, frozen=True, kw_only=True):
+    """The threads of a look-up over several: those of `thread_ids`, or all that match every value that is given.
+
+    A tenant is always given (`""`: threads of none). Kinds of `without_kinds` are left out, and the ids in `without`.
+    """
+
+    thread_ids: tuple[str, ...] | None = None
+    tenant_id: str = ""
+    user_id: str | None = None
+    agent_id: str | None = None
+    kind: str | None = None
+    without_kinds: tuple[str, ...] = ()
+    without: frozenset[str] = frozenset()
+
+    @property
+    def exact(self) -> Mapping[str, str]:
+        """What must match, by name."""
+        asked = {"user_id": self.user_id, "agent_id": self.agent_id, "kind": self.kind}
+        return {"tenant_id": self.tenant_id, **{name: value for name, value in asked.items() if value is not None}}
+
+    def matches(self, record: ThreadRecord) -> bool:
+        """Whether a thread is one of those that match."""
+        return (
+            all(getattr(record, name) == value for name, value in self.exact.items())
+            and record.kind not in self.without_kinds
+            and record.id not in self.without
+        )
+
+
 class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of an index, all of one moment.
 
@@ -283,6 +315,10 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     those with the greatest sum of idf, `near` of those asked for as near, the `listed`, the direct successors of the
     first two, and of the best of them those `around` (by place, with how many passages further on; back: less than 0).
     `rows` has the chosen and, for each, the one before it in the thread, whose place is in `before`.
+
+    Of a look-up over several threads, `threads` are those of the `chosen`, by the numbers in their places: in the order
+    named, or else in that of their making, and `numbers` the store's own of these. `behind` are threads without an
+    index, or with one that lacks events.
     """
 
     seq: int = -1
@@ -297,6 +333,20 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     rows: Mapping[int, PassageRow] = {}
     before: Mapping[int, int] = {}
     around: Mapping[int, Mapping[int, int]] = {}
+    threads: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()
+
+
+class VectorsAmong(msgspec.Struct, frozen=True):
+    """Vectors of several threads that came since, in order of places, which begin with the store's own numbers.
+
+    `upto` says by number how far the model has embedded each thread, `waiting` by id how many passages have no vector.
+    """
+
+    vectors: Sequence[tuple[int, bytes]]
+    upto: Mapping[int, int]
+    waiting: Mapping[str, int]
 
 
 class PassageIndex(Protocol):
@@ -304,6 +354,19 @@ class PassageIndex(Protocol):
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
         """Look up a thread's index."""
+        ...
+
+    async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
+        """Look up the indexes of several threads as if they were one; `wanted` names no seq and no keys.
+
+        Places of `near` begin with the store's own numbers of threads, as those of `vectors_among` do.
+
+        Counts are of them all, and so is the rarity of a term. Of threads named, each must be there.
+        """
+        ...
+
+    async def index_words_of(self, threads: Threads) -> None:
+        """Index the words of all waiting passages of several threads, however few wait in each."""
         ...
 
     async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
@@ -345,6 +408,10 @@ class PassageIndex(Protocol):
 
     async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
         """The vectors of places above `after`, in order of places."""
+        ...
+
+    async def vectors_among(self, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
+        """The vectors of several threads beyond the places that are `known` by number."""
         ...
 
     async def models(self, thread_id: str) -> Mapping[str, int]:

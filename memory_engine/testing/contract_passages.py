@@ -7,7 +7,16 @@ import pytest
 
 from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.errors import HeadMoved, ThreadNotFound
-from memory_engine.store.passages import PLACES_BITS, LookUp, PassageChange, PassageRow, PassageStep
+from memory_engine.store.passages import (
+    PLACES_BITS,
+    THREAD_BITS,
+    LookedUp,
+    LookUp,
+    PassageChange,
+    PassageRow,
+    PassageStep,
+    Threads,
+)
 from memory_engine.store.protocol import CommitUnit, Store
 from memory_engine.testing.contract_rows import event, filled, head_at, unit
 
@@ -51,6 +60,32 @@ async def seqs(store: Store, thread_id: str, wanted: LookUp) -> list[int]:
 
 
 A = LookUp(terms=("a",))
+_Parts = tuple[set[int], dict[int, PassageRow], dict[int, int], dict[int, dict[int, int]], set[int]]
+
+
+def _parts_of(looked: LookedUp, number: int = 0) -> _Parts:
+    """What a look-up has found, with the number of its thread in each place."""
+    base = number << THREAD_BITS
+    return (
+        {base + one for one in looked.chosen},
+        {base + one: found for one, found in looked.rows.items() if one in {*looked.chosen, *looked.before.values()}},
+        {base + one: base + before for one, before in looked.before.items()},
+        {base + one: {base + other: far for other, far in found.items()} for one, found in looked.around.items()},
+        {base + one for one in looked.listed},
+    )
+
+
+def _of_all(looked: Sequence[LookedUp]) -> _Parts:
+    """What look-ups have found, numbered one after the other."""
+    chosen, rows, before, around, listed = _parts_of(LookedUp())
+    for number, one in enumerate(looked):
+        own = _parts_of(one, number)
+        chosen |= own[0]
+        rows |= own[1]
+        before |= own[2]
+        around |= own[3]
+        listed |= own[4]
+    return chosen, rows, before, around, listed
 
 
 class PassageContract:
@@ -248,6 +283,77 @@ class PassageContract:
         assert ([], {}) == (list(await store.passages.vectors("t", "m", 0)), dict(await store.passages.models("t")))
         assert ["t", "u"] == sorted(await store.passages.threads())
 
+    async def test_several_threads_are_looked_up_as_one(self, store: Store) -> None:
+        """What is found, counted, beside and left out is that of each thread; numbers say their order."""
+        told = {
+            "t": [step(n, row(n, f"a t{n}")) for n in range(1, 10)],
+            "u": [
+                step(1, row(1, "a b c")), step(2, row(2, "c")), step(3, row(3, "a", key="k")),
+                step(4, row(4, "a", kind="crowd")), PassageStep(5, (row(5, "b"),), keys=("k",)),
+            ],
+            "v": [step(1, row(1, "b", kind="crowd")), step(70, row(70, "a"))],
+            "empty": [],
+        }  # fmt: skip
+        for thread_id, steps in told.items():
+            await indexed(store, thread_id, steps)
+        named = ("v", "t", "empty", "u")
+        for wanted in (
+            *(LookUp(terms=terms, limit=MANY) for terms in (("a",), ("b", "c"), ("c", "t7", "nothing"), ())),
+            LookUp(terms=("a", "b"), unwanted=("crowd",), limit=MANY),
+            LookUp(terms=("a", "b"), kinds=("crowd",), limit=MANY),
+            LookUp(terms=("a",), since_us=2, until_us=4, limit=MANY),
+            LookUp(listed=((1, 2),)),
+        ):
+            alone = {thread_id: await store.passages.look_up(thread_id, wanted) for thread_id in named}
+            for order, threads in ((named, Threads(thread_ids=named)), (tuple(told), Threads())):
+                looked = await store.passages.look_up_among(threads, wanted)
+                expected = [(one, alone[one]) for one in order if alone[one].chosen]
+                assert [one for one, _ in expected] == list(looked.threads)
+                assert _of_all([one for _, one in expected]) == _parts_of(looked), wanted
+                counts = [
+                    sum(getattr(one, name) for one in alone.values()) for name in ("passages", "terms", "unindexed")
+                ]
+                assert counts == [looked.passages, looked.terms, looked.unindexed]
+                assert {
+                    term: sum(one.holding[term] for one in alone.values()) for term in wanted.terms
+                } == looked.holding
+            await store.passages.index_words_of(Threads())
+        assert 0 == (await store.passages.look_up_among(Threads(), A)).unindexed
+
+    async def test_only_the_threads_that_match_are_looked_up(self, store: Store) -> None:
+        """By tenant above all; those without an index, or behind their logs, are named, and a deleted one is gone."""
+        records = [
+            ThreadRecord(id="t", tenant_id="acme", user_id="u"), ThreadRecord(id="pool", tenant_id="acme", kind="pool"),
+            ThreadRecord(id="u", tenant_id="acme", agent_id="bot"), ThreadRecord(id="x", tenant_id="else", user_id="u"),
+            ThreadRecord(id="none", user_id="u"), ThreadRecord(id="gone", tenant_id="acme", user_id="u"),
+        ]  # fmt: skip
+        for record in records:
+            await store.create(record, Head(), ())
+            await store.passages.begin(record.id)
+            change = PassageChange(0, 1, [step(1, row(1, f"a {record.id}"))])
+            await store.commit(msgspec.structs.replace(unit(record.id, event(1)), passages=change))
+            await store.passages.index_words_of(Threads(thread_ids=(record.id,)))
+        await store.delete("gone")
+        for threads, found in (
+            (Threads(tenant_id="acme"), ("t", "pool", "u")),
+            (Threads(tenant_id="acme", without_kinds=("pool",), without=frozenset({"u"})), ("t",)),
+            (Threads(tenant_id="acme", user_id="u"), ("t",)),
+            (Threads(tenant_id="acme", agent_id="bot"), ("u",)),
+            (Threads(tenant_id="acme", kind="pool"), ("pool",)),
+            (Threads(), ("none",)),
+            (Threads(tenant_id="acm"), ()),
+            (Threads(thread_ids=("x", "t")), ("x", "t")),
+        ):
+            looked = await store.passages.look_up_among(threads, LookUp(terms=("a", "gone", "x")))
+            assert (found, ()) == (looked.threads, looked.behind)
+            assert [f"a {one}" for one in found] == [looked.rows[place].terms for place in sorted(looked.chosen)]
+            assert {"a": len(found), "gone": 0, "x": "x" in found} == looked.holding
+        with pytest.raises(ThreadNotFound):
+            await store.passages.look_up_among(Threads(thread_ids=("t", "gone")), A)
+        await store.create(ThreadRecord(id="new", tenant_id="acme"), Head(), ())
+        await store.commit(unit("t", event(2), after=head_at(1)))
+        assert {"new", "t"} == set((await store.passages.look_up_among(Threads(tenant_id="acme"), A)).behind)
+
     async def test_vectors_follow_their_passages(self, store: Store) -> None:
         """The oldest unembedded come first; vectors are kept by model, read in order, and let go of by model."""
         passages = store.passages
@@ -265,6 +371,27 @@ class PassageContract:
             list(await passages.vectors("t", "m", 0)),
         )
         assert 4 == (await passages.unembedded("t", "m", 0))[1]
+
+    async def test_vectors_of_several_threads_come_at_once(self, store: Store) -> None:
+        """Those that came since, with numbers by which passages near in meaning are named; who waits is counted."""
+        for thread_id in ("t", "u", "v"):
+            await indexed(store, thread_id, [step(n, row(n, f"{thread_id}{n}")) for n in (1, 2, 3)])
+        passages, both = store.passages, Threads(thread_ids=("t", "u"))
+        await passages.put_vectors("t", "m", {place(1): VECTOR, place(2): VECTOR}, place(2))
+        for thread_id in ("u", "v"):
+            await passages.put_vectors(thread_id, "m", dict.fromkeys(map(place, (1, 2, 3)), VECTOR), place(3))
+        first = await passages.vectors_among(both, "m", {})
+        assert (5, {"t": 1}) == (len(first.vectors), dict(first.waiting))
+        assert [] == list((await passages.vectors_among(both, "m", first.upto)).vectors)
+        await passages.put_vectors("t", "m", {place(3): VECTOR}, place(3), first=place(3))
+        [(late, _)] = (await passages.vectors_among(both, "m", first.upto)).vectors
+        near = (late, *(one for one, _ in first.vectors))
+        looked = await passages.look_up_among(both, LookUp(near=near, near_max=9))
+        assert (6, ("t", "u"), 2) == (looked.near, looked.threads, len(looked.numbers))
+        assert place(3) | looked.numbers[0] << THREAD_BITS == late
+        only_v = await passages.look_up_among(Threads(thread_ids=("v",)), LookUp(near=near, near_max=9))
+        assert (0, ()) == (only_v.near, only_v.threads)
+        assert {"t": 3, "u": 3} == dict((await passages.vectors_among(both, "other", {})).waiting)
 
     async def test_vectors_come_in_the_order_of_places(self, store: Store) -> None:
         """Of an index that was made again, or has not come so far, none are kept out of turn: all wait as before."""

@@ -4,13 +4,15 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
+import asyncpg
+
 from memory_engine.storage.passage_lookup import NEVER, ListPart, Stand, first_place, last_place
 from memory_engine.storage.passage_rows import Waiting, beyond_bytes, mark, terms_of, waiting_from
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import as_bytes, term_key
 from memory_engine.store.passages import LookUp, PassageRow
 
-_COLUMNS = "p.place, p.kind, p.role, p.speaker, p.at_us, p.key, p.origins, p.ended, p.terms"
+COLUMNS = "p.place, p.kind, p.role, p.speaker, p.at_us, p.key, p.origins, p.ended, p.terms"
 
 
 def _list(term: str, first: str, last: str, rows: str = "w") -> str:
@@ -36,12 +38,8 @@ class Values:
 
 def filter_of(tid: UUID, wanted: LookUp) -> tuple[str, list[object]]:
     """The condition on a row `p` of a passage that a look-up lets through, with its values, from `$1` on."""
-    values = Values([tid, last_place(wanted), wanted.upto or NEVER])
-    conditions = ["p.tid = $1 AND p.place <= $2 AND (p.ended = 0 OR p.ended > $3)"]
-    if wanted.kinds:
-        conditions.append(f"p.kind = ANY ({values.add([as_bytes(kind) for kind in wanted.kinds])})")
-    if wanted.unwanted:
-        conditions.append(f"p.kind <> ALL ({values.add([as_bytes(kind) for kind in wanted.unwanted])})")
+    values = Values([tid, last_place(wanted)])
+    conditions = ["p.tid = $1 AND p.place <= $2", *narrowed(values, wanted)]
     parts = []
     for prefix, seq in wanted.within:
         start = as_bytes(prefix)
@@ -49,11 +47,37 @@ def filter_of(tid: UUID, wanted: LookUp) -> tuple[str, list[object]]:
         parts.append(f"{bounds} AND p.place >= {values.add(first_place(seq))}")
     if parts:
         conditions.append(f"({' OR '.join(parts)})")
+    return " AND ".join(conditions), values.given
+
+
+def narrowed(values: Values, wanted: LookUp) -> list[str]:
+    """The conditions on a row `p` of a passage that do not depend on its thread."""
+    conditions = [f"(p.ended = 0 OR p.ended > {values.add(wanted.upto or NEVER)})"]
+    if wanted.kinds:
+        conditions.append(f"p.kind = ANY ({values.add([as_bytes(kind) for kind in wanted.kinds])})")
+    if wanted.unwanted:
+        conditions.append(f"p.kind <> ALL ({values.add([as_bytes(kind) for kind in wanted.unwanted])})")
     if wanted.since_us is not None:
         conditions.append(f"p.at_us >= {values.add(wanted.since_us)}")
     if wanted.until_us is not None:
         conditions.append(f"p.at_us <= {values.add(wanted.until_us)}")
-    return " AND ".join(conditions), values.given
+    return conditions
+
+
+def passage_from(row: asyncpg.Record) -> PassageRow:
+    """A row of `COLUMNS`."""
+    kind, key = row["kind"].decode(), row["key"].decode()
+    return PassageRow(
+        row["place"],
+        kind,
+        row["role"].decode(),
+        row["speaker"].decode(),
+        row["at_us"],
+        key,
+        terms_of(kind, key, row["terms"].decode()),
+        tuple(row["origins"]),
+        row["ended"],
+    )
 
 
 async def waiting(reads: Reads, tid: UUID, after: int, last: int, limit: int | None = None) -> list[Waiting]:
@@ -85,6 +109,10 @@ class IndexReader:
         self._reads = reads
         self._tid = tid
         self._wanted = wanted
+
+    def extent(self, place: int) -> int:
+        """How much there is before a place."""
+        return place
 
     async def stand(self) -> Stand | None:
         """How far the index has come."""
@@ -123,22 +151,17 @@ class IndexReader:
         )
         return [row["place"] for row in rows]
 
-    async def of_kind(self, kind: str, span: tuple[int, int], limit: int) -> Sequence[int]:
-        """Places of indexed passages of a kind."""
-        rows = await self._reads.fetch(
-            _list("$2", "$3", "$4") + " LIMIT $5",
-            self._tid,
-            term_key(mark(kind)),
-            *span,
-            limit,
-        )
-        return [row["place"] for row in rows]
-
     async def latest(
         self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
     ) -> Mapping[str, Sequence[Sequence[int]]]:
         """For each term and each part, the indexed passages that hold it, the latest first."""
         return await self._lists(terms, parts, span, most, fitting=False)
+
+    async def counts(
+        self, terms: Sequence[str], part: ListPart, span: tuple[int, int], most: int
+    ) -> Mapping[str, tuple[int, int]] | None:
+        """Nothing: the lists are arrays, and come with one query."""
+        return None
 
     async def latest_fitting(
         self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
@@ -164,6 +187,9 @@ class IndexReader:
                 if marks:
                     asked = values.add([term_key(one) for one in marks])
                     query += f" AND w_x.place IN ({_list(f'ANY ({asked})', first, last, 'm')})"
+            if part.unwanted and not fitting:
+                asked = values.add([term_key(mark(kind)) for kind in part.unwanted])
+                query += f" AND w_x.place NOT IN ({_list(f'ANY ({asked})', first, last, 'm')})"
             if fitting:
                 query += f" AND EXISTS (SELECT 1 FROM @.passages p WHERE {let_through} AND p.place = w_x.place)"
             rows = await self._reads.fetch(
@@ -236,12 +262,6 @@ class IndexReader:
     async def rows(self, places: Sequence[int]) -> Mapping[int, PassageRow]:
         """The passages at these places that there are."""
         rows = await self._reads.fetch(
-            f"SELECT {_COLUMNS} FROM @.passages p WHERE p.tid = $1 AND p.place = ANY ($2)", self._tid, list(places)
+            f"SELECT {COLUMNS} FROM @.passages p WHERE p.tid = $1 AND p.place = ANY ($2)", self._tid, list(places)
         )
-        found: dict[int, PassageRow] = {}
-        for place, kind, role, speaker, at_us, key, origins, ended, terms in rows:
-            named, keyed = kind.decode(), key.decode()
-            words = terms_of(named, keyed, terms.decode())
-            said = (role.decode(), speaker.decode(), at_us)
-            found[place] = PassageRow(place, named, *said, keyed, words, tuple(origins), ended)
-        return found
+        return {row["place"]: passage_from(row) for row in rows}

@@ -8,18 +8,28 @@ for each (docs/design.md has the figures).
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
-from memory_engine.errors import StorageRefused
+from memory_engine.errors import StorageRefused, ThreadNotFound
 from memory_engine.storage import passage_lookup
 from memory_engine.storage.passage_lookup import LAST_PLACE
 from memory_engine.storage.passage_rows import INDEXED_BULK, WAITING_MIN
+from memory_engine.storage.postgres.among import look_up_among, vectors_among, waiting_in
 from memory_engine.storage.postgres.passage_reader import IndexReader, filter_of, waiting
 from memory_engine.storage.postgres.pool import Connection, Pool, T, Work
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import array_of, as_bytes, in_schema, term_key, tid_of
 from memory_engine.storage.postgres.units import WRITE_PASSAGES, passage_columns
-from memory_engine.store.passages import PLACES_BITS, LookedUp, LookUp, PassageChange, index_version
+from memory_engine.store.passages import (
+    PLACES_BITS,
+    LookedUp,
+    LookUp,
+    PassageChange,
+    Threads,
+    VectorsAmong,
+    index_version,
+)
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -51,6 +61,19 @@ class PostgresPassages:
             return await passage_lookup.look_up(IndexReader(reads, thread["tid"], wanted), thread["seq"], wanted)
 
         return await self._pool.read_all(found)
+
+    async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
+        """Look up the indexes of several threads as if they were one."""
+        return await self._pool.read_all(
+            lambda connection: look_up_among(Reads(connection, self._schema), threads, wanted)
+        )
+
+    async def index_words_of(self, threads: Threads) -> None:
+        """Index the words of all waiting passages of several threads."""
+        waits = await self._pool.read_all(lambda connection: waiting_in(Reads(connection, self._schema), threads))
+        for thread_id in waits:
+            with suppress(ThreadNotFound):  # it was deleted meanwhile
+                await self.index_words(thread_id, at_least=1)
 
     async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
         """The places of all passages that fit what narrows a look-up."""
@@ -115,12 +138,12 @@ class PostgresPassages:
             await self.index_words(thread_id)
         return done
 
-    async def index_words(self, thread_id: str, *, at_most: int = INDEXED_BULK) -> None:
-        """Index the words of the waiting passages, a transaction for so many of them."""
-        while await self._write(lambda connection: self._index_some(connection, thread_id, at_most)):
+    async def index_words(self, thread_id: str, *, at_most: int = INDEXED_BULK, at_least: int = WAITING_MIN) -> None:
+        """Index the words of the waiting passages, if they are enough, a transaction for so many of them."""
+        while await self._write(lambda connection: self._index_some(connection, thread_id, at_most, at_least)):
             pass
 
-    async def _index_some(self, connection: Connection, thread_id: str, at_most: int) -> bool:
+    async def _index_some(self, connection: Connection, thread_id: str, at_most: int, at_least: int) -> bool:
         """Index the words of the oldest waiting passages, if they are enough. Returns whether more may wait."""
         reads = Reads(connection, self._schema)
         tid = (await reads.there(thread_id, lock=LOCK))["tid"]
@@ -128,7 +151,7 @@ class PostgresPassages:
         if index is None:
             return False
         some = await waiting(reads, tid, index["folded"], LAST_PLACE, at_most)
-        if len(some) < WAITING_MIN:
+        if len(some) < at_least:
             return False
         places: defaultdict[bytes, list[int]] = defaultdict(list)
         for one in some:
@@ -243,6 +266,12 @@ class PostgresPassages:
             return [(row["place"], row["vector"]) for row in rows]
 
         return await self._pool.read_all(found)
+
+    async def vectors_among(self, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
+        """The vectors of several threads beyond the places that are known."""
+        return await self._pool.read_all(
+            lambda connection: vectors_among(Reads(connection, self._schema), threads, model, known)
+        )
 
     async def models(self, thread_id: str) -> Mapping[str, int]:
         """The models whose vectors are kept, with the place up to which each has embedded the thread."""

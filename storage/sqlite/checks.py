@@ -52,7 +52,7 @@ def _counters(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
 
 def _words(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
     """The full-text lists name the passages that hold each word, and no others."""
-    (folded,) = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
+    folded, prefix = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     first, last = passages.base(tid), min(folded, _whole(tid)[1])
     holding: dict[str, set[int]] = {}
     for pos, words in raw.execute("SELECT pos, terms FROM passages WHERE pos BETWEEN ? AND ?", (first, last)):
@@ -60,7 +60,7 @@ def _words(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
             holding.setdefault(word, set()).add(pos)
     try:
         for word, places in holding.items():
-            quoted = '"' + word.replace('"', '""') + '"'
+            quoted = '"' + (prefix + word).replace('"', '""') + '"'
             listed = raw.execute(
                 "SELECT rowid FROM passage_terms WHERE passage_terms MATCH ? AND rowid BETWEEN ? AND ?",
                 (quoted, first, last),

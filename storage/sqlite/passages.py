@@ -9,9 +9,10 @@ from memory_engine.errors import StorageRefused
 from memory_engine.storage import passage_vectors, passages
 from memory_engine.storage.passage_rows import INDEXED_BULK
 from memory_engine.storage.sqlite import reads
-from memory_engine.storage.sqlite.transactions import find_tid
+from memory_engine.storage.sqlite.among import Among, members_of
+from memory_engine.storage.sqlite.transactions import begin_passages, find_tid
 from memory_engine.storage.sqlite.writer import NoWriter, Writer
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, VectorsAmong
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -33,10 +34,15 @@ class SQLitePassages:
     def __init__(self, writer: Writer | NoWriter, read: Read) -> None:
         self._writer = writer
         self._read = read
+        self._among = Among()
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
         """Look up a thread's index."""
         return await self._read(lambda raw: reads.look_up(raw, thread_id, wanted))
+
+    async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
+        """Look up the indexes of several threads as if they were one."""
+        return await self._read(lambda raw: self._among.look_up(raw, threads, wanted))
 
     async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
         """The places of all passages that fit what narrows a look-up."""
@@ -44,7 +50,7 @@ class SQLitePassages:
 
     async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
         """Give the thread an empty index, unless it has one of this version (`afresh`: then too)."""
-        await self._writer.run(lambda raw: passages.begin(raw, find_tid(raw, thread_id), afresh=afresh))
+        await self._writer.run(lambda raw: begin_passages(raw, find_tid(raw, thread_id), afresh=afresh))
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
         """Apply a change where the index stands at `change.after`, and index the waiting words.
@@ -55,6 +61,8 @@ class SQLitePassages:
 
         def write(raw: sqlite3.Connection) -> bool:
             tid = find_tid(raw, thread_id)
+            if change.afresh:
+                begin_passages(raw, tid, afresh=True)
             done = passages.write(raw, tid, change)
             while passages.index_words(raw, tid, INDEXED_BULK):
                 pass
@@ -72,6 +80,12 @@ class SQLitePassages:
     async def index_words(self, thread_id: str) -> None:
         """Index the words of the waiting passages, some milliseconds at a time."""
         while await self._writer.run(lambda raw: passages.index_words(raw, find_tid(raw, thread_id), INDEXED_BULK)):
+            pass
+
+    async def index_words_of(self, threads: Threads) -> None:
+        """Index the words of all waiting passages of several threads, some milliseconds at a time."""
+        tids = await self._read(lambda raw: list(members_of(raw, threads).waiting))
+        while await self._writer.run(lambda raw: passages.index_words_of(raw, tids)):
             pass
 
     async def threads(self) -> Sequence[str]:
@@ -93,6 +107,10 @@ class SQLitePassages:
     async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
         """The vectors of places above `after`, in order of places."""
         return await self._read(lambda raw: passage_vectors.vectors(raw, find_tid(raw, thread_id), model, after))
+
+    async def vectors_among(self, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
+        """The vectors of several threads beyond the places that are known."""
+        return await self._read(lambda raw: self._among.vectors(raw, threads, model, known))
 
     async def models(self, thread_id: str) -> Mapping[str, int]:
         """The models whose vectors are kept, with the place up to which each has embedded the thread."""

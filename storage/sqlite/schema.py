@@ -22,6 +22,7 @@ from memory_engine.core.threads import (
 )
 from memory_engine.errors import SchemaError
 from memory_engine.storage.passages import SCHEMA as PASSAGES
+from memory_engine.storage.passages import SCOPES, fill_scopes
 from memory_engine.store.protocol import Migrated
 
 APPLICATION_ID = 0x6D656D65
@@ -137,7 +138,11 @@ MIGRATIONS: tuple[str, ...] = (
     -- a checksum of each head's row, whose numbers are shown without reading the log
     ALTER TABLE heads ADD COLUMN checksum INTEGER;
     """,
+    # 6. Words that are indexed already stay as they are.
+    f"-- what a search over many threads asks of each index; words of passages indexed by tenant\n{SCOPES}",
 )
+
+_SCOPES_SINCE = 6
 
 
 def brings(number: int) -> str:
@@ -157,6 +162,8 @@ def migrate(connection: sqlite3.Connection, path: str, migrated: Migrated | None
         for number in range(check_version(connection, path), len(MIGRATIONS)):
             for statement in _statements(MIGRATIONS[number]):
                 connection.execute(statement)
+            if number + 1 == _SCOPES_SINCE:
+                fill_scopes(connection)
             connection.execute(f"PRAGMA user_version = {number + 1}")
             if migrated is not None:
                 migrated(number + 1, brings(number + 1))

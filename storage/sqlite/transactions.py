@@ -29,7 +29,7 @@ from memory_engine.errors import (
     ThreadNotFound,
 )
 from memory_engine.storage import passages
-from memory_engine.storage.passage_rows import WAITING_MIN
+from memory_engine.storage.passage_rows import WAITING_MIN, words_prefix
 from memory_engine.storage.sqlite.connection import is_failing, storage_error
 from memory_engine.storage.sqlite.schema import HEAD_NAMES, head_to_row, id_to_row, position, with_id
 from memory_engine.store.protocol import CommitUnit, ProjectionChange
@@ -154,6 +154,8 @@ class Transactions:
         """Write rows of views, passages, and what has changed in the thread's record."""
         for change in unit.projections:
             write_projection(raw, tid, change)
+        if unit.passages is not None and unit.passages.afresh:
+            begin_passages(raw, tid, afresh=True)
         if unit.passages is not None and passages.write(raw, tid, unit.passages):
             self._bring(tid, sum(len(step.rows) for step in unit.passages.steps))
         if unit.record is not None:
@@ -222,6 +224,12 @@ class Transactions:
             spilled,
             stored.record,
         )
+
+
+def begin_passages(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:
+    """Make an empty index of a thread's passages, unless there is one of this version; with `afresh` in any case."""
+    (tenant_id,) = raw.execute("SELECT tenant_id FROM threads WHERE tid = ?", (tid,)).fetchone()
+    passages.begin(raw, tid, words_prefix(tenant_id), afresh=afresh)
 
 
 def find_tid(raw: sqlite3.Connection, thread_id: str) -> int:

@@ -23,6 +23,7 @@ from memory_engine.errors import (
     ThreadHasForks,
     ThreadNotFound,
 )
+from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import CommitUnit
 from tests.scripted_compactors import Scripted
 
@@ -64,10 +65,13 @@ async def talked(thread: Thread) -> str:
     return receipt.event_id
 
 
-async def test_nothing_is_left_in_any_file(engine: Engine, path: Path) -> None:
+@pytest.mark.parametrize("tenant_id", ["", "acme"])
+async def test_nothing_is_left_in_any_file(engine: Engine, path: Path, tenant_id: str) -> None:
     """Neither in rows nor in free space, the log ahead of the file, or the full-text index; the proof says so."""
-    thread = await engine.create_thread("t", user_id="u1")
+    thread = await engine.create_thread("t", user_id="u1", tenant_id=tenant_id)
     event_id = await talked(thread)
+    await engine.store.passages.index_words_of(Threads(tenant_id=tenant_id))
+    assert SAID == (await engine.search("passport", tenant_id=tenant_id))[0].text
     assert held(path)
     report = await thread.erase([event_id], by="officer", reason="asked for")
     assert ({"t": 1}, (), True) == ({"t": 1}, report.deleted, report.is_done)
@@ -200,14 +204,17 @@ async def test_all_of_a_user_goes(engine: Engine, path: Path) -> None:
 
 async def test_a_deleted_thread_takes_its_bytes_along(engine: Engine, path: Path) -> None:
     """Its forks go first."""
-    thread = await engine.create_thread("t")
+    thread = await engine.create_thread("t", tenant_id="acme")
     await talked(thread)
+    await engine.store.passages.index_words_of(Threads(tenant_id="acme"))
     fork = await thread.fork(thread_id="fork")
     with pytest.raises(ThreadHasForks):
         await thread.delete()
     await fork.delete()
     await thread.delete()
     assert not held(path)
+    assert not held(path, "osterfeldt")
+    assert [] == list(await engine.search("passport", tenant_id="acme"))
     with pytest.raises(ThreadNotFound):
         await thread.info()
 
