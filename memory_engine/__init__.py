@@ -113,7 +113,7 @@ def __getattr__(name: str) -> object:
     if name == "__all__":
         return _public()
     if name == "__version__":
-        return importlib.import_module("importlib.metadata").version("memory-engine")
+        return importlib.import_module("memory_engine.core.version").installed_version()
     if name in _MODULES:
         return importlib.import_module(f"memory_engine.{name}")
     if name.startswith("__"):

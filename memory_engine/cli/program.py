@@ -107,9 +107,9 @@ class _Version(argparse.Action):
         _values: object,
         _option: str | None = None,
     ) -> None:
-        from importlib.metadata import version
+        from memory_engine.core.version import installed_version
 
-        print(f"memory-engine {version('memory-engine')}")
+        print(f"memory-engine {installed_version()}")
         parser.exit()
 
 

@@ -237,7 +237,7 @@ class MissingExtra(InvalidInput):
     extra: str
 
     def __str__(self) -> str:
-        return f"{self.feature} needs an optional package: pip install 'memory-engine[{self.extra}]'"
+        return f"{self.feature} needs an optional package: pip install 'memory-event-engine[{self.extra}]'"
 
 
 @facts

@@ -1,12 +1,12 @@
 """Routes about the store: its totals, its threads, and the tree of forks that a thread is in."""
 
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from attrs import frozen
 
 from memory_engine.core.json_form import named
 from memory_engine.core.threads import Head, ThreadInfo, ThreadRecord
+from memory_engine.core.version import installed_version
 from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.offload import beside
 from memory_engine.store.protocol import ThreadFilter
@@ -23,17 +23,9 @@ async def store(inspection: Inspection, _query: Query) -> object:
     return {
         "path": inspection.path,
         "read_only": inspection.engine.config.read_only,
-        "version": _version(),
+        "version": installed_version(),
         **named(totals),
     }
-
-
-def _version() -> str:
-    """The installed version; empty in a checkout that is not installed."""
-    try:
-        return version("memory-engine")
-    except PackageNotFoundError:
-        return ""
 
 
 async def threads(inspection: Inspection, query: Query) -> object:

@@ -10,7 +10,6 @@ import json
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import quote, unquote
 
@@ -19,6 +18,7 @@ from msgspec import Meta
 
 from memory_engine.agents.tools import ARGUMENTS, ENTRY_CHARS_MAX, Arguments, MemoryTools, parameters, read_arguments
 from memory_engine.core.json_form import as_data
+from memory_engine.core.version import installed_version
 from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError, MissingExtra, ThreadExists, ThreadNotFound, UnknownMemory
 from memory_engine.scopes import Agent
@@ -156,7 +156,7 @@ async def create_server(engine: Engine, served: Served) -> "Server[Any]":
     memory = await _Answers.of(engine, served)
     return Server(
         "memory-engine",
-        version=_version(),
+        version=installed_version(),
         instructions=INSTRUCTIONS,
         on_list_tools=memory.list_tools,
         on_call_tool=memory.call_tool,
@@ -164,13 +164,6 @@ async def create_server(engine: Engine, served: Served) -> "Server[Any]":
         on_list_resource_templates=memory.list_templates,
         on_read_resource=memory.read_resource,
     )
-
-
-def _version() -> str:
-    try:
-        return version("memory-engine")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return ""
 
 
 class _Answers:

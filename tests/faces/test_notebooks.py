@@ -86,7 +86,7 @@ async def test_nothing_is_a_table_too() -> None:
 
 def test_the_version_is_that_of_the_package() -> None:
     """`memory_engine.__version__`."""
-    assert version("memory-engine") == memory_engine.__version__
+    assert version("memory-event-engine") == memory_engine.__version__
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", memory_engine.__version__)
 
 

@@ -25,7 +25,7 @@ LOCKS = {
 
 # Lines of site-packages/*.pth that begin with `import` run whenever Python starts. Two known packages have a reason
 # to; a third would be how a stolen release steals.
-STARTUP_FILES_EXPECTED = ("__editable__.memory_engine", "a1_coverage", "distutils-precedence")
+STARTUP_FILES_EXPECTED = ("__editable__.memory_event_engine", "a1_coverage", "distutils-precedence")
 
 # What `import memory_engine` may not load: drivers, numerics and model clients cost up to seconds.
 HEAVY = (

@@ -316,4 +316,4 @@ def test_without_the_driver_a_url_names_the_extra() -> None:
         "    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "memory-engine[postgres]" in done.stdout
+    assert "memory-event-engine[postgres]" in done.stdout

@@ -167,5 +167,5 @@ async def main():
             print(error)
 asyncio.run(main())
 """
-    why = "reading PDF needs an optional package: pip install 'memory-engine[pdf]'"
+    why = "reading PDF needs an optional package: pip install 'memory-event-engine[pdf]'"
     assert [f"{path}: {why}", why] == without("pypdf", code).splitlines()
