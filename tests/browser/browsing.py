@@ -138,8 +138,8 @@ class Window:
         return self.page.get_by_role("tabpanel")
 
     def event(self, seq: int) -> "Locator":
-        """The row of an event, if it is in view."""
-        return self.events.filter(has=self.cell(seq))
+        """The row of an event, if it is in view; an original below one may have a number like it."""
+        return self.timeline.locator("[aria-level='1']").filter(has=self.cell(seq))
 
     def tab(self, name: str) -> "Locator":
         """Click a tab, and give what it shows."""
