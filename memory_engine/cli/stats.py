@@ -59,7 +59,7 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
 async def _events_by_day(engine: Engine, count: int) -> dict[date, int]:
     """The events of each of the last days in UTC, from the first that has some until today.
 
-    No event is read: how far each thread was at the end of a day is found by the index of times.
+    Few events are read: how far each thread was at the end of a day is found by their times.
     """
     today = to_datetime(engine.kernel.clock.now_us()).date()
     first = today - timedelta(days=min(count, today.toordinal()) - 1)
@@ -73,18 +73,15 @@ async def _events_by_day(engine: Engine, count: int) -> dict[date, int]:
 
 async def _add_days(engine: Engine, info: ThreadInfo, first: date, found: Counter[date]) -> None:
     """Count a thread's events. The past that a fork shares is counted where it was recorded."""
-    begun = info.created_at.date() if info.forked_from else date.min
-    day = max(first, begun)
-    before_us = to_us(info.created_at) if info.forked_from and begun >= first else _midnight_us(day)
-    upto = await engine.store.seq_at(info.id, before_us - 1)
+    after_us = max(_midnight_us(first), to_us(info.created_at) if info.forked_from else 0)
+    upto = await engine.store.seq_at(info.id, after_us - 1)
     while upto < info.events:
-        end_us = _midnight_us(day + timedelta(days=1)) - 1
-        reached = await engine.store.seq_at(info.id, end_us)
-        if reached > upto:
+        (following,) = await engine.store.read_at(info.id, [upto + 1])
+        day = to_datetime(following.recorded_at_us).date()
+        reached = max(upto + 1, await engine.store.seq_at(info.id, _midnight_us(day + timedelta(days=1)) - 1))
+        if day >= first:  # else the clock was set back
             found[day] += reached - upto
-        upto, day = max(upto, reached), day + timedelta(days=1)
-        if day > info.updated_at.date():
-            return
+        upto = reached
 
 
 def _midnight_us(day: date) -> int:

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -13,7 +14,9 @@ import pytest
 import memory_engine
 from memory_engine.cli import main
 from memory_engine.cli.program import COMMANDS, GROUPS
+from memory_engine.core.clock import to_us
 from memory_engine.events import UserMessage
+from memory_engine.testing import ManualClock
 from tests.command_line import Run
 
 
@@ -141,6 +144,35 @@ def test_what_is_refused_or_only_reads_makes_no_database(
         code = 2 if ended.code == 2 else 1
     assert (0 if words[0] == "completion" else 2) == code
     assert ["talk.txt"] == [file.name for file in tmp_path.iterdir()]
+
+
+async def test_stats_draws_the_events_of_each_day(run: Run, tmp_path: Path) -> None:
+    """From the first of the days that has any until today; what a fork shares counts once."""
+    path, days = str(tmp_path / "m.db"), (40, 3, 3, 1)
+    now = datetime.now(UTC)
+    clock = ManualClock()
+    async with memory_engine.open(path, clock=clock) as engine:
+        thread = await engine.create_thread("t")
+        for n, ago in enumerate(days):
+            clock.us = to_us(now - timedelta(days=ago)) + n
+            await thread.dispatch(UserMessage(content=str(n)))
+        clock.us += 1
+        fork = await thread.fork()
+        await fork.dispatch_all([UserMessage(content="and"), UserMessage(content="so on")])
+
+    def asked(*words: str) -> tuple[int, str, str]:
+        return run("stats", *words, "--db", path)
+
+    _, out, _ = await anyio.to_thread.run_sync(asked, "--chart")
+    heads, *lines = out.partition("events a day (UTC)\n")[2].splitlines()
+    assert [now.date() - timedelta(days=ago) for ago in (3, 2, 1, 0)] == [
+        date.fromisoformat(line.split()[0]) for line in (heads, *lines)
+    ]
+    assert ["2", "0", "3", "0"] == [line.split()[1] for line in (heads, *lines)]
+    assert len(heads.split()[2]) < len(lines[1].split()[2]) < 80
+    found = json.loads((await anyio.to_thread.run_sync(asked, "--json", "--chart", "100"))[1])
+    assert (41, 6) == (len(found["days"]), sum(found["days"].values()))
+    assert "days" not in json.loads((await anyio.to_thread.run_sync(asked, "--json"))[1])
 
 
 @pytest.fixture
