@@ -1,20 +1,21 @@
 """The type of commands, the arguments that many of them take, and the database that it works on."""
 
 import argparse
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from attrs import evolve, frozen
 
-from memory_engine.cli.options import VARIABLE, PluginChoice
+from memory_engine.cli.options import VARIABLE, PluginChoice, did_you_mean
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.lazy import regex
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.engine import Engine
-from memory_engine.errors import InvalidInput, MemoryEngineError
+from memory_engine.errors import InvalidInput, MemoryEngineError, ThreadNotFound
 from memory_engine.errors.base import facts, is_url, shown_place
 from memory_engine.plugins import Plugin, installed_plugins, plugin_at
 from memory_engine.runtime.config import EngineConfig
@@ -22,6 +23,9 @@ from memory_engine.store.reader import MomentLike
 from memory_engine.wiring import open as open_engine
 
 MOMENT = "a seq, an event's id, or a time (UTC unless it names its zone)"
+LOOK_FIRST = "say --yes (or look first: --dry-run)"
+NEAR_MAX = 2_000
+"""The latest threads among which the one that may be meant is looked for."""
 _TIME = regex(r"\d{4}-\d\d-\d\d([T ]|$)")
 
 CommandFunction = Callable[[argparse.Namespace, Terminal], Awaitable[int]]
@@ -113,6 +117,23 @@ def add_thread(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("thread", metavar="THREAD", help="a thread's id (`memory-engine threads` lists them)")
 
 
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """The word that goes ahead without a question."""
+    parser.add_argument("--yes", action="store_true", help="do not ask first (a must with --json, and in scripts)")
+
+
+def agreed(asked: argparse.Namespace, terminal: Terminal, question: str, advice: str = LOOK_FIRST) -> bool:
+    """Whether somebody wants what no command takes back. Raises `WrongArgument` where nobody can be asked."""
+    if asked.yes:
+        return True
+    if terminal.as_json or not (terminal.is_terminal and sys.stdin.isatty()):
+        raise WrongArgument(f"{question} This cannot be undone: {advice}")
+    if terminal.confirmed(question):
+        return True
+    terminal.say("nothing was changed")
+    return False
+
+
 @facts
 class NoDatabase(MemoryEngineError):
     """A command that reads was given a path with no database."""
@@ -152,7 +173,19 @@ async def existing(
     check_is_there(path)
     config = config or EngineConfig(read_only=read_only)
     async with open_engine(path, tokens=tokens, config=config, plugins=chosen(plugins)) as engine:
-        yield engine
+        try:
+            yield engine
+        except ThreadNotFound as error:
+            error.add_note(await _near(engine, error.thread_id))
+            raise
+
+
+async def _near(engine: Engine, thread_id: str) -> str:
+    """Which threads of the latest may be meant by an id that is none's; "" where none is like it."""
+    with suppress(MemoryEngineError):
+        found = await engine.threads(order="updated", limit=NEAR_MAX)
+        return did_you_mean(thread_id, [info.id for info in found])
+    return ""
 
 
 def check_is_there(path: str) -> None:

@@ -17,6 +17,7 @@ from memory_engine.cli.commands import (
     writable,
 )
 from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
+from memory_engine.cli.standard import check_one_is_there
 from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, escaped, number
 from memory_engine.core.json_form import named
@@ -74,6 +75,7 @@ def _declare_add(parser: argparse.ArgumentParser) -> None:
 async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Bring files. Returns 1 where one of them could not be read."""
     splitting = Splitting(chars=asked.chars, overlap=asked.overlap)
+    check_one_is_there(asked.paths)
     progress = Progress("reading", terminal)
     begun = time.perf_counter()
 

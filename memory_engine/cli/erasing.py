@@ -9,7 +9,7 @@ import msgspec
 from memory_engine.administration.erasing import ErasureReport, delete
 from memory_engine.administration.holds import StandingHold
 from memory_engine.administration.proof import ErasureProof, find_texts
-from memory_engine.cli.commands import Command, WrongArgument, add_thread, existing, positive
+from memory_engine.cli.commands import Command, WrongArgument, add_thread, add_yes, agreed, existing, positive
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.core.clock import to_datetime
@@ -28,23 +28,6 @@ def add_said(parser: argparse.ArgumentParser) -> None:
     """The words that are kept with an act."""
     parser.add_argument("--by", metavar="WHO", default="", help="who asked for it; kept with the act")
     parser.add_argument("--reason", metavar="TEXT", default="", help="kept with the act")
-
-
-def add_yes(parser: argparse.ArgumentParser) -> None:
-    """The word that goes ahead without a question."""
-    parser.add_argument("--yes", action="store_true", help="do not ask first (a must with --json, and in scripts)")
-
-
-def agreed(asked: argparse.Namespace, terminal: Terminal, question: str) -> bool:
-    """Whether somebody wants what cannot be undone. Raises `WrongArgument` where nobody can be asked."""
-    if asked.yes:
-        return True
-    if terminal.as_json or not (terminal.is_terminal and sys.stdin.isatty()):
-        raise WrongArgument(f"{question} This cannot be undone: say --yes (or look first: --dry-run)")
-    if terminal.confirmed(question):
-        return True
-    terminal.say("nothing was changed")
-    return False
 
 
 def _declare_erase(parser: argparse.ArgumentParser) -> None:

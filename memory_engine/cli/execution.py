@@ -41,7 +41,8 @@ def _run(command: Command, asked: argparse.Namespace, terminal: Terminal) -> int
 def _told(error: MemoryEngineError) -> str:
     """The text of an error, with advice for a person at the command line."""
     if isinstance(error, ThreadNotFound):
-        return f"thread {error.thread_id!r} does not exist; `memory-engine threads` lists those that do"
+        near = "".join(getattr(error, "__notes__", ()))
+        return f"thread {error.thread_id!r} does not exist" + (near or "; `memory-engine threads` lists those that do")
     if isinstance(error, EventNotFound):
         what = "give a seq, an event's id (`memory-engine log --json`), or a time such as 2025-03-20T09:15"
         return f"thread {error.thread_id!r} has no event {error.event_id!r}; {what}"

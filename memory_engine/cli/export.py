@@ -1,12 +1,13 @@
 """The commands that carry logs: export and import, anchors (hashes kept elsewhere), a piece of a log as a test."""
 
 import argparse
+import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from attrs import frozen
+from attrs import evolve, frozen
 
 from memory_engine.cli.commands import (
     MOMENT,
@@ -21,16 +22,17 @@ from memory_engine.cli.commands import (
 )
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.schedule import add_every, again_and_again
+from memory_engine.cli.standard import STANDARD, read_whole, written_whole
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, escaped_in_json, size
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import IntegrityError, StorageRefused
-from memory_engine.errors.base import shown_place
+from memory_engine.errors.base import is_url, shown_place
 from memory_engine.replay.anchors import Anchor, Contradicted, add_anchors, read_anchors
 from memory_engine.replay.export.archive import MANIFEST
 from memory_engine.replay.export.export import ExportReport, export
 from memory_engine.replay.export.importer import ImportReport
-from memory_engine.replay.export.log_file import schema
+from memory_engine.replay.export.log_file import LogFile, schema
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.store.reader import MomentLike
 
@@ -39,7 +41,9 @@ def _declare_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "thread", metavar="THREAD", nargs="?", help="a thread's id (`memory-engine threads` lists them)"
     )
-    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to make; compressed if it ends in .gz")
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="the file to make (-: standard output); compressed if it ends in .gz"
+    )
     parser.add_argument("--all", metavar="FOLDER", help="every thread, into a new folder: a file each, and a list")
     parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"the log up to there: {MOMENT}")
     parser.add_argument("--compress", action="store_true", help="compress whatever the file's name is")
@@ -71,23 +75,32 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
     begun = time.perf_counter()
     progress = Progress("exporting", terminal)
     try:
-        async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-            report = await export(
-                engine.thread(asked.thread),
-                Path(asked.file),
-                upto=asked.upto,
-                redaction=_redaction(asked),
-                progress=lambda events: progress.update({"events": events}),
-                compress=asked.compress,
-                force=asked.force,
-            )
+        with written_whole(asked.file) as file:
+            report = await _export(asked, file, progress)
     except FileExistsError as error:
         raise WrongArgument(f"{error.filename}: there is a file already; --force replaces it") from None
     finally:
         progress.end()
+    if asked.file == STANDARD:
+        terminal = evolve(terminal, out=terminal.err)  # standard output has the log
     terminal.json(report)
     _put_export(report, time.perf_counter() - begun, terminal)
     return FOUND_PROBLEMS if report.broken_at or report.idle_rules else 0
+
+
+async def _export(asked: argparse.Namespace, file: Path, progress: Progress) -> ExportReport:
+    """Write the log that is asked for to a file, and say where it was asked to be."""
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
+        report = await export(
+            engine.thread(asked.thread),
+            file,
+            upto=asked.upto,
+            redaction=_redaction(asked),
+            progress=lambda events: progress.update({"events": events}),
+            compress=asked.compress,
+            force=asked.force,
+        )
+    return evolve(report, path=asked.file)
 
 
 async def _export_all(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -156,7 +169,7 @@ def _put_export(report: ExportReport, seconds: float, terminal: Terminal) -> Non
 
 
 def _declare_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a file, or a folder, that `memory-engine export` wrote")
+    parser.add_argument("file", metavar="FILE", help="a file, or a folder, that `export` wrote (-: standard input)")
     parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: as it was)")
 
 
@@ -168,12 +181,16 @@ async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
     begun = time.perf_counter()
     progress = Progress("importing", terminal)
     try:
-        async with writable(asked.db, plugins=asked.plugins) as engine:
-            report = await engine.import_log(
-                asked.file, thread_id=asked.thread, progress=lambda events: progress.update({"events": events})
-            )
+        with read_whole(asked.file) as file:
+            if not is_url(asked.db):
+                await asyncio.to_thread(_check_head, file)
+            async with writable(asked.db, plugins=asked.plugins) as engine:
+                report = await engine.import_log(
+                    file, thread_id=asked.thread, progress=lambda events: progress.update({"events": events})
+                )
     finally:
         progress.end()
+    report = evolve(report, path=asked.file)
     terminal.json(report)
     _put_import(report, shown_place(asked.db), time.perf_counter() - begun, terminal)
     return 0
@@ -207,10 +224,18 @@ async def _import_all(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def _check_is_there(file: str) -> None:
     """Raise `WrongArgument` for a missing file, before a database is made for nothing."""
+    if file == STANDARD:
+        return
     if Path(file).is_dir():
         raise WrongArgument(f"{file}: it is a directory")
     if not Path(file).is_file():
         raise WrongArgument(f"{file}: there is no such file")
+
+
+def _check_head(file: Path) -> None:
+    """Raise `ImportRefused` for a file that is no log, before a database is made for nothing."""
+    with LogFile(file):
+        pass
 
 
 def _put_import(report: ImportReport, db: str, seconds: float, terminal: Terminal) -> None:
@@ -244,7 +269,8 @@ class Compared(JsonForm):
 
 async def compare(db: str, file: str, only: str | None) -> Compared:
     """Compare the logs of a database with the anchors of a file, all or those of one thread."""
-    anchors = [one for one in read_anchors(Path(file)) if only in (None, one.thread_id)]
+    with read_whole(file) as kept:
+        anchors = [one for one in read_anchors(kept) if only in (None, one.thread_id)]
     async with existing(db, read_only=True) as engine:
         return Compared(len(anchors), await engine.check_anchors(anchors))
 

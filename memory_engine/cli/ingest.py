@@ -8,6 +8,7 @@ from typing import get_args
 
 from memory_engine.cli.commands import NO_PLUGINS, Command, WrongArgument, reading_limits, writable
 from memory_engine.cli.options import FOUND_PROBLEMS, PluginChoice
+from memory_engine.cli.standard import STANDARD, check_one_is_there
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.core.json_form import named
@@ -25,7 +26,7 @@ AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", metavar="FILE", nargs="+", help="JSON or JSON Lines")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="JSON or JSON Lines (-: standard input)")
     parser.add_argument(
         "--format",
         choices=get_args(Format),
@@ -55,8 +56,11 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
         skip_invalid=asked.skip_invalid,
         limits=asked.limits,
     )
-    paths = [Path(name) for name in asked.files]
+    if STANDARD in asked.files and not asked.thread:
+        raise WrongArgument("standard input has no name: say which thread it is with --thread")
+    paths = [Path("/dev/stdin" if name == STANDARD else name) for name in asked.files]
     _check_names(paths, options)
+    check_one_is_there(asked.files)
     begun = time.perf_counter()
     report = await ingest_files(paths, asked.db, options, terminal, asked.plugins)
     seconds = time.perf_counter() - begun

@@ -2,7 +2,7 @@
 
 import argparse
 
-from memory_engine.cli.commands import Command, WrongArgument, add_thread, existing, pair, whole
+from memory_engine.cli.commands import Command, WrongArgument, add_thread, add_yes, agreed, existing, pair, whole
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import counted
 from memory_engine.core.records import Receipt
@@ -18,6 +18,7 @@ def _declare_forget(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--event", metavar="ID", action="append", default=[], help="an event, by its id")
     parser.add_argument("--chunk", metavar="ID", action="append", default=[], help="a chunk, by its id")
     _add_reason(parser)
+    add_yes(parser)
 
 
 async def forget(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -25,10 +26,13 @@ async def forget(asked: argparse.Namespace, terminal: Terminal) -> int:
     events, chunks = len(asked.seq) + len(asked.event), len(asked.chunk)
     if not events and not chunks:
         raise WrongArgument("name what to forget: --seq, --event or --chunk, each as often as you like")
+    named = [counted(count, what) for count, what in ((events, "event"), (chunks, "chunk")) if count]
     async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
+        await thread.info()
+        if not agreed(asked, terminal, f"Forget {' and '.join(named)} of {thread.id}?", "say --yes"):
+            return 0
         receipt = await thread.forget(seqs=asked.seq, event_ids=asked.event, chunk_ids=asked.chunk, reason=asked.reason)
-    named = [counted(count, what) for count, what in ((events, "event"), (chunks, "chunk")) if count]
     _put(terminal, receipt, f"{' and '.join(named)} forgotten; `memory-engine erase` destroys the bytes too")
     return 0
 

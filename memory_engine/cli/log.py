@@ -8,6 +8,7 @@ from functools import partial
 from attrs import frozen
 
 from memory_engine.cli.commands import Command, WrongArgument, existing, positive, whole
+from memory_engine.cli.options import did_you_mean
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import columns, of_event, one_line, padded
 from memory_engine.core.records import RecordedEvent
@@ -53,6 +54,7 @@ async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.follow and asked.after is not None and asked.limit is not None:
         raise WrongArgument("--limit with --after gives the first events, --follow the newest: leave one out")
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
+        await _check_type(engine, asked)
         source = _of_thread if asked.thread is not None else _of_all_threads
         async for recorded in source(engine, asked, terminal):
             if terminal.as_json:
@@ -62,6 +64,23 @@ async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
             if asked.follow:
                 terminal.out.flush()
     return 0
+
+
+async def _check_type(engine: Engine, asked: argparse.Namespace) -> None:
+    """Refuse a type that is neither known here nor recorded there: a plug-in's may be, without the plug-in."""
+    registry = engine.kernel.events
+    if asked.type is None or registry.has_type(asked.type):
+        return
+    if asked.thread is not None:
+        head = (await engine.store.head(asked.thread)).seq
+        is_there = bool(await engine.store.read(asked.thread, after=0, upto=head, limit=1, types={asked.type}))
+    else:
+        correlated = await engine.correlated(asked.correlation, tenant_id=asked.tenant)
+        is_there = any(recorded.type == asked.type for recorded in correlated)
+    if not is_there:
+        known = [cls.event_type for cls in registry.classes()]
+        near = did_you_mean(asked.type, known) or "; `memory-engine log` shows the types of a thread's events"
+        raise WrongArgument(f"there is no type of events {asked.type!r}{near}")
 
 
 async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> AsyncIterator[RecordedEvent]:

@@ -1,8 +1,9 @@
-"""The commands that look: threads, show, context, stats, report, view. The command that prints events is in `log`."""
+"""The commands that look: threads, show, context, report, view. The command that prints events is in `log`."""
 
 import argparse
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -13,19 +14,18 @@ from memory_engine.cli.commands import (
     add_thread,
     existing,
     moment,
-    no_arguments,
     pair,
     positive,
 )
 from memory_engine.cli.messages import measure, put_messages
 from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.context.builder import ContextBuilder
-from memory_engine.core.excerpts import counted, number, of_chunk, one_line, parents, size
+from memory_engine.core.clock import to_datetime
+from memory_engine.core.excerpts import ago, counted, number, of_chunk, one_line, parents
 from memory_engine.core.json_form import named
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.tokens import TokenCounter
-from memory_engine.errors.base import shown_place
 from memory_engine.recall.hits import Hit
 from memory_engine.replay.data import chunk_as_data
 from memory_engine.store.reader import MomentLike
@@ -48,7 +48,7 @@ def _declare_threads(parser: argparse.ArgumentParser) -> None:
         help="only threads with this metadata",
     )
     parser.add_argument(
-        "--order", choices=("created", "updated"), default="created", help="by their making, or the newest event first"
+        "--order", choices=("created", "updated"), default="updated", help="newest event first (default), or as made"
     )
     parser.add_argument("--limit", type=positive, metavar="N", help="only the latest N, or with --after the next N")
     parser.add_argument(
@@ -57,7 +57,7 @@ def _declare_threads(parser: argparse.ArgumentParser) -> None:
 
 
 async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List threads, in the order in which they were made, or by their last events."""
+    """List threads, the one whose last event is newest first, or in the order in which they were made."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         found = await engine.threads(
             kind=asked.kind,
@@ -69,17 +69,18 @@ async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
             limit=asked.limit,
             after=asked.after,
         )
+        now = to_datetime(engine.kernel.clock.now_us())
     terminal.json(found)
     if not found:
         terminal.say("no thread matches")
         return 0
-    _put_threads(found, terminal, by_update=asked.order == "updated")
+    _put_threads(found, terminal, now)
     if asked.after is not None and len(found) == asked.limit:
         terminal.say(f"the next ones: --after {shlex.quote(found[-1].id)}", "dim")
     return 0
 
 
-def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal, *, by_update: bool) -> None:
+def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal, now: datetime) -> None:
     """A row for each thread; a scope that all of them lack gets no column."""
     shown: list[tuple[Column, list[str]]] = [
         (Column("THREAD", least=12), [info.id for info in found]),
@@ -88,9 +89,7 @@ def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal, *, by_update: 
             (Column(what.upper(), right=True), ["?" if info.damaged else number(getattr(info, what)) for info in found])
             for what in ("events", "chunks", "tokens")
         ),
-        (Column("UPDATED (UTC)"), [f"{info.updated_at:%Y-%m-%d %H:%M}" for info in found])
-        if by_update
-        else (Column("CREATED (UTC)"), [f"{info.created_at:%Y-%m-%d %H:%M}" for info in found]),
+        (Column("LAST EVENT"), [ago((now - info.updated_at).total_seconds()) for info in found]),
     ]
     for title, cells, usual in (
         ("KIND", [info.kind for info in found], "conversation"),
@@ -208,31 +207,9 @@ def _put_reasons(recalled: Sequence[Hit], terminal: Terminal) -> None:
         terminal.say(f"  … and {number(len(best) - REASONS_MAX)} more; --json lists them")
 
 
-async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print totals over the database."""
-    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        totals = await engine.stats()
-    place = shown_place(asked.db)
-    terminal.json({"path": place, **named(totals)})
-    shown: Mapping[str, str] = {
-        "threads": number(totals.threads),
-        "events": number(totals.events),
-        "chunks": f"{number(totals.chunks)} in the states of all threads",
-        "tokens": f"{number(totals.tokens)} in these chunks, estimated",
-        "payload": f"{size(totals.payload_bytes)} of events as JSON",
-        "file": f"{size(totals.bytes)} at {place}",
-    }
-    for name, value in shown.items():
-        terminal.say(f"{name:<8} {value}")
-    if totals.damaged:
-        terminal.say(f"without the chunks of {', '.join(totals.damaged)}, whose heads are damaged", "red")
-    return 0
-
-
 THREADS = Command(_declare_threads, threads)
 SHOW = Command(_declare_show, show)
 CONTEXT = Command(_declare_context, context)
-STATS = Command(no_arguments, stats)
 
 
 def _declare_report(parser: argparse.ArgumentParser) -> None:

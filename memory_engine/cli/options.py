@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from typing import NamedTuple
 
 FOUND_PROBLEMS = 1
@@ -72,3 +73,11 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
 def database_path(asked: str | None) -> str:
     """The place of the option, else that of the environment, else `memory.db`."""
     return asked or os.environ.get(VARIABLE) or DEFAULT
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message about a word that is none of those known: the nearest ones, if any is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=2, cutoff=0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -7,10 +7,10 @@ import argparse
 import importlib
 import io
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from memory_engine.cli.options import FAILED, add_shared, database_path, plugin_choice
+from memory_engine.cli.options import FAILED, add_shared, database_path, did_you_mean, plugin_choice
 
 if TYPE_CHECKING:
     from memory_engine.cli.commands import Command
@@ -64,7 +64,7 @@ COMMANDS = {
     "export": CommandEntry("write a log to one file, with its hashes, redacted if asked to", "export:EXPORT"),
     "import": CommandEntry("make a thread of an exported log, with the same hashes", "export:IMPORT"),
     "anchors": CommandEntry("the hashes of logs, to be kept elsewhere and compared later", "export:ANCHORS"),
-    "stats": CommandEntry("print totals over the database", "look:STATS"),
+    "stats": CommandEntry("print totals over the database", "stats:STATS"),
     "backup": CommandEntry("copy a database while it is in use, and check the copy", "backup:BACKUP"),
     "restore": CommandEntry("make a new database of a backup", "backup:RESTORE"),
     "copy": CommandEntry("copy a whole database into another one, and verify it", "copy:COPY"),
@@ -77,7 +77,39 @@ COMMANDS = {
     "compare-compactors": CommandEntry(
         "run logs again under several compactors, and compare what they keep", "compare:COMPARE_COMPACTORS"
     ),
+    "completion": CommandEntry("print a script that lets a shell complete what you type", "completion:COMPLETION"),
 }
+
+
+class Group(NamedTuple):
+    """Commands that belong together: what for, and each by its word within the group (`debug why`)."""
+
+    help: str
+    commands: dict[str, str]
+
+
+def _group(what: str, words: str) -> Group:
+    """`words` are names of commands, or `word=name` where the group has a shorter word for one."""
+    pairs = (one.partition("=") for one in words.split())
+    return Group(what, {word: name or word for word, _, name in pairs})
+
+
+GROUPS = {
+    "start": _group("bring something in, and serve it", "demo ingest docs inspect mcp completion"),
+    "threads": _group(
+        "threads, and what is in them",
+        "list=threads show context search report view memory-files fork update clear forget archive unarchive",
+    ),
+    "logs": _group("logs, and whether they hold", "show=log export import verify rebuild rereduce anchors"),
+    "debug": _group("why it is as it is", "why diff bisect ledger what-if compare-compactors to-pytest"),
+    "compaction": _group(
+        "compact, and take it back", "run=compact list=compactions undo=undo-compaction redo=redo-compaction"
+    ),
+    "erasing": _group("destroy data, and keep them from being destroyed", "erase delete retain hold acts"),
+    "store": _group("the database", "stats backup restore copy migrate"),
+}
+"""Every command is in one group, and its own name works without it. A group is no command that takes words of its own:
+a thread may be called `export`, so `log export` prints its log."""
 _EPILOG = "exit codes: 0 done, 1 something wrong was found, 2 it could not be done, 130 interrupted"
 
 
@@ -114,22 +146,84 @@ class _Version(argparse.Action):
 
 
 def build_parser(words: Collection[str] = ()) -> argparse.ArgumentParser:
-    """The parser of a command line of these words: of its commands, only those among them get their arguments."""
+    """The parser of a command line of these words: only the commands among them are known to it."""
     parser = _Parser(
         prog="memory-engine",
+        usage="memory-engine [OPTION …] [GROUP] COMMAND …",
         description="An event-sourced memory for agents: logs, states, compacted memory and contexts.",
-        epilog=_EPILOG,
+        epilog="\n\n".join([*map(_listed, GROUPS), "`memory-engine COMMAND --help` says more.", _EPILOG]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     add_shared(parser)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    for name, entry in COMMANDS.items():
-        inner = commands.add_parser(name, help=entry.help, description=entry.help, allow_abbrev=False)
-        if name in words:
-            command_at(entry.home).declare(inner)
-            add_shared(inner)
+    commands = parser.add_subparsers(prog=parser.prog, metavar="COMMAND", dest="command", help=argparse.SUPPRESS)
+    for name in (name for name in COMMANDS if name in words):
+        about = COMMANDS[name].help
+        inner = commands.add_parser(name, description=about, epilog=_siblings(name), allow_abbrev=False)
+        command_at(COMMANDS[name].home).declare(inner)
+        add_shared(inner)
     return parser
+
+
+def _listed(group: str) -> str:
+    """A group and its commands, a line each; with its word in the group, where that is another one."""
+    from textwrap import wrap
+
+    lines = [f"{group}: {GROUPS[group].help}"]
+    for word, name in GROUPS[group].commands.items():
+        also = "" if word == name else f" ({group} {word})"
+        head, *rest = wrap(COMMANDS[name].help + also, 74)
+        lines += [f"  {name:<19} {head}", *(f"{'':<22}{line}" for line in rest)]
+    return "\n".join(lines)
+
+
+def _siblings(name: str) -> str | None:
+    """What a command that is called as a group is (`threads`) says of the others."""
+    if name not in GROUPS:
+        return None
+    return f"of this group: {', '.join(f'{name} {word}' for word in GROUPS[name].commands)}"
+
+
+def _next_word(words: Sequence[str], at: int = 0) -> int:
+    """Where from there on the first word stands that is no shared option nor the value of one."""
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in ("--db", "--plugins") else 1
+    return at
+
+
+def _without_group(words: list[str]) -> list[str]:
+    """The words with a command's own name in place of a group and its word. Ends where there is no such command."""
+    at = _next_word(words)
+    if at >= len(words) or not {"-h", "--help", "--version"}.isdisjoint(words[:at]):
+        return words
+    name = words[at]
+    if name not in GROUPS:
+        if name not in COMMANDS:
+            _refuse(f"there is no command {name!r}", name, [*COMMANDS, *GROUPS], "`memory-engine --help` lists them")
+        return words
+    following = at + 1 if name in COMMANDS else _next_word(words, at + 1)
+    word = words[following] if following < len(words) else ""
+    if name in COMMANDS and (not word or word.startswith("-")):
+        return words
+    known = GROUPS[name].commands
+    if word in known or word in known.values():
+        return [*words[:at], *words[at + 1 : following], known.get(word, word), *words[following + 1 :]]
+    if word:
+        _refuse(f"{name!r} has no command {word!r}", word, known, f"`memory-engine {name} --help` lists them")
+    _Parser(
+        prog=f"memory-engine {name}",
+        usage=f"memory-engine [OPTION …] {name} COMMAND …",
+        epilog=f"{_listed(name)}\n\n{_EPILOG}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    ).print_help()
+    raise SystemExit(0 if {"-h", "--help"} & set(words[at:]) else FAILED)
+
+
+def _refuse(why: str, word: str, known: Iterable[str], otherwise: str) -> NoReturn:
+    """End with the usage and what was probably meant."""
+    build_parser().error(why + (did_you_mean(word, known) or f"; {otherwise}"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -140,7 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    words = sys.argv[1:] if argv is None else argv
+    words = _without_group(list(sys.argv[1:] if argv is None else argv))
     parser = build_parser(words)
     asked = parser.parse_args(words)
     if asked.command is None:

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Sequence
 
 from memory_engine.administration.retention import RetentionReport, RetentionRule, read_rules
-from memory_engine.cli.commands import Command, existing
-from memory_engine.cli.erasing import add_yes, agreed
+from memory_engine.cli.commands import Command, add_yes, agreed, existing
 from memory_engine.cli.schedule import add_every, again_and_again
+from memory_engine.cli.standard import read_whole
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import counted
 from memory_engine.engine import Engine
@@ -16,7 +16,7 @@ LISTED = 20
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rules", metavar="RULES.toml", help="the rules: tables [[rule]]")
+    parser.add_argument("rules", metavar="RULES.toml", help="the rules: tables [[rule]] (-: standard input)")
     parser.add_argument("--dry-run", action="store_true", help="say what would go, and write nothing")
     add_every(parser)
     parser.add_argument("--by", metavar="WHO", default="", help="who asked for it; kept with the acts")
@@ -25,7 +25,8 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 async def retain(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Follow the rules of a file once, or again and again."""
-    rules = read_rules(asked.rules)
+    with read_whole(asked.rules) as file:
+        rules = read_rules(file)
     async with existing(asked.db, plugins=asked.plugins) as engine:
         planned = await engine.retain(rules, dry_run=True)
         if asked.dry_run:

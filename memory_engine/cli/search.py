@@ -16,7 +16,12 @@ _INDENT = "   "
 
 def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="what is looked for: a question, or words")
-    parser.add_argument("--thread", metavar="THREAD", action="append", help="search this thread (may be repeated)")
+    parser.add_argument(
+        "--thread",
+        metavar="THREAD",
+        action="append",
+        help="search this thread (may be repeated; default: all that are of no tenant)",
+    )
     parser.add_argument("--user", metavar="USER", help="search all threads of exactly this user")
     parser.add_argument("--tenant", metavar="TENANT", help="... of exactly this tenant (without: of no tenant)")
     parser.add_argument(
@@ -34,8 +39,8 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Search threads for passages, best first."""
     threads: list[str] = asked.thread or []
-    if bool(threads) == bool(asked.user or asked.tenant):
-        raise WrongArgument("say what is searched: --thread, or --user and --tenant")
+    if threads and (asked.user or asked.tenant):
+        raise WrongArgument("say what is searched: --thread, or --user and --tenant, not both")
     if asked.at is not None and len(threads) != 1:
         raise WrongArgument("--at is a seq of one thread: give one --thread with it")
     if asked.at is not None and asked.as_of is not None:

@@ -97,6 +97,15 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
+def ago(seconds: float) -> str:
+    """How long ago something was, in one unit: `3 min ago`. What lies ahead, by another machine's clock, is now."""
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            count = int(seconds // length)
+            return f"{count} {'day' if unit == 'days' and count == 1 else unit} ago"
+    return "just now"
+
+
 def of_event(event: Event | UnknownEvent) -> str:
     """An event in a few words."""
     match event:

@@ -48,27 +48,31 @@ def fill(path: str, *events: Event, thread: str = "t") -> None:
 
 
 def test_threads_lists_what_is_there(run: Run, db: str) -> None:
-    """Each thread has a line with its size, oldest first."""
+    """Each thread has a line with its size and when its last event came, that of the newest first."""
     code, out, _ = run("threads", "--db", db)
-    assert (0, ["THREAD", *THREADS]) == (code, [line.split()[0] for line in out.splitlines()])
+    assert (0, ["THREAD", *THREADS[::-1]]) == (code, [line.split()[0] for line in out.splitlines()])
+    assert ["LAST", "just", "just", "just"] == [line.split()[-2] for line in out.splitlines()]
+    _, out, _ = run("threads", "--db", db, "--order", "created")
+    assert THREADS == [line.split()[0] for line in out.splitlines()[1:]]
 
 
 def test_threads_as_json_is_a_list_with_ids(run: Run, db: str) -> None:
     """A program finds ids, sizes, scopes and heads."""
     found = json.loads(run("threads", "--json", "--db", db)[1])
-    assert THREADS == [info["id"] for info in found]
-    assert {"events", "chunks", "tokens", "status", "user_id", "tenant_id", "head_hash"} <= set(found[0])
+    assert THREADS[::-1] == [info["id"] for info in found]
+    assert {"events", "chunks", "tokens", "status", "user_id", "tenant_id", "head_hash", "updated_at"} <= set(found[0])
 
 
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
         (("--limit", "1"), ["support"]),
-        (("--after", "", "--limit", "1"), THREADS[:1]),
-        (("--after", THREADS[0], "--limit", "1"), THREADS[1:2]),
-        (("--after", THREADS[-1]), []),
+        (("--after", "", "--limit", "1", "--order", "created"), THREADS[:1]),
+        (("--after", "support", "--limit", "1"), ["datenanalyse"]),
+        (("--after", THREADS[0], "--limit", "1", "--order", "created"), THREADS[1:2]),
+        (("--after", THREADS[-1], "--order", "created"), []),
         (("--kind", "agent"), []),
-        (("--status", "active"), THREADS),
+        (("--status", "active"), THREADS[::-1]),
         (("--user", "%"), []),
         (("--tenant", "acme"), []),
     ],

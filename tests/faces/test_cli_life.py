@@ -46,7 +46,7 @@ def test_threads_are_listed_by_metadata_and_by_their_last_events(run: Run) -> No
     code, out, err = run("threads", "--order", "updated", "--metadata", "k=v", "--after", "", "--limit", "1")
     assert (0, "") == (code, err)
     heads, line, following = out.splitlines()
-    assert ("UPDATED" in heads, line.split()[0]) == (True, "old")
+    assert ("LAST EVENT" in heads, line.split()[0]) == (True, "old")
     assert "the next ones: --after old" == following
     code, out, err = run("threads", "--metadata", "draft=yes", "--metadata", "k=v", "--json")
     assert ["old"] == [one["id"] for one in json.loads(out)]
@@ -57,12 +57,15 @@ def test_threads_are_listed_by_metadata_and_by_their_last_events(run: Run) -> No
 
 def test_events_and_chunks_are_forgotten(run: Run) -> None:
     """By seq, by id, by chunk; nothing named is an error."""
-    code, out, err = run("forget", "old", "--seq", "1", "--chunk", "3.0", "--reason", "asked")
+    code, out, err = run("forget", "old", "--seq", "1", "--chunk", "3.0", "--reason", "asked", "--yes")
     assert (0, "") == (code, err)
     assert out.startswith("old, event 4: 1 event and 1 chunk forgotten; ")
     assert "three" not in run("show", "old")[1]
     assert (2, "") == run("forget", "old")[:2]
-    code, out, err = run("forget", "old", "--seq", "99")
+    code, out, err = run("forget", "old", "--seq", "2")
+    assert (2, "", True) == (code, out, "Forget 1 event of old? This cannot be undone: say --yes" in err)
+    assert "two" in run("show", "old")[1]
+    code, out, err = run("forget", "old", "--seq", "99", "--yes")
     assert (2, "", True) == (code, out, "99" in err)
 
 

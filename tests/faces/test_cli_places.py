@@ -56,6 +56,7 @@ WORDS: dict[str, list[list[str]]] = {
     "report": [["t"]],
     "rereduce": [["t", "1"], ["t", "1", "--dry-run"]],
     "restore": [[URL, "new.db"], ["FILE.db", URL]],
+    "completion": [],
     "retain": [["rules.toml", "--dry-run"], ["rules.toml", "--yes"]],
     "search": [["q", "--thread", "t"]],
     "show": [["t"]],

@@ -117,7 +117,6 @@ def test_a_time_that_is_none_is_refused(run: Run, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("x",), "say what is searched"),
         (("x", "--thread", "talk", "--user", "u1"), "say what is searched"),
         (("x", "--user", "u1", "--at", "1"), "--at is a seq of one thread"),
         (("x", "--thread", "talk", "--at", "99"), "has seqs 1 to"),
