@@ -81,17 +81,17 @@ COMMANDS = {
 }
 
 
-class Group(NamedTuple):
+class CommandGroup(NamedTuple):
     """Commands that belong together: what for, and each by its word within the group (`debug why`)."""
 
     help: str
     commands: dict[str, str]
 
 
-def _group(what: str, words: str) -> Group:
+def _group(what: str, words: str) -> CommandGroup:
     """`words` are names of commands, or `word=name` where the group has a shorter word for one."""
     pairs = (one.partition("=") for one in words.split())
-    return Group(what, {word: name or word for word, _, name in pairs})
+    return CommandGroup(what, {word: name or word for word, _, name in pairs})
 
 
 GROUPS = {
