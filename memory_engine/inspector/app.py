@@ -32,6 +32,7 @@ from memory_engine.inspector.routes_log import LOG_ROUTES
 from memory_engine.inspector.routes_replay import REPLAY_ROUTES
 from memory_engine.inspector.routes_state import STATE_ROUTES
 from memory_engine.inspector.routes_store import STORE_ROUTES
+from memory_engine.inspector.routes_talk import TALK_ROUTES
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -63,7 +64,7 @@ def page_file(name: str) -> tuple[bytes, str] | None:
 
 T = TypeVar("T")
 
-ROUTES: tuple[Route, ...] = (*STORE_ROUTES, *LOG_ROUTES, *STATE_ROUTES, *REPLAY_ROUTES)
+ROUTES: tuple[Route, ...] = (*STORE_ROUTES, *LOG_ROUTES, *STATE_ROUTES, *TALK_ROUTES, *REPLAY_ROUTES)
 API = "/api/"
 _WRONG_TOKEN = failure("WrongToken", "open the whole address that was printed; it ends in the token")
 

@@ -161,11 +161,12 @@ def chunk_row(chunk: Chunk, container: str = "") -> dict[str, object]:
         "chars": len(text),
         "container": container,
         **named(chunk, "parent_ids status label name call_id"),
-        "calls": [_call_row(call) for call in chunk.calls],
+        "calls": [call_row(call) for call in chunk.calls],
     }
 
 
-def _call_row(call: ToolCall) -> Mapping[str, object]:
+def call_row(call: ToolCall) -> Mapping[str, object]:
+    """A call; its arguments are cut."""
     row: dict[str, object] = msgspec.to_builtins(call)
     return row | {"arguments": call.arguments[:TEXT_MAX]}
 

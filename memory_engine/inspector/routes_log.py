@@ -72,6 +72,7 @@ async def outline(inspection: Inspection, query: Query) -> object:
     thread_id = query.text("thread")
     store = inspection.engine.store
     head = await store.head(thread_id)
+    ((record, _),) = await store.threads(ThreadFilter(id=thread_id))
     compactions = await inspection.outlines.compactions(thread_id, head)
     forks = []
     for fork_id in await store.forks(thread_id):
@@ -81,6 +82,7 @@ async def outline(inspection: Inspection, query: Query) -> object:
     ends = [to_datetime(row.recorded_at_us).isoformat() for row in await store.read_at(thread_id, [1, head.seq])]
     return {
         "head": head.seq,
+        "kind": record.kind,
         "status": head.status,
         "compactions": as_data(compactions),
         "forks": forks,

@@ -1,9 +1,13 @@
 """Routes that explain: why a chunk is as it is, how two points differ, and what broke the prompt cache."""
 
+import asyncio
+
+from memory_engine.core.chain import decode_row
 from memory_engine.inspector.answers import Inspection, Query, Route, TooMuch, WrongQuery
 from memory_engine.inspector.differences import difference
 from memory_engine.inspector.offload import apart
 from memory_engine.inspector.states import Seen
+from memory_engine.replay.cache_breaks import Runs
 from memory_engine.replay.ledger import cache_ledger
 from memory_engine.replay.why import why as explain
 
@@ -12,6 +16,8 @@ CALLS = 200
 LEDGER_EVENTS_MAX = 5_000
 LEDGER_CHUNKS_MAX = 2_000_000
 """Chunks in the contexts of a ledger, all together: they bound the time that it takes."""
+COUNTED_EVENTS_MAX = 20_000
+"""Events of a log whose calls are counted."""
 LEDGER_STATE_CHUNKS_MAX = 10_000
 """Chunks of a state beyond which no ledger is made."""
 _WINDOW = 512
@@ -54,7 +60,22 @@ async def ledger(inspection: Inspection, query: Query) -> object:
     async def kept() -> dict[str, object]:
         return (await cache_ledger(begin, upto, max_tokens)).as_data()
 
-    return {"after": begin.seq, "upto": upto.seq, **await apart(engine.kernel, kept)}
+    all_calls = await _calls_in_all(inspection, upto)
+    return {"after": begin.seq, "upto": upto.seq, "all_calls": all_calls, **await apart(engine.kernel, kept)}
+
+
+async def _calls_in_all(inspection: Inspection, upto: Seen) -> int | None:
+    """How many calls a model was sent up to a seq; `None` in a log that is too long to count them for a page."""
+    if upto.seq > COUNTED_EVENTS_MAX:
+        return None
+    reader, count = inspection.engine.reader, 0
+    runs = Runs(inspection.engine.events)
+    async for page in reader.pages(upto.id, after=0, upto=upto.seq):
+        for stored in page:
+            _, is_new = runs.next(decode_row(upto.id, stored, reader.registry)[0], stored.id)
+            count += is_new
+        await asyncio.sleep(0)
+    return count
 
 
 async def _calls_ago(inspection: Inspection, upto: Seen, calls: int) -> int:

@@ -11,6 +11,7 @@ from memory_engine.context.context import Context
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.context.thread_context import standing_blocks
+from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.json_form import as_data, named
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import UnknownView
@@ -19,12 +20,15 @@ from memory_engine.inspector.offload import apart, beside
 from memory_engine.inspector.outlines import chunk_row
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.inline import last_of
-from memory_engine.recall.hits import Hit
-from memory_engine.recall.service import Recall
+from memory_engine.recall.hits import Found, Hit
+from memory_engine.recall.search import Asked
+from memory_engine.recall.service import Recall, checked_query
 from memory_engine.replay.data import chunk_as_data
 
 CHUNKS_MAX = 2_000
 ROWS_MAX = 1_000
+HITS = 20
+HITS_MAX = 100
 MESSAGE_MAX = 20_000
 """Characters of a message's text that are given; `chars` is how long it is."""
 
@@ -69,6 +73,26 @@ async def context(inspection: Inspection, query: Query) -> object:
     else:
         built = await beside(lambda: builder.build(whole, past.id, max_tokens, standing=standing))
     return await beside(lambda: _context_as_data(built, max_tokens, builder.counter))
+
+
+async def recall(inspection: Inspection, query: Query) -> object:
+    """What memory answers a question with, as of a seq, best first; of each hit what every signal added to its score.
+
+    Raises `ReadOnly` where there is no index and none may be made.
+    """
+    past, kernel = await inspection.past(query), inspection.engine.kernel
+    question = checked_query(query.text("query"))
+    limit = query.number("limit", HITS, least=1, most=HITS_MAX)
+    service = kernel[Recall]
+    asked = Asked(query=question, limit=limit, upto=past.seq, explain=True)
+
+    async def searched() -> Found:
+        return await service.search((past.id,), asked) if past.seq else Found(query=question)
+
+    by_words = service.embedder is None and service.reranker is None
+    found = await (apart(kernel, searched) if by_words else searched())
+    hits = [_hit_row(hit) | {"parts": as_data(hit.parts), "about": hit.about} for hit in found]
+    return {**named(found, "query how failure waiting"), "hits": hits}
 
 
 def _context_as_data(built: Context, max_tokens: int | None, counter: TokenCounter) -> dict[str, object]:
@@ -124,17 +148,22 @@ async def originals(inspection: Inspection, query: Query) -> object:
 
 
 async def views(inspection: Inspection, query: Query) -> object:
-    """The views that have rows at a seq, in the order in which they are registered."""
+    """The views that have rows at a seq: those in use, in the order in which they are registered, then the others.
+
+    A view is in use once an event of its own has happened; session, clearing and forgetting belong to every log.
+    """
     past = await inspection.past(query)
     head = await inspection.engine.store.head(past.id)
-    found = []
+    common = {cls.event_type for cls in inspection.engine.events.classes() if cls.__module__ == MemoryForget.__module__}
+    found: list[dict[str, object]] = []
     for projection in inspection.engine.kernel.projections:
         types = event_types(projection)
         if types is not None and not last_of(head, types):
             continue  # nothing that it reads has ever happened in this thread
         if rows := len(await past.rows(projection)):
-            found.append({"name": projection.name, "rows": rows})
-    return {"views": found}
+            is_used = types is None or bool(last_of(head, types - common))
+            found.append({"name": projection.name, "rows": rows, "used": is_used})
+    return {"views": sorted(found, key=lambda row: not row["used"])}
 
 
 async def view(inspection: Inspection, query: Query) -> object:
@@ -157,6 +186,7 @@ def _projection(inspection: Inspection, name: str) -> Projection[object]:
 STATE_ROUTES = (
     Route.of("state", "thread seq offset limit", state),
     Route.of("context", "thread seq max_tokens query", context),
+    Route.of("recall", "thread seq query limit", recall),
     Route.of("chunk", "thread id", chunk),
     Route.of("originals", "thread chunk", originals),
     Route.of("views", "thread seq", views),

@@ -29,13 +29,13 @@ async def store(inspection: Inspection, _query: Query) -> object:
 
 
 async def threads(inspection: Inspection, query: Query) -> object:
-    """Threads that match, newest first, and which kinds and statuses there are at all."""
+    """Threads that match, those with the newest events first, and which kinds and statuses there are at all."""
     wanted = _ThreadFilter(
         query.text("q", "").casefold(),
         {name: query.text(name, "") for name in ("kind", "user", "tenant", "agent", "status")},
     )
     offset, limit = query.number("offset", 0), query.number("limit", 200, least=1, most=THREADS_AT_ONCE_MAX)
-    found = await inspection.engine.store.listed(ThreadFilter())
+    found = await inspection.engine.store.listed(ThreadFilter(order="updated"))
     return await beside(lambda: _listed(found, wanted, offset, limit))
 
 
@@ -64,7 +64,7 @@ class _ThreadFilter:
 
 
 def _listed(found: ThreadsFound, wanted: _ThreadFilter, offset: int, limit: int) -> dict[str, object]:
-    matching = [one for one in reversed(found) if wanted.takes(one[0], one[1])]
+    matching = [one for one in found if wanted.takes(one[0], one[1])]
     return {
         "total": len(matching),
         "threads": [_thread_row(*one) for one in matching[offset : offset + limit]],

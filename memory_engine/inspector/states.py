@@ -7,13 +7,14 @@ the next point is near. All of it can be made again. Totals over a store read al
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
+from functools import cached_property
 from typing import TypeVar
 
 from attrs import frozen
 
 from memory_engine.core.chain import apply_rows
-from memory_engine.core.chunks import Chunk
+from memory_engine.core.chunks import Category, Chunk, ChunkType
 from memory_engine.core.state import Placed, State
 from memory_engine.engine import Engine
 from memory_engine.inspector.offload import beside
@@ -53,6 +54,36 @@ class Laid:
 
     def __len__(self) -> int:
         return len(self.placed)
+
+    @cached_property
+    def turns(self) -> Sequence[Sequence[str]]:
+        """The ids of its chunks as turns of a talk."""
+        return turns_of(placed.chunk for placed in self.placed)
+
+
+_SAID = frozenset({Category.WORKING_FLOW, Category.SYSTEM, Category.TASK})
+"""Parts of a context that are talk; notes, memory and environment stand beside it."""
+_ANSWERS = frozenset({ChunkType.ACTION_RESULT, ChunkType.ERROR})
+
+
+def turns_of(chunks: Iterable[Chunk]) -> Sequence[Sequence[str]]:
+    """The ids of chunks that are talk, turn by turn: a message, a thought, a summary, or calls with their results.
+
+    The chunks may lack their contents: results follow their calls in the state's order.
+    """
+    turns: list[list[str]] = []
+    before = ""
+    for chunk in chunks:
+        if chunk.category not in _SAID and chunk.type != ChunkType.COMPACTED:
+            continue
+        is_answer = chunk.type in _ANSWERS and (before == ChunkType.AGENT_ACTION or before in _ANSWERS)
+        is_next_call = chunk.type == before == ChunkType.AGENT_ACTION
+        if is_answer or is_next_call:
+            turns[-1].append(chunk.id)
+        else:
+            turns.append([chunk.id])
+        before = chunk.type
+    return turns
 
 
 class States:

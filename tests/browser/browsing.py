@@ -90,8 +90,8 @@ class Window:
         return self.page
 
     def look(self, address: str, **where: object) -> "Page":
-        """Open a thread, and wait until its rows and the tab are there."""
-        page = self.go(address, **where)
+        """Open a thread, by default at its event, and wait until its rows and the tab are there."""
+        page = self.go(address, **({"tab": "event"} | where))
         self.events.first.wait_for()
         self.settled()
         return page

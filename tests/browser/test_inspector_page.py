@@ -39,10 +39,12 @@ def store(tmp_path_factory: pytest.TempPathFactory, chromium: "Browser") -> Iter
 
 
 def test_threads_are_listed_filtered_and_opened(window: Window, store: Store) -> None:
-    """All threads are there, newest first; a filter and a kind narrow them; a click opens one at its end."""
+    """All threads, the latest used first and open; a filter and a kind narrow them; a click opens one at its end."""
     page = window.go(store.address)
     page.get_by_text(f"{CHATS + 4} threads", exact=True).wait_for()
     assert "coding, without a claim" in (window.threads.first.text_content() or "")
+    assert "ago" in window.threads.first.inner_text() or "just now" in window.threads.first.inner_text()
+    page.get_by_role("heading", name="coding, without a claim", exact=True).wait_for()
     page.get_by_role("searchbox", name="Filter threads").fill("EVE")
     page.get_by_text(f"{CHATS // 2} threads match").wait_for()
     page.get_by_role("searchbox", name="Filter threads").fill("")
@@ -219,10 +221,10 @@ def test_lineage_is_a_picture_from_summary_to_events(window: Window, store: Stor
 
 
 def test_two_points_are_compared(window: Window, store: Store) -> None:
-    """One is marked, another is chosen: chunks with signs, the context line by line, what a cache keeps."""
+    """One is marked, another is chosen: chunks with signs, the context by line. Without a mark: the event before."""
     seq = store.facts.compactions[-1]
     page = window.look(store.address, thread="coding", seq=seq - 3)
-    window.press("d", "]", "6")
+    window.press("d", "]", "7")
     window.panel.get_by_role("heading", name=f"From event {seq - 3} to event {seq}").wait_for()
     window.panel.get_by_role("heading", name="Folded by a compaction (1)").wait_for()
     lines = window.panel.get_by_role("group", name="Context, line by line").inner_text()
@@ -232,7 +234,7 @@ def test_two_points_are_compared(window: Window, store: Store) -> None:
     window.panel.get_by_role("button", name="swap").click()
     page.get_by_role("heading", name=f"From event {seq} to event {seq - 3}").wait_for()
     window.panel.get_by_role("button", name="clear").click()
-    window.panel.get_by_text("Mark a first point").wait_for()
+    page.get_by_role("heading", name=f"From event {seq - 4} to event {seq - 3}").wait_for()
 
 
 def test_forks_are_a_tree_and_are_compared(window: Window, store: Store) -> None:

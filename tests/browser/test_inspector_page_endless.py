@@ -32,7 +32,7 @@ def log(tmp_path_factory: pytest.TempPathFactory, chromium: "Browser") -> Iterat
 
 def opened_s(window: Window, address: str, name: str, head: int) -> float:
     """Seconds from the click on a thread to its last event and what it changed."""
-    window.go(address)
+    window.look(address, thread="endless" if name == "short" else "short")
     thread = window.threads.filter(has_text=name)
     thread.wait_for()
     began = time.perf_counter()

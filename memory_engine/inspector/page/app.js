@@ -13,7 +13,9 @@ import { diffTab } from "./tab_diff.js";
 import { eventTab } from "./tab_event.js";
 import { forksTab } from "./tab_forks.js";
 import { lineageTab } from "./tab_lineage.js";
+import { recallTab } from "./tab_recall.js";
 import { stateTab } from "./tab_state.js";
+import { talkTab } from "./tab_talk.js";
 import { viewsTab } from "./tab_views.js";
 import { Threads } from "./threads.js";
 import { Timeline } from "./timeline.js";
@@ -25,15 +27,27 @@ place.read();
 const timeline = new Timeline();
 const threads = new Threads((thread) => {
   byId("window").classList.remove("threads-open");
+  column("middle");
   if (thread.id === place.thread) return;
-  heads.set(thread.id, thread.events);
-  place.go({ thread: thread.id, seq: null, chunk: "" });
+  entered(thread);
   byId("events").focus({ preventScroll: true });
 });
 const slider = new Slider(timeline);
 const heads = new Map(); // heads that the list of threads has told, to open a thread without asking first
 
-const panel = new Panel([eventTab, stateTab, contextTab, viewsTab, lineageTab, diffTab, forksTab, cacheTab], () => ({
+const tabs = [
+  talkTab,
+  eventTab,
+  stateTab,
+  contextTab,
+  viewsTab,
+  lineageTab,
+  diffTab,
+  forksTab,
+  cacheTab,
+  recallTab,
+];
+const panel = new Panel(tabs, () => ({
   thread: place.thread,
   seq: place.seq,
   mark: place.mark,
@@ -42,6 +56,12 @@ const panel = new Panel([eventTab, stateTab, contextTab, viewsTab, lineageTab, d
   event: place.seq ? timeline.event(place.seq) : null,
   choose: (change) => place.go(change),
 }));
+
+function entered(thread) {
+  heads.set(thread.id, thread.events);
+  place.fit(thread.kind);
+  place.go({ thread: thread.id, seq: null, chunk: "" });
+}
 
 // ---- live
 
@@ -88,7 +108,10 @@ place.addEventListener("change", ({ detail }) => {
   if (detail.has("tab")) panel.choose();
   else panel.refresh();
 });
-timeline.addEventListener("head", () => place.tab === "forks" && panel.refresh());
+timeline.addEventListener("head", () => {
+  if (timeline.outline) place.fit(timeline.outline.kind);
+  if (["forks", "conversation"].includes(place.tab)) panel.refresh();
+});
 timeline.addEventListener("rows", () => place.tab === "lineage" && panel.refresh());
 
 // ---- what the keys do
@@ -105,10 +128,11 @@ async function copied() {
 function marked() {
   if (!place.thread || place.seq === null) return;
   place.go({ mark: { thread: place.thread, seq: place.seq } });
-  say(`Marked event ${number(place.seq)} as A: choose another, then Diff (6)`);
+  say(`Marked event ${number(place.seq)} as A: choose another, then Diff (7)`);
 }
 
 function listed() {
+  column("left");
   byId("window").classList.add("threads-open");
   byId("threads-search").focus();
 }
@@ -152,8 +176,11 @@ async function described() {
   }
 }
 
+// Where the address names no thread, the one with the newest event is opened.
 async function begin() {
   await Promise.all([described(), threads.reload()]);
+  const newest = threads.pages.at(0);
+  if (!place.thread && newest) entered(newest);
 }
 
 byId("live").addEventListener("click", () => live());
@@ -161,6 +188,15 @@ byId("theme").addEventListener("click", () => themed(true));
 byId("mark").addEventListener("click", marked);
 byId("threads-toggle").addEventListener("click", () => byId("window").classList.toggle("threads-open"));
 
+// Where there is room for one column only: threads, then the log of one, then what an event was; each leads back.
+function column(name) {
+  byId("window").dataset.column = name;
+}
+byId("events").addEventListener("click", ({ target }) => target.closest(".fold-toggle") || column("right"), true);
+byId("back").addEventListener("click", () => column("middle"));
+byId("back-threads").addEventListener("click", () => column("left"));
+
+column(place.thread ? "right" : "middle");
 splitters();
 themed();
 begin();

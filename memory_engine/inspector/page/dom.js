@@ -78,6 +78,14 @@ export const clock = (iso) => (iso ? new Date(iso).toISOString().slice(11, 19) :
 export const moment = (iso) => (iso ? new Date(iso).toISOString().replace("T", " ").slice(0, 23) + " UTC" : "–");
 export const day = (iso) => (iso ? new Date(iso).toISOString().slice(0, 16).replace("T", " ") : "–");
 
+// How long ago something was, in the largest unit that is whole: "3 h ago".
+export function ago(iso, now = Date.now()) {
+  const seconds = Math.max(0, (now - new Date(iso)) / 1000);
+  for (const [unit, length] of [["y", 31_557_600], ["d", 86_400], ["h", 3600], ["min", 60]])
+    if (seconds >= length) return `${number(Math.floor(seconds / length))} ${unit} ago`;
+  return "just now";
+}
+
 // ---- pieces that every part of the page uses
 
 const WHOLE = 8000;

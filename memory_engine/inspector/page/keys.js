@@ -19,7 +19,7 @@ const KEYS = [
   [
     "Look",
     [
-      ["1 … 8", "the tabs, in their order"],
+      ["1 … 9 0", "the tabs, in their order"],
       ["d", "mark this event as A, to compare"],
       ["/", "search the events"],
       ["t", "the list of threads"],
@@ -89,7 +89,7 @@ export class Keys {
 
   anywhere(key) {
     const { timeline } = this.does;
-    if (/^[1-8]$/.test(key)) return () => place.go({ tab: TABS[Number(key) - 1] });
+    if (/^[0-9]$/.test(key)) return () => place.go({ tab: TABS[(Number(key) + 9) % 10] });
     return {
       j: () => timeline.step(1),
       k: () => timeline.step(-1),

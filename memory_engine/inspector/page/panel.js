@@ -28,11 +28,11 @@ export class Panel {
             role: "tab",
             id: `tab-${tab.id}`,
             "aria-controls": `panel-${tab.id}`,
-            title: `${tab.title} (${n + 1})`,
+            title: `${tab.title} (${(n + 1) % 10})`,
             onclick: () => place.go({ tab: tab.id }),
           },
           tab.title,
-          el("kbd", { text: n + 1, "aria-hidden": "true" }),
+          el("kbd", { text: (n + 1) % 10, "aria-hidden": "true" }),
         );
         const bar = el("div", { class: "controls" });
         const body = el("div", { class: "body" });

@@ -1,29 +1,43 @@
 // Where one looks: a thread, a seq, a tab, a marked point, a chunk. It stands in the address behind the #.
 
-export const TABS = ["event", "state", "context", "views", "lineage", "diff", "forks", "cache"];
+export const TABS = ["conversation", "event", "state", "context", "views", "lineage", "diff", "forks", "cache", "recall"];
 
 const PAUSE_MS = 120;
 
 class Place extends EventTarget {
   thread = "";
   seq = null; // null: wherever the log ends
-  tab = "event";
+  tab = "conversation";
+  chosen = false; // whether somebody chose the tab; else it is the one that fits the kind of the thread
   mark = null; // {thread, seq}: the first point of a diff
   chunk = "";
   written = -PAUSE_MS; // when the address was changed last
 
   // Go elsewhere. Another thread is a step that the browser's back button undoes.
   go(change) {
+    if (change.tab) this.chosen = true;
+    // Who goes on to another event looks at that one, unless he follows a lineage from event to event.
+    if (change.seq !== undefined && change.chunk === undefined && this.tab !== "lineage") change = { ...change, chunk: "" };
     const changed = Object.keys(change).filter((name) => JSON.stringify(change[name]) !== JSON.stringify(this[name]));
     if (!changed.length) return;
+    const first = !this.thread; // nobody goes back to where no thread was open
     Object.assign(this, change);
     if (changed.includes("thread")) {
       clearTimeout(this.timer);
-      history.pushState(null, "", `#${this}`);
+      if (first) history.replaceState(null, "", `#${this}`);
+      else history.pushState(null, "", `#${this}`);
     } else {
       this.later();
     }
     this.tell(changed);
+  }
+
+  // The tab to begin with in a thread of some kind, unless one was chosen.
+  fit(kind) {
+    const tab = kind === "conversation" ? "conversation" : "event";
+    if (this.chosen || tab === this.tab) return;
+    this.tab = tab;
+    this.tell(["tab"]);
   }
 
   // Browsers refuse too many changes of the address: whoever runs through a log changes it now and then.
@@ -47,13 +61,14 @@ class Place extends EventTarget {
     const said = {
       thread: query.get("thread") ?? "",
       seq: whole(seq),
-      tab: TABS.includes(query.get("tab")) ? query.get("tab") : "event",
+      tab: TABS.includes(query.get("tab")) ? query.get("tab") : this.tab,
       mark:
         whole(mark) === null
           ? null
           : { thread: query.get("mark_thread") ?? query.get("thread") ?? "", seq: whole(mark) },
       chunk: query.get("chunk") ?? "",
     };
+    this.chosen = TABS.includes(query.get("tab"));
     const changed = Object.keys(said).filter((name) => JSON.stringify(said[name]) !== JSON.stringify(this[name]));
     Object.assign(this, said);
     return changed;
@@ -67,7 +82,7 @@ class Place extends EventTarget {
     const query = new URLSearchParams();
     if (this.thread) query.set("thread", this.thread);
     if (this.seq !== null) query.set("seq", this.seq);
-    query.set("tab", this.tab);
+    if (this.chosen) query.set("tab", this.tab);
     if (this.mark) {
       query.set("mark", this.mark.seq);
       if (this.mark.thread !== this.thread) query.set("mark_thread", this.mark.thread);

@@ -3,7 +3,7 @@
 import { byId, clock, el, number, oneLine, setStyle } from "./dom.js";
 import { place } from "./place.js";
 
-const BINS = 400; // so many marks at the most: thousands of compactions fall together
+const APART_PX = 6; // marks that would stand nearer to each other fall together: thousands of them, or few on a narrow page
 
 export class Slider {
   constructor(timeline) {
@@ -23,6 +23,7 @@ export class Slider {
       if (detail.has("mark")) this.mark();
       if (detail.has("seq")) this.draw();
     });
+    new ResizeObserver(() => this.mark()).observe(this.marks);
     timeline.addEventListener("head", () => (this.draw(), this.mark()));
     timeline.addEventListener("rows", () => this.draw());
   }
@@ -47,9 +48,10 @@ export class Slider {
     this.marks.replaceChildren();
     if (!head || !outline) return;
     const bins = new Map();
+    const count = Math.max(1, Math.floor(this.marks.clientWidth / APART_PX));
     const put = (kind, seq, text) => {
-      const bin = Math.round((seq / head) * BINS);
-      const known = bins.get(`${kind}${bin}`) ?? { kind, seq, texts: [] };
+      const bin = Math.round((seq / head) * count);
+      const known = bins.get(`${kind}${bin}`) ?? { kind, seq, bin, texts: [] };
       known.texts.push(text);
       bins.set(`${kind}${bin}`, known);
     };
@@ -64,12 +66,12 @@ export class Slider {
     for (const { seq, thread_id: id } of outline.forks)
       put("forked", seq, `forked at ${number(seq)}: ${oneLine(id, 60)}`);
     if (place.mark?.thread === thread) put("marked", place.mark.seq, `A: marked at ${number(place.mark.seq)}`);
-    for (const { kind, seq, texts } of bins.values()) {
+    for (const { kind, seq, bin, texts } of bins.values()) {
       const mark = el("span", {
-        class: `mark ${kind}`,
+        class: `mark ${kind}${texts.length > 1 ? " many" : ""}`,
         title: texts.length > 3 ? `${texts[0]} … ${texts.length} in all` : texts.join("\n"),
       });
-      setStyle(mark, { left: `${(100 * seq) / head}%` });
+      setStyle(mark, { left: `${texts.length > 1 ? (100 * bin) / count : (100 * seq) / head}%` });
       this.marks.append(mark);
     }
   }

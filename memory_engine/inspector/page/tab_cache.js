@@ -6,21 +6,27 @@ import { get } from "./server.js";
 
 const HIGH = 150;
 let budget = "";
+let whole = ""; // the thread of which all calls are asked for, not only the last
 
 export const cacheTab = {
   id: "cache",
   title: "Cache",
-  key: ({ seq }) => `${seq ?? 0}|${budget}`,
+  key: ({ thread, seq }) => `${seq ?? 0}|${budget}|${whole === thread}`,
   controls(bar, again) {
     const field = el("input", { type: "number", id: "ledger-budget", min: 1, step: 100, placeholder: "no limit" });
     field.addEventListener("change", () => {
       budget = Number(field.value) >= 1 ? String(Math.floor(Number(field.value))) : "";
       again();
     });
+    this.all = (thread) => {
+      whole = thread;
+      again();
+    };
     bar.append(el("label", { for: "ledger-budget", text: "Budget of the calls in tokens" }), field);
   },
-  load: ({ thread, seq }, signal) => get("ledger", { thread, upto: seq ?? 0, max_tokens: budget }, signal),
-  show(body, ledger) {
+  load: ({ thread, seq }, signal) =>
+    get("ledger", { thread, after: whole === thread ? "0" : "", upto: seq ?? 0, max_tokens: budget }, signal),
+  show(body, ledger, { thread }) {
     const lost = lostByCall(ledger);
     const { calls, breaks } = ledger;
     body.replaceChildren(el("h2", { text: "What the prompt cache kept" }));
@@ -37,11 +43,14 @@ export const cacheTab = {
     body.append(
       el("p", {
         class: "sum",
-        text: `${counted(calls.length, "call")}, ${counted(
+        text: `${which(ledger)}, ${counted(
           sum((call) => call.tokens),
           "token",
         )} sent: ${number(kept)} kept (${Math.round((100 * kept) / all)} %), ${number(sum((call) => call.fresh_tokens))} fresh`,
       }),
+      ledger.after > 0 && whole !== thread
+        ? el("p", {}, el("button", { type: "button", text: "Look at all calls", onclick: () => this.all(thread) }))
+        : "",
       chart(calls, lost),
       el(
         "p",
@@ -61,11 +70,17 @@ export const cacheTab = {
       ),
       section(
         `Breaks (${number(breaks.length)})`,
-        breaks.length ? table(breaks) : empty("No event broke the cache: every call began as the one before"),
+        breaks.length ? el("div", { class: "wide" }, table(breaks)) : empty("No event broke the cache: every call began as the one before"),
       ),
     );
   },
 };
+
+// How many calls these are, and of how many: a page looks at the last ones of a long log.
+function which({ after, calls, all_calls: all }) {
+  if (after === 0 || calls.length === all) return counted(calls.length, "call");
+  return `The last ${number(calls.length)} of ${all === null ? "more" : number(all)} calls`;
+}
 
 function lostByCall({ calls, breaks }) {
   const lost = new Map();

@@ -55,22 +55,39 @@ export const contextTab = {
   load: ({ thread, seq }, signal) =>
     get("context", { thread, seq: seq ?? 0, max_tokens: budget, query: question }, signal),
   show(body, data) {
-    const counting = data.tokens_exact ? `counted by ${data.tokenizer}` : "estimated";
     body.replaceChildren(
       el("h2", { text: "What a model would see next" }),
-      el("p", {
-        class: "sum",
-        text: `${counted(data.messages.length, "message")}, ${counted(data.tokens, "token")}${data.max_tokens ? ` of ${number(data.max_tokens)}` : ""} (${oneLine(counting, 60)})`,
-      }),
+      summed(data),
       spentBar(data),
       leftOut(data),
-      recalled(data),
+      question ? recalled(data) : "",
       data.messages.length
         ? section("Messages", el("div", { class: "cards" }, ...data.messages.map(message)))
         : empty("Nothing: the context is empty here"),
     );
   },
 };
+
+// How a context was filled, within another tab: what came in and what was cut.
+export function contextParts(data) {
+  return [summed(data), spentBar(data), leftOut(data), ...(data.messages.length ? [messages(data)] : [])];
+}
+
+const messages = (data) =>
+  el(
+    "details",
+    {},
+    el("summary", { text: counted(data.messages.length, "message") }),
+    el("div", { class: "cards" }, ...data.messages.map(message)),
+  );
+
+function summed(data) {
+  const counting = data.tokens_exact ? `counted by ${data.tokenizer}` : "estimated";
+  return el("p", {
+    class: "sum",
+    text: `${counted(data.messages.length, "message")}, ${counted(data.tokens, "token")}${data.max_tokens ? ` of ${number(data.max_tokens)}` : ""} (${oneLine(counting, 60)})`,
+  });
+}
 
 function spentBar({ spent, tokens, max_tokens: most }) {
   const whole = Math.max(
@@ -121,15 +138,15 @@ function leftOut({ included, excluded, shortened }) {
 
 // What the question brought back, in the order in which it was said, with why each was chosen.
 function recalled({ recalled: hits, recall_failure: failed }) {
-  if (!question) return "";
   return section(
     `Recalled (${number(hits.length)})`,
     failed && failure({ title: "Without a model", message: failed }),
-    hits.length ? el("div", { class: "cards" }, ...hits.map(hit)) : empty("Nothing beside what the context holds anyway"),
+    hits.length ? el("div", { class: "cards" }, ...hits.map((one) => hit(one))) : empty("Nothing beside what the context holds anyway"),
   );
 }
 
-function hit({ seq, kind, role, speaker, at, score, why, text, superseded_by: newer }) {
+// A passage that memory found; `fate` and `parts` say more about it where they are known.
+export function hit({ seq, kind, role, speaker, at, score, why, text, superseded_by: newer }, fate = "", parts = "") {
   return el(
     "article",
     { class: "card hit" },
@@ -139,6 +156,7 @@ function hit({ seq, kind, role, speaker, at, score, why, text, superseded_by: ne
       seqLink(seq),
       el("span", { class: "badge", text: oneLine(kind, 30) }),
       el("span", { class: "dim grow", text: `${oneLine(speaker || role, 60)} · ${day(at)}` }),
+      fate,
       score > 0 && el("span", { class: "tokens", text: score.toFixed(2) }),
     ),
     prose(text, { most: 1200 }),
@@ -148,6 +166,7 @@ function hit({ seq, kind, role, speaker, at, score, why, text, superseded_by: ne
       `why: ${oneLine(why, 200)}`,
       newer && [" · superseded by ", seqLink(newer)],
     ),
+    parts,
   );
 }
 

@@ -4,17 +4,23 @@ import { changes, seqLink, tokensLine, unified, viewsChanged } from "./chunks.js
 import { counted, el, empty, number, oneLine, section, size } from "./dom.js";
 import { get } from "./server.js";
 
+// The point that is marked; without one, the event before the chosen one.
+const first = ({ thread, mark, seq }) => mark ?? (seq ? { thread, seq: seq - 1 } : null);
+
 export const diffTab = {
   id: "diff",
   title: "Diff",
-  key: ({ mark, seq }) => (mark ? `${mark.thread}|${mark.seq}|${seq ?? 0}` : null),
-  nothing: () => "Mark a first point (A): press d on an event, or type its number above. Then choose a second one (B).",
+  key(look) {
+    const a = first(look);
+    return a ? `${a.thread}|${a.seq}|${look.seq}` : null;
+  },
+  nothing: () => "Before the first event there is nothing to compare",
   controls(bar, again) {
     this.a = el("input", { type: "number", id: "diff-a", min: 0 });
     this.b = el("input", { type: "number", id: "diff-b", min: 0 });
     this.whose = el("span", { class: "dim" });
-    const swap = el("button", { type: "button", text: "swap", title: "Exchange the two points" });
-    const clear = el("button", { type: "button", text: "clear", title: "Forget the mark" });
+    const swap = this.swap = el("button", { type: "button", text: "swap", title: "Exchange the two points" });
+    const clear = this.clear = el("button", { type: "button", text: "clear", title: "Forget the mark" });
     this.say = () => {};
     this.a.addEventListener("change", () => (this.say({ a: this.a.value }), again()));
     this.b.addEventListener("change", () => (this.say({ b: this.b.value }), again()));
@@ -34,7 +40,9 @@ export const diffTab = {
     if (document.activeElement !== this.a) this.a.value = mark ? mark.seq : "";
     if (document.activeElement !== this.b) this.b.value = seq ?? "";
     const elsewhere = mark && mark.thread !== thread;
-    this.whose.textContent = elsewhere ? `of ${oneLine(mark.thread, 30)}` : "";
+    this.a.placeholder = seq ? String(seq - 1) : "";
+    this.whose.textContent = elsewhere ? `of ${oneLine(mark.thread, 30)}` : mark ? "" : "the event before";
+    this.swap.hidden = this.clear.hidden = !mark;
     const within = (text) => Math.min(head, Math.max(0, Math.floor(Number(text) || 0)));
     this.say = ({ a, b, swap }) => {
       if (swap && mark) choose({ thread: mark.thread, seq: mark.seq, mark: { thread, seq } });
@@ -48,9 +56,11 @@ export const diffTab = {
       else if (b !== undefined && b !== "") choose({ seq: within(b) });
     };
   },
-  load({ thread, mark, seq }, signal) {
-    const other = mark.thread === thread ? null : thread;
-    return get("diff", { thread: mark.thread, a: mark.seq, b: seq ?? 0, other }, signal);
+  load(look, signal) {
+    const { thread, seq } = look;
+    const a = first(look);
+    const other = a.thread === thread ? null : thread;
+    return get("diff", { thread: a.thread, a: a.seq, b: seq ?? 0, other }, signal);
   },
   show(body, diff, { thread }) {
     const { context } = diff;

@@ -1,16 +1,22 @@
 // Where a chunk comes from: its versions, what a summary stands for, down to the events.
 
-import { chunkLink, facts, seqLink } from "./chunks.js";
+import { callText, chunkLink, facts, seqLink } from "./chunks.js";
 import { el, empty, ident, moment, number, oneLine, prose } from "./dom.js";
 import { Picture } from "./picture.js";
 import { get } from "./server.js";
 
 const OFFERED = 24;
 
+// The chunk that was asked for; else the first that the chosen event made.
+const startOf = ({ chunk, event }) => chunk || event?.chunks?.[0] || "";
+
 export const lineageTab = {
   id: "lineage",
   title: "Lineage",
-  key: ({ chunk, seq }) => (chunk ? `chunk|${chunk}` : `offer|${seq ?? 0}`),
+  key: (look) => {
+    const chunk = startOf(look);
+    return chunk ? `chunk|${chunk}` : `offer|${look.seq ?? 0}`;
+  },
   controls(bar, again) {
     this.field = el("input", {
       type: "text",
@@ -25,7 +31,7 @@ export const lineageTab = {
   },
   go: () => {},
   follows(look) {
-    if (document.activeElement !== this.field) this.field.value = look.chunk;
+    if (document.activeElement !== this.field) this.field.value = startOf(look);
     this.go = (chunk, again) => (look.choose({ chunk }), again());
     const made = look.event?.chunks ?? [];
     this.others.replaceChildren(
@@ -34,7 +40,9 @@ export const lineageTab = {
         : []),
     );
   },
-  async load({ thread, chunk, seq }, signal) {
+  async load(look, signal) {
+    const { thread, seq } = look;
+    const chunk = startOf(look);
     if (chunk) return { why: await get("why", { thread, chunk }, signal) };
     return { offered: await get("state", { thread, seq: seq ?? 0, offset: 0, limit: 200 }, signal) };
   },
@@ -60,7 +68,7 @@ function offer(body, chunks) {
       " ",
       el("span", { class: "badge", text: oneLine(chunk.type, 30) }),
       " ",
-      el("span", { class: "dim", text: oneLine(chunk.text, 80), dir: "auto" }),
+      el("span", { class: "dim", text: told(chunk), dir: "auto" }),
     );
   body.replaceChildren(
     el("h2", { text: "Where does a chunk come from?" }),
@@ -68,6 +76,10 @@ function offer(body, chunks) {
     el("ul", { class: "offer" }, ...some.map(row)),
   );
 }
+
+// What a chunk says; a call of a tool has no text, but a name and arguments.
+const told = ({ text, calls = [], label }) =>
+  oneLine([text, ...calls.map(callText)].filter(Boolean).join(" "), 80) || oneLine(label || "without text", 80);
 
 function show(body, why, look) {
   const details = el("div", { class: "node", "aria-live": "polite" });

@@ -17,8 +17,18 @@ export const viewsTab = {
     body.replaceChildren(
       el("h2", {}, "Views after ", el("span", { class: "dim", text: `event ${number(look.seq ?? 0)}` })),
     );
-    if (!views.length) body.append(empty("No view has a row here"));
-    for (const { name, rows } of views) body.append(view(name, rows, look));
+    const [used, others] = [views.filter(({ used }) => used), views.filter(({ used }) => !used)];
+    if (!used.length) body.append(empty("No view has a row here"));
+    for (const { name, rows } of used) body.append(view(name, rows, look));
+    if (others.length)
+      body.append(
+        el(
+          "details",
+          { class: "dim" },
+          el("summary", { text: `${counted(others.length, "view")} that nothing has used yet` }),
+          ...others.map(({ name, rows }) => view(name, rows, look)),
+        ),
+      );
   },
 };
 

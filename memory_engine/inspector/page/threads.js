@@ -1,6 +1,6 @@
 // The threads of the store: a list to filter, to search, and to choose from.
 
-import { byId, counted, day, el, failure, number, oneLine } from "./dom.js";
+import { ago, byId, counted, day, el, failure, number, oneLine } from "./dom.js";
 import { place } from "./place.js";
 import { get } from "./server.js";
 import { Pages, VirtualList } from "./virtual.js";
@@ -106,7 +106,7 @@ export class Threads {
     }
     row.removeAttribute("aria-label");
     const whose = [thread.user_id, thread.tenant_id, thread.agent_id].filter(Boolean).map((name) => oneLine(name, 40));
-    row.title = `${oneLine(thread.id, 200)}\nmade ${day(thread.created_at)} UTC`;
+    row.title = `${oneLine(thread.id, 200)}\nmade ${day(thread.created_at)} UTC\nlast event ${day(thread.updated_at)} UTC`;
     row.replaceChildren(
       el(
         "div",
@@ -115,6 +115,7 @@ export class Threads {
         thread.forked_from && el("span", { class: "badge", text: "fork" }),
         thread.damaged.length > 0 && el("span", { class: "badge strong", text: "damaged" }),
         thread.status !== "active" && el("span", { class: "badge strong", text: thread.status }),
+        el("span", { class: "dim count", text: ago(thread.updated_at) }),
       ),
       el(
         "div",

@@ -31,7 +31,9 @@ export class VirtualList {
       { passive: true },
     );
     new ResizeObserver(() => {
+      const wasHidden = !this.view;
       this.view = host.clientHeight;
+      if (wasHidden) host.scrollTop = this.top = Math.min(this.top, this.lowest); // what is hidden cannot be scrolled
       if (this.ended) this.toEnd();
       else this.draw();
     }).observe(host);
