@@ -37,6 +37,7 @@ TOUR = (
     ("store", ""), ("threads", "q=x&limit=1"), ("forks", "thread=coding"), ("timeline", "thread=coding"),
     ("outline", "thread=coding"), ("find", "thread=coding&q=pytest"), ("event", "thread=coding&seq=23"),
     ("state", "thread=coding&seq=40"), ("context", "thread=coding&seq=40&max_tokens=800"),
+    ("talk", "thread=coding&seq=44"), ("recall", "thread=coding&seq=0&query=claim"),
     ("chunk", "thread=coding&id=23.0"), ("originals", "thread=coding&chunk=23.0"), ("views", "thread=coding&seq=44"),
     ("view", "thread=coding&seq=44&name=screen"), ("why", "thread=coding&chunk=39.0"),
     ("diff", "thread=coding&a=3&b=40"), ("ledger", "thread=coding"),

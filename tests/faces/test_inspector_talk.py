@@ -77,3 +77,13 @@ async def test_recall_tells_what_each_signal_adds() -> None:
         assert abs(sum(parts.values()) - cast(float, hits[0]["score"])) < 0.01
         assert [] == (await get(browser, "recall", thread="t", seq=0, query="launch"))["hits"]
         assert 400 == (await browser.api("recall", {"thread": "t", "seq": 1})).status
+
+
+async def test_a_ledger_says_how_many_calls_there_are() -> None:
+    """Also of those that it does not look at."""
+    async with memory_engine.open(":memory:") as engine, inspected(engine) as browser:
+        thread = await engine.create_thread("t")
+        for n in range(4):
+            await thread.dispatch_all([UserMessage(content=f"ask {n}"), LlmTextResponse(content=f"say {n}")])
+        found = await get(browser, "ledger", thread="t", after=4)
+        assert (2, 4) == (len(cast(list[Data], found["calls"])), found["all_calls"])
