@@ -49,6 +49,7 @@ async def filled(engine: Engine) -> None:
     thread = await engine.create_thread("t")
     await thread.search("anything")
     await thread.dispatch_all(list(said()))
+    await thread.settle()
     await engine.store.passages.index_words("t")
     await thread.dispatch_all([UserMessage(content=f"The harbour at last, {n}.") for n in range(5)])
 
