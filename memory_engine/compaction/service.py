@@ -194,8 +194,9 @@ class CompactionService:
 
     async def settle(self, runtime: ThreadRuntime) -> None:
         """Wait until no compaction of the thread is under way; how it ended is in the log."""
-        while runtime.id in self._running:
-            await asyncio.wait([self._running[runtime.id]])
+        with self._pace.awaited():
+            while runtime.id in self._running:
+                await asyncio.wait([self._running[runtime.id]])
 
     async def _turn(self, runtime: ThreadRuntime) -> None:
         await self.settle(runtime)

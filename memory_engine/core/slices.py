@@ -5,7 +5,8 @@ milliseconds, and each wake-up of the loop, and each statement of a commit, wait
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import TypeAlias, TypeVar
 
@@ -68,6 +69,8 @@ class Pace:
         self._moment: asyncio.Future[bool] | None = None
         self._idle_s = IDLE_S
         self._committed_s = 0.0
+        self._awaited = 0
+        self._hurry = asyncio.Event()
 
     def committed(self) -> None:
         """A commit has ended: the loop and the connection have a moment."""
@@ -75,11 +78,26 @@ class Pace:
         self._end(after_commit=True)
 
     async def quiet(self) -> None:
-        """Wait until commits no longer follow one another, but not for ever, in turn."""
+        """Wait until commits no longer follow one another or somebody waits, but not for ever, in turn."""
         latest_s = perf_counter() + PATIENCE_S
         async with self._line:
-            while (left_s := min(self._committed_s + QUIET_S, latest_s) - perf_counter()) > 0:  # noqa: ASYNC110
-                await asyncio.sleep(left_s)
+            while (left_s := min(self._committed_s + QUIET_S, latest_s) - perf_counter()) > 0:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left_s):
+                        await self._hurry.wait()
+                        return
+
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """A block that waits for the work, which then waits for no quiet moment."""
+        self._awaited += 1
+        self._hurry.set()
+        try:
+            yield
+        finally:
+            self._awaited -= 1
+            if not self._awaited:
+                self._hurry.clear()
 
     def _end(self, *, after_commit: bool) -> None:
         if self._moment is not None and not self._moment.done():

@@ -142,8 +142,8 @@ class Ingestion:
                     why = await self._record(record, reader, into)
                     if why and self._ends(_placed(why + self._kept(into), conversation, record, path)):
                         return False
-                # else how far a compaction gets while a file is read would depend on the disk, and its ids with it
-                await thread.settle()
+                    # else where a compaction stands in the log would depend on the machine, and its ids with it
+                    await thread.settle()
         finally:
             await thread.settle()
         return True
