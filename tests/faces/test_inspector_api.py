@@ -34,7 +34,7 @@ async def make(path: str) -> None:
             calls = (e.ToolCall.create(f"call_{n}", "count", {"of": "Invoices", "n": n}),)
             await talk.dispatch(e.LlmToolCall(calls=calls), correlation_id=f"turn {n}")
             await talk.dispatch(e.ToolResult(call_id=f"call_{n}", content=f'{{"open": {4000 + n}}}'))
-        await talk.settle()
+            await talk.settle()
         await talk.scratchpad.write("Sundays dip")
         await talk.fork(50, thread_id="fork")
         back = await engine.create_thread("back", policy=CompactionPolicy(enabled=False))
