@@ -102,7 +102,7 @@ async def test_the_inspector_shows_it(thread: Thread) -> None:
     async with inspected(Engine(thread.kernel)) as browser:
         listed = (await browser.api("views", {"thread": "t", "seq": 2})).data()
         rows = (await browser.api("view", {"thread": "t", "seq": 2, "name": "highlights"})).data()
-    assert {"views": [{"name": "highlights", "rows": 2}]} == listed
+    assert {"views": [{"name": "highlights", "rows": 2, "used": True}]} == listed
     assert {"page": "p1", "quote": SAID.quote} == rows["rows"][0]["value"]  # type: ignore[index]
 
 
