@@ -11,9 +11,10 @@ import pytest
 
 import memory_engine
 from memory_engine import UserMessage
+from memory_engine.recall import search
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics, rank
-from memory_engine.recall.search import AT_ONCE, RANKED_AT_ONCE
+from memory_engine.recall.search import AT_ONCE
 
 MIB = 1024 * 1024
 
@@ -63,8 +64,9 @@ async def test_the_write_ahead_log_is_emptied_once_it_has_grown(path: str) -> No
         assert (await thread.verify()).ok
 
 
-async def test_a_dispatch_goes_on_while_searches_take_turns(path: str) -> None:
+async def test_a_dispatch_goes_on_while_searches_take_turns(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few of them compute at one time, large ones beside the loop; all of them are answered."""
+    monkeypatch.setattr(search, "RANKED_AT_ONCE", 10)
     at_work: list[int] = []
     go_on = threading.Event()
 
@@ -82,6 +84,6 @@ async def test_a_dispatch_goes_on_while_searches_take_turns(path: str) -> None:
             await asyncio.sleep(0.001)
         for thread in threads:
             assert 61 == (await thread.dispatch(UserMessage(content="Hello"))).seq
-        assert (AT_ONCE, True) == (len(at_work), min(at_work) > RANKED_AT_ONCE)
+        assert (AT_ONCE, True) == (len(at_work), min(at_work) > 10)
         go_on.set()
         assert [10] * 2 * AT_ONCE == [len(found.hits) for found in await asyncio.gather(*searching)]
