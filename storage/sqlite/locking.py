@@ -107,7 +107,7 @@ class FileLock:
             self._wait()
 
     def _is_still_held(self) -> bool:
-        if self._kept is None:  # only the timer takes it away, so nothing can come between
+        if self._kept is None:  # the timer takes it away once it has let go
             return False
         with self._changing:
             kept, self._kept = self._kept, None
@@ -156,8 +156,8 @@ class FileLock:
     def _let_go(self, kept: threading.Timer) -> None:
         with self._changing:
             if self._kept is kept:
+                _unlock(self._descriptor)  # first: one that finds nothing kept takes the lock, which must stay taken
                 self._kept = None
-                _unlock(self._descriptor)
 
     def mark(self) -> None:
         """Tell all processes, while it is held, that something was deleted or erased (see `Generation`)."""

@@ -14,6 +14,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, UserMessage
 from memory_engine.errors import StorageBusy, StoreReplaced
+from memory_engine.storage.sqlite import locking
 from memory_engine.storage.sqlite.locking import FileLock
 
 LONG_S = 60.0
@@ -85,6 +86,30 @@ def test_a_lock_is_not_kept_for_long(lock: Callable[[float], FileLock]) -> None:
         ours.keep(0.001)
     with theirs:
         pass
+
+
+def test_a_lock_seems_kept_until_it_is_let_go(
+    lock: Callable[[float], FileLock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block that begins while the time runs out waits for that: else its lock would be let go behind its back."""
+    ours, entered, go_on, ended = lock(LONG_S), threading.Event(), threading.Event(), threading.Event()
+    let_go = locking._unlock
+
+    def slowly(descriptor: int) -> None:
+        entered.set()
+        assert go_on.wait(LONG_S)
+        let_go(descriptor)
+        ended.set()
+
+    with ours:
+        ours.keep(0.01)
+    monkeypatch.setattr(locking, "_unlock", slowly)
+    assert entered.wait(LONG_S)
+    threading.Timer(0.05, go_on.set).start()
+    with ours:
+        monkeypatch.undo()
+        assert ended.wait(LONG_S)
+        assert not lock(0.0).try_enter()
 
 
 def test_a_lock_that_is_closed_is_kept_no_longer(lock: Callable[[float], FileLock]) -> None:
