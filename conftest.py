@@ -2,22 +2,24 @@
 
 What a page's reader may copy is what runs here:
 
-- a block fenced ```` ```python ```` runs; `await` may stand at its top level, as in `python -m asyncio`
+- a block fenced ```` ```python ```` runs. One with `asyncio.run(` in it is a program: it knows no name of other blocks,
+  as when you paste it into a file. Any other knows the names of the blocks before it
 - a block fenced ```` ```py ```` must compile, and does not run: for what needs a server or a key
 - in a block fenced ```` ```console ```` each line after `$ ` runs in a shell, as from the repository's root, and must
   print what follows; `...` stands for anything there. A command may end with another code if the next line says so:
   `# exit code 1`
 - any other block is text
 
-The blocks of one page share their names, one event loop and one empty working directory, in that order down
-the page; another page starts afresh. `<!-- skip: next -->` before a block leaves it out.
+A comment `<!--- invisible-code-block: python` … `-->` runs like a block and is not shown: it checks what would only
+lengthen the page.
+
+The blocks of one page share one empty working directory, in that order down the page; another page starts afresh.
+`<!-- skip: next -->` before a block leaves it out.
 """
 
 import ast
-import asyncio
 import contextlib
 import doctest
-import inspect
 import os
 import re
 import subprocess
@@ -49,33 +51,33 @@ def anyio_backend() -> str:
 
 
 def open_page(namespace: dict[str, object]) -> None:
-    """Give a page its loop and its empty working directory."""
+    """Give a page its empty working directory."""
     page = contextlib.ExitStack()
     folder = page.enter_context(tempfile.TemporaryDirectory(prefix="memory-engine-page-"))
     Path(folder, "examples").symlink_to(ROOT / "examples")
     page.enter_context(contextlib.chdir(folder))
-    namespace[PAGE] = page, page.enter_context(asyncio.Runner())
+    namespace[PAGE] = page
 
 
 def close_page(namespace: dict[str, object]) -> None:
-    """Stop what the page left running and delete what it wrote."""
-    page, _runner = _resources(namespace)
+    """Delete what the page wrote."""
+    page = namespace[PAGE]
+    if not isinstance(page, contextlib.ExitStack):
+        raise TypeError(f"a block of the page has taken the name {PAGE}")
     page.close()
 
 
 def run_block(example: Example) -> None:
-    """Execute one block among its page's names."""
-    code = _compile(example)
-    _page, runner = _resources(example.namespace)
-    if code.co_flags & inspect.CO_COROUTINE:
-        runner.run(eval(code, example.namespace))
-    else:
-        exec(code, example.namespace)
+    """Execute one block: a program by itself, any other among its page's names."""
+    is_program = "asyncio.run(" in example.parsed
+    names: dict[str, object] = {"__name__": "__main__"} if is_program else example.namespace
+    exec(_compile(example), names)
+    example.namespace.update({name: value for name, value in names.items() if not name.startswith("__")})
 
 
 def compile_block(example: Example) -> None:
     """Check that a block which is not run is at least Python."""
-    _compile(example)
+    _compile(example, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def run_console(example: Example) -> str | None:
@@ -102,18 +104,10 @@ def console_environment() -> dict[str, str]:
     }
 
 
-def _compile(example: Example) -> "CodeType":
+def _compile(example: Example, flags: int = 0) -> "CodeType":
     source = pad(example.parsed, example.line + example.parsed.line_offset)
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     code: CodeType = compile(source, example.path, "exec", flags=flags, dont_inherit=True)
     return code
-
-
-def _resources(namespace: dict[str, object]) -> tuple[contextlib.ExitStack, asyncio.Runner]:
-    match namespace[PAGE]:
-        case (contextlib.ExitStack() as page, asyncio.Runner() as runner):
-            return page, runner
-    raise TypeError(f"a block of the page has taken the name {PAGE}")
 
 
 pytest_collect_file = Sybil(

@@ -23,13 +23,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-MYPY = "mypy memory_engine tests benchmarks examples conftest.py tasks.py"
+MYPY = "mypy memory_engine tests benchmarks examples website conftest.py tasks.py"
 # What a task runs in `.venv`; further words on the command line go to its first command.
 COMMANDS = {
     "demo": ["memory-engine demo"],
     "test": ["python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder"],
     "coverage": ["python -m coverage run -m pytest", "python -m coverage report"],
     "docs": ["python -m pytest README.md docs"],
+    "site": ["python -m website"],
     "lint": ["ruff check .", "ruff format --check .", "lint-imports"],
     "fix": ["ruff check --fix .", "ruff format ."],
     "types": [MYPY, "pyright"],
@@ -43,8 +44,10 @@ COMMANDS = {
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 LOCK = ROOT / "requirements.lock"
+NEWEST_MINOR = 14  # of the Pythons that the wheel is checked with, where they can be had
 LOCK_HEAD = "# Made by `python3 tasks.py lock`; do not edit. Names no index: pip's configuration does.\n\n"
-BEYOND_BASE = "\n# Beyond what `demo` and the wheel need: the light extras, and what tests and checks need.\n\n"
+BEYOND_BASE = "\n# Beyond what the wheel needs: the inspector, whose command ends the demo.\n\n"
+BEYOND_DEMO = "\n# Beyond what `demo` needs: the light extras, and what tests and checks need.\n\n"
 
 
 class TaskError(Exception):
@@ -91,10 +94,10 @@ def pins_in(text: str) -> list[str]:
 
 
 def pins_for(task: str) -> list[str]:
-    """Return the pins of what a task needs: `demo` the base only, others all but what this machine has no use for."""
+    """Return the pins of what a task needs: a first part of the lock, or all but what this machine has no use for."""
     locked = LOCK.read_text("utf-8")
-    if task == "demo":
-        return pins_in(locked.partition(BEYOND_BASE)[0])
+    if task in ("demo", "wheel's base"):
+        return pins_in(locked.partition(BEYOND_DEMO if task == "demo" else BEYOND_BASE)[0])
     compilers, browsers = ("c++", "g++", "clang++", "cl"), ("chromium", "chromium-browser", "google-chrome")
     left_out = []
     if not (any(map(shutil.which, compilers)) and Path(sysconfig.get_path("include"), "Python.h").is_file()):
@@ -102,7 +105,7 @@ def pins_for(task: str) -> list[str]:
         left_out.append("hnswlib")
     if not (any(map(shutil.which, browsers)) or "MEMORY_ENGINE_CHROMIUM" in os.environ):
         say("no Chromium: Playwright is left out, and the tests of the inspector's page are skipped")
-        left_out.append("playwright")
+        left_out += ["axe-playwright-python", "playwright"]
     return [pin for pin in pins_in(locked) if pin.split("==")[0] not in left_out]
 
 
@@ -131,19 +134,34 @@ def provide(pins: list[str]) -> None:
 
 
 def wheel() -> None:
-    """Build the distributions, install the wheel elsewhere, and check what came out."""
+    """Build the distributions, install the wheel elsewhere, with each Python that is here, and check what came out."""
     with tempfile.TemporaryDirectory(prefix="memory-engine-wheel-") as folder:
         source, dist, fresh = (Path(folder, part) for part in ("source", "dist", "venv"))
         # A copy: setuptools leaves build/ behind and would pack what an earlier build left there.
         left_out = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
         shutil.copytree(ROOT, source, symlinks=True, ignore=left_out)
         run("python", "-m", "build", "--quiet", "--no-isolation", "--outdir", dist, source)
-        run(sys.executable, "-m", "venv", fresh)
-        install_pins(pins_for("demo"), "--only-binary", ":all:", venv=fresh)
-        pip_install("--no-deps", *dist.glob("*.whl"), venv=fresh)
-        run("python", "-m", "pip", "check", venv=fresh)
-        run("python", "-I", ROOT / "tests" / "wheel_check.py", ROOT, venv=fresh, cwd=Path(folder))
-        run("memory-engine", "demo", venv=fresh, cwd=Path(folder))
+        for python in (Path(sys.executable), *other_pythons()):
+            say(f"the wheel with {python}")
+            run(str(python), "-m", "venv", "--clear", fresh)
+            install_pins(pins_for("wheel's base"), "--only-binary", ":all:", venv=fresh)
+            pip_install("--no-deps", *dist.glob("*.whl"), venv=fresh)
+            run("python", "-m", "pip", "check", venv=fresh)
+            run("python", "-I", ROOT / "tests" / "wheel_check.py", ROOT, venv=fresh, cwd=Path(folder))
+            run("memory-engine", "demo", venv=fresh, cwd=Path(folder))
+
+
+def other_pythons() -> list[Path]:
+    """Return the newer interpreters that this machine has, one of each minor version; those of pyenv need no shim."""
+    found = []
+    for minor in range(sys.version_info.minor + 1, NEWEST_MINOR + 1):
+        on_path = shutil.which(f"python3.{minor}")
+        managed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+        for place in (*([Path(on_path)] if on_path else []), *sorted(managed.glob(f"3.{minor}.*/bin/python"))):
+            if not subprocess.run([place, "-c", "import venv"], capture_output=True, check=False).returncode:
+                found.append(place)
+                break
+    return found
 
 
 def verdict(task: str) -> str:
@@ -159,7 +177,7 @@ def check() -> None:
     """Do all of these but demo, test, coverage and fix, to the end even if one fails."""
     with ThreadPoolExecutor(2) as pool:
         # the longest first, so that none is waited for alone at the end
-        verdicts = list(pool.map(verdict, ("pyright", "mypy", "docs", "wheel", "quicktest", "lint")))
+        verdicts = list(pool.map(verdict, ("pyright", "mypy", "docs", "wheel", "site", "quicktest", "lint")))
     verdicts.append(verdict("quick"))  # alone: what runs beside it would be measured too
     say("\n".join(["check", *verdicts]))
     if any(line.startswith("FAILED") for line in verdicts):
@@ -180,10 +198,14 @@ def lock(*words: str) -> None:
             return pins_in(target.read_text("utf-8"))
 
         pins = compiled("pyproject.toml --extra all --group dev", LOCK)
-        part = compiled("pyproject.toml --group build -c requirements.lock", Path(folder, "base"))
-        names = {pin.split()[0] for pin in part}
-        first, rest = ([pin for pin in pins if (pin.split()[0] in names) is here] for here in (True, False))
-        LOCK.write_text("".join((LOCK_HEAD, *first, BEYOND_BASE, *rest)), "utf-8")
+        parts: list[str] = [LOCK_HEAD]
+        for extra, beyond in (("", BEYOND_BASE), ("--extra inspect", BEYOND_DEMO)):
+            asked = f"pyproject.toml {extra} --group build -c requirements.lock"
+            names = {pin.split()[0] for pin in compiled(asked, Path(folder, "part"))}
+            parts += [pin for pin in pins if pin.split()[0] in names]
+            parts.append(beyond)
+            pins = [pin for pin in pins if pin.split()[0] not in names]
+        LOCK.write_text("".join((*parts, *pins)), "utf-8")
         for peers in (ROOT / "benchmarks").glob("*.in"):
             target = peers.with_suffix(".lock")
             target.write_text("".join((LOCK_HEAD, *compiled(f"benchmarks/{peers.name}", target))), "utf-8")

@@ -1,4 +1,4 @@
-"""The engine: opens threads, and answers what concerns all of them. It decides nothing."""
+"""The engine: opens threads, and answers what concerns all of them. It orders the work and decides nothing."""
 
 import asyncio
 import logging
@@ -78,10 +78,10 @@ _log = logging.getLogger("memory_engine")
 
 
 class Engine(AdministeredStore):
-    """Dispatches events to threads and derives what people and models see. Open it with `memory_engine.open`."""
+    """Dispatches events to threads and derives what people and models see. Open one with `memory_engine.open`."""
 
     def __init__(self, kernel: Kernel, models: AsyncExitStack | None = None, place: str = "") -> None:
-        """`models` are closed with it, after the store. `place` is what it calls itself by."""
+        """`models` are closed with the engine, after the store. `place` is the name the engine gives itself."""
         super().__init__(kernel)
         self._models = models or AsyncExitStack()
         self._place = place
@@ -112,9 +112,9 @@ class Engine(AdministeredStore):
             warnings.warn(f"{self!r} was never closed: {how}", ResourceWarning, source=self, stacklevel=2)
 
     async def close(self) -> None:
-        """End compactions (their originals stand), let commits finish, fail what still waits, close the store.
+        """End running compactions (their originals stay), finish commits, fail waiting dispatches, and close the store.
 
-        An engine that nobody closes is closed by none: its file is as after a crash, with all that was acknowledged.
+        An engine that you never close leaves its file as after a crash, with every acknowledged event in it.
         """
         if self._close_task is None:
             self.kernel.tasks.closing = True
@@ -135,7 +135,7 @@ class Engine(AdministeredStore):
 
     @property
     def config(self) -> EngineConfig:
-        """The configuration that it was opened with."""
+        """The configuration that the engine was opened with."""
         return self.kernel.config
 
     @property
@@ -150,12 +150,12 @@ class Engine(AdministeredStore):
 
     @property
     def events(self) -> EventRegistry:
-        """The types of events that it knows."""
+        """The event types that the engine knows."""
         return self.kernel.events
 
     @property
     def recall(self) -> Recall:
-        """The parts that search its threads."""
+        """The parts that search the engine's threads."""
         return self.kernel[Recall]
 
     # threads
@@ -173,12 +173,12 @@ class Engine(AdministeredStore):
         initial_chunks: Sequence[InitialChunk] = (),
         policy: CompactionPolicy | None = None,
     ) -> Thread:
-        """Make a thread. Without a `thread_id` its id is a UUIDv7.
+        """Create a thread. Without a `thread_id`, its id is a UUIDv7.
 
-        `initial_chunks` become its first event. `policy` replaces the engine's compaction
-        policy for this thread. Raises `ThreadExists`, `InvalidIdentifier` (also for an id of a
-        user's, a tenant's, an agent's or an industry's own thread, such as `user:u1`), and for
-        initial chunks what `dispatch` raises; then there is no thread. The id of a deleted thread can be used again.
+        `initial_chunks` become its first event. `policy` replaces the engine's compaction policy for this thread.
+        Raises `ThreadExists`, `InvalidIdentifier` (also for the id of a user's, tenant's, agent's or industry's own
+        thread, such as `user:u1`), and for initial chunks what `dispatch` raises; then no thread is created. You can
+        reuse the id of a deleted thread.
         """
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
         thread_id = self.kernel.new_id() if thread_id in ("", None) else thread_id
@@ -199,10 +199,10 @@ class Engine(AdministeredStore):
         initial_chunks: Sequence[InitialChunk] = (),
         policy: CompactionPolicy | None = None,
     ) -> Thread:
-        """The thread of this id, made now if there is none: of many tasks and processes that race, each gets the same.
+        """The thread with this id, created if it does not exist; tasks and processes that race all get the same thread.
 
-        A thread that is there must have this kind and these scopes, or `ThreadDiffers` names the difference; its
-        metadata, policy and chunks are its own, and those given are for a new one. Raises what `create_thread` does.
+        An existing thread must have this kind and these scopes, else `ThreadDiffers` names the difference; it keeps its
+        own metadata, policy and chunks, and yours apply only to a new thread. Raises what `create_thread` raises.
         """
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
         record = new_record(self.kernel, thread_id, scopes, metadata, policy)
@@ -210,13 +210,13 @@ class Engine(AdministeredStore):
         return Thread(self.kernel, record.id)
 
     def thread(self, thread_id: str) -> Thread:
-        """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
+        """A handle to a thread. The first call on it raises `ThreadNotFound` if the thread does not exist."""
         return Thread(self.kernel, checked_text("thread_id", thread_id))
 
     def user(self, user_id: str, *, tenant_id: str = "") -> User:
-        """A user's own thread: preferences, playbooks, memory. Its first event makes it.
+        """A user's own thread: preferences, playbooks, memory. Its first event creates it.
 
-        Raises `InvalidIdentifier`. Users of one id in two tenants are two users.
+        The same id in two tenants means two users. Raises `InvalidIdentifier`.
         """
         return User(self.kernel, "user", user_id, tenant_id)
 
@@ -225,11 +225,11 @@ class Engine(AdministeredStore):
         return Tenant(self.kernel, "tenant", tenant_id)
 
     def agent(self, agent_id: str, *, tenant_id: str = "") -> Agent:
-        """An agent's own thread: its memory, and what it grants to others. Raises `InvalidIdentifier`."""
+        """An agent's own thread: its memory, and its grants to other agents. Raises `InvalidIdentifier`."""
         return Agent(self.kernel, "agent", agent_id, tenant_id)
 
     def industry(self, name: str) -> Industry:
-        """An industry's own thread: patterns that its tenants share. Raises `InvalidIdentifier`."""
+        """An industry's own thread: the patterns that its tenants share. Raises `InvalidIdentifier`."""
         return Industry(self.kernel, "industry", name)
 
     async def threads(  # noqa: PLR0913 - scopes are keywords of the public face
@@ -246,16 +246,16 @@ class Engine(AdministeredStore):
         limit: int | None = None,
         after: ThreadInfo | str | None = None,
     ) -> list[ThreadInfo]:
-        """The threads that match every given value exactly, in the order in which they were made.
+        """The threads that match every given value exactly, in order of creation.
 
-        `metadata` are pairs that a thread's metadata must hold; it may hold others. `limit` keeps the latest N. To read
-        them in pages, give `after=""` with a limit for the first one, then the last thread that you got, or its id: of
-        those made after it the first N come. What is made or deleted meanwhile neither repeats nor hides another
-        thread; only one that was deleted and whose id was used again stands at the end. With `order="updated"` the one
-        whose last event is newest comes first, and a `limit` keeps the first N: give the last `ThreadInfo` that you got
-        as `after`, which knows where it stood. A thread that goes on meanwhile moves to the front, before your page.
+        `metadata` holds pairs that a thread's metadata must contain; it may contain others. `limit` keeps the latest N.
+        To read in pages, pass `after=""` with a limit for the first page, then the last thread you got, or its id: you
+        get the first N created after it. Threads created or deleted meanwhile never repeat or hide another thread; only
+        one whose id was deleted and reused moves to the end. With `order="updated"` the thread with the newest last
+        event comes first and `limit` keeps the first N: pass the last `ThreadInfo` you got as `after`, since it knows
+        its position. A thread that gets an event meanwhile moves to the front, before your page.
 
-        Raises `ThreadNotFound` for an `after` that never was, `InvalidIdentifier`, `InvalidArgument`.
+        Raises `ThreadNotFound` for an `after` that never existed, `InvalidIdentifier`, `InvalidArgument`.
         """
         named = {"kind": kind, "user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id, "parent_id": parent_id}
         for what, value in (named | {"status": status}).items():
@@ -293,11 +293,11 @@ class Engine(AdministeredStore):
         correlation_id: str = "",
         expected_seq: int | None = None,
     ) -> Receipt:
-        """Append one event, and return its receipt when it is durable.
+        """Append one event and return its receipt once it is durable.
 
-        With your own `event_id`, dispatching again is idempotent: it gives the first receipt. With an `expected_seq`,
-        `Conflict` where the thread holds more than you have seen. Raises what `Thread.dispatch` says; then nothing was
-        written.
+        With your own `event_id`, dispatching again is idempotent and returns the first receipt. With `expected_seq`,
+        raises `Conflict` if the thread holds more than you have seen. Raises what `Thread.dispatch` raises; then
+        nothing was written.
         """
         return await self.thread(thread_id).dispatch(
             event,
@@ -311,11 +311,11 @@ class Engine(AdministeredStore):
     async def dispatch_all(
         self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
-        """Append events in order, all or none (those recorded already, by id, count as appended). See `dispatch`."""
+        """Append events in order, all or none (events already recorded, by id, count as appended). See `dispatch`."""
         return await self.thread(thread_id).dispatch_all(events, expected_seq=expected_seq)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call `observer` after each commit of this engine; returns a function that ends it. Its errors are logged."""
+        """Call `observer` after each commit of this engine; returns a function that stops it. Its errors are logged."""
         return self.kernel[Observers].add(checked_function("observer", observer))
 
     def register_compactor(self, compactor: Compactor) -> None:
@@ -340,10 +340,10 @@ class Engine(AdministeredStore):
         until: datetime | None = None,
         explain: bool = False,
     ) -> Found:
-        """The best passages over several threads: the given ones, or all that match every given value exactly.
+        """The best passages across several threads: the given ones, or all that match every given value exactly.
 
-        `tenant_id` is one of the values: without it, threads without a tenant are searched, never those of a tenant.
-        See `Thread.search`; raises `InvalidSearch` also where both `thread_ids` and values are given.
+        `tenant_id` is one of the values: without it, only threads without a tenant are searched, never a tenant's. See
+        `Thread.search`; also raises `InvalidSearch` if you give both `thread_ids` and values.
         """
         wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
         check_one_tenant(tenant_id)
@@ -367,7 +367,7 @@ class Engine(AdministeredStore):
         await self.store.flush()
 
     async def settle(self) -> None:
-        """Wait until no compaction is under way, and asynchronous projections and vectors are up to date."""
+        """Wait until no compaction is running and asynchronous projections and vectors are up to date."""
         kernel = self.kernel
         await kernel[Relay].recover()
         await kernel[Relay].settle()
@@ -383,7 +383,7 @@ class Engine(AdministeredStore):
     async def verify(
         self, thread_ids: Collection[str] | None = None, progress: "VerifyProgress | None" = None
     ) -> "list[VerifyReport]":
-        """Verify the given threads, or all (see `Thread.verify`)."""
+        """Verify the given threads, or all of them (see `Thread.verify`)."""
         checked_call("progress", progress)
         if thread_ids is None:
             thread_ids = [info.id for info in await self.threads()]
@@ -393,22 +393,22 @@ class Engine(AdministeredStore):
     async def import_log(
         self, path: PathLike, *, thread_id: str = "", progress: "VerifyProgress | None" = None
     ) -> "importer.ImportReport":
-        """Make a thread from a file that `Thread.export` wrote: the same events, operations and hashes.
+        """Create a thread from a file that `Thread.export` wrote, with the same events, operations and hashes.
 
-        `thread_id` (default: as it was) may be a thread that holds a beginning of this very log: it goes on from there.
-        The whole file is checked first. Raises `ImportRefused` with the line and the reason, `ThreadExists`.
+        `thread_id` (default: the original id) may be a thread that holds a prefix of this log: it is continued. The
+        whole file is checked first. Raises `ImportRefused` with the line and the reason, `ThreadExists`.
         """
         return await importer.import_log(
             self.kernel, checked_file("path", path), thread_id=thread_id, progress=progress
         )
 
     async def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
-        """Copy the whole store, as it is now, to one new file, while others go on writing; open it like any other.
+        """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other.
 
-        The copy is checked before it is there: the file, and the chain of each thread's hashes (`broken` names those
-        that do not hold; they do not in the store either). A backup keeps what is erased later. `progress` is told how
-        much of how much was copied. Raises `FileExistsError`, and `BackupFailed` where the copy is damaged, or where
-        the store has no file.
+        The copy is checked before the file appears: the file itself, and each thread's hash chain (`broken` names the
+        threads whose chain does not hold, in the store too). A backup keeps what is erased later. `progress` gets how
+        much is copied, and the total. Raises `FileExistsError`, and `BackupFailed` if the copy is damaged or the store
+        has no file.
         """
         place = checked_path("path", path)
         if is_url(place):
@@ -418,15 +418,15 @@ class Engine(AdministeredStore):
     async def copy_to(
         self, target: "Engine", progress: "store_copy.CopyProgress | None" = None
     ) -> "store_copy.CopyReport":
-        """Copy every thread of this store to the engine of another one, of any back end: the same ids and hashes.
+        """Copy every thread of this store to another engine's store, on any back end, with the same ids and hashes.
 
-        With forks, scopes, ids of deleted threads, holds and other acts, and what is known to be broken; views are read
-        on from where they were, the search index is made again. This store is only read: open it so, and what is
-        written to it meanwhile comes with the next copy. A copy that was cut off at any moment is simply done again.
+        Includes forks, scopes, ids of deleted threads, holds and other acts, and what is known to be broken; views
+        continue from where they were, and the search index is rebuilt. This store is only read: you can open it
+        read-only, and events written to it meanwhile come with the next copy. If a copy is interrupted, run it again.
         At the end each thread is verified at the target; one that cannot be read here is named in the report and takes
         no events there, and the others are copied all the same.
 
-        Raises `CopyRefused` for a target that holds other threads, `ReadOnly`, `StorageError` where the target fails.
+        Raises `CopyRefused` for a target that holds other threads, `ReadOnly`, `StorageError` if the target fails.
         """
         checked_type("target", target, Engine, give="the engine of another store")
         return await store_copy.copy_store(self.kernel, target.kernel, checked_call("progress", progress))
@@ -438,9 +438,9 @@ class Engine(AdministeredStore):
         redaction: "redaction.Redaction | None" = None,
         progress: "archive.FolderProgress | None" = None,
     ) -> "archive.StoreExport":
-        """Write the log of every thread to a new folder: a file each (see `Thread.export`), and a list with digests.
+        """Write every thread's log to a new folder: one file each (see `Thread.export`), and a list with digests.
 
-        The list is written last: a folder without one is not whole. Raises `FileExistsError` unless the folder is new
+        The list is written last: a folder without it is incomplete. Raises `FileExistsError` unless the folder is new
         or empty.
         """
         return await archive.export_all(
@@ -450,21 +450,21 @@ class Engine(AdministeredStore):
     async def import_all(
         self, folder: PathLike, *, progress: "archive.FolderProgress | None" = None
     ) -> "archive.StoreImport":
-        """Make the threads of a folder that `export_all` wrote, each as `import_log` does.
+        """Create the threads in a folder that `export_all` wrote, each as `import_log` does.
 
-        What is there already is passed over, so an import that was cut off is simply done again. A thread that cannot
-        be taken is named in the report, with the reason. Raises `ImportRefused` for a folder without a whole list.
+        Threads already here are skipped: if an import is interrupted, run it again. A thread that cannot be imported is
+        named in the report, with the reason. Raises `ImportRefused` for a folder without a complete list.
         """
         return await archive.import_all(self.kernel, checked_file("folder", folder), progress=progress)
 
     async def anchors(self) -> "list[Anchor]":
-        """An anchor of each thread's head, in the order in which the threads were made."""
+        """An anchor of each thread's head, in order of creation."""
         return [await self.thread(info.id).anchor() for info in await self.threads()]
 
     async def check_anchors(self, anchored: "Sequence[Anchor]") -> "list[Contradicted]":
-        """The anchors that the logs here contradict: another hash at that seq, or no such thread.
+        """The anchors that the logs here contradict: a different hash at that seq, or no such thread.
 
-        `why` of one says that its thread was deleted by a recorded act since, and whether another bears its id now.
+        Each one's `why` says if a recorded act has deleted its thread since, and if another thread has its id now.
         """
         checked = checked_list("anchored", anchored, anchors.Anchor, each="anchors")
         return await anchors.check_anchors(self.kernel, checked)
@@ -472,11 +472,11 @@ class Engine(AdministeredStore):
     async def correlated(
         self, correlation_id: str, *, tenant_id: str = "", limit: int | None = None
     ) -> list[RecordedEvent]:
-        """The events that bear a correlation id, of a tenant's threads, in the order in which they were recorded.
+        """The events with a correlation id, from one tenant's threads, in the order they were recorded.
 
-        Without a `tenant_id` those of threads without a tenant, as in `search`: ids may be guessed, and two tenants
-        may use the same. `limit` keeps the latest N. Events that forks share come once, from the thread that recorded
-        them. Raises `InvalidSearch`.
+        Without a `tenant_id`, those of threads without a tenant, as in `search`: ids can be guessed, and two tenants
+        may use the same one. `limit` keeps the latest N. Events that forks share come once, from the thread that
+        recorded them. Raises `InvalidSearch`.
         """
         check_one_tenant(tenant_id)
         wanted = checked_text("correlation_id", correlation_id)

@@ -45,7 +45,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @define
 class Plugin:
-    """The additions of one package to an engine. They take effect when an engine is opened with it."""
+    """What one package adds to an engine. It takes effect when you open an engine with it."""
 
     name: str
     events: list[type[Event]] = field(factory=list)
@@ -72,7 +72,7 @@ class Plugin:
         delivers: Delivers = "",
         upkeep: bool = False,
     ) -> Callable[[type[E]], type[E]]:
-        """Declare an event class and add it; `tracked` where a view (see `projections.View`) reads it."""
+        """Declare an event class and add it; `tracked` if a view (see `projections.View`) reads it."""
         declare = event(
             name, version=version, tracked=tracked, role=role, chunks=chunks, delivers=delivers, upkeep=upkeep
         )
@@ -85,7 +85,7 @@ class Plugin:
         return add
 
     def upcaster(self, name: str, from_version: int) -> Callable[[Upcaster], Upcaster]:
-        """Add the step from a schema version to the next."""
+        """Add the step from one schema version to the next."""
 
         def add(function: Upcaster) -> Upcaster:
             self.upcasters.append((name, from_version, function))
@@ -106,7 +106,7 @@ class Plugin:
         return add
 
     def passages(self, cls: type[Event]) -> Callable[[F], F]:
-        """Say which passages events of a class bring to search, in place of the default ones."""
+        """Define which passages events of a class add to search, in place of the default ones."""
 
         def add(function: F) -> F:
             self.extractors[cls.event_type] = cast("Extractor", function)  # typed by its user
@@ -115,12 +115,12 @@ class Plugin:
         return add
 
     def silent(self, *classes: type[Event]) -> None:
-        """Say that search passes over all texts in events of these classes."""
+        """Exclude all texts in events of these classes from search."""
         for cls in classes:
             self.extractors[cls.event_type] = silent
 
     def kind(self, kind: ThreadKind) -> None:
-        """Declare the rules of threads of a kind."""
+        """Declare the rules for threads of a kind."""
         self.kinds.append(kind)
 
     def context_block(
@@ -128,8 +128,8 @@ class Plugin:
     ) -> Callable[[ReadBlock], ReadBlock]:
         """Contribute a standing block to the contexts of conversations (see `ContextPolicy.blocks`).
 
-        It may take `share` of a budget, and `least` tokens of a small one. Blocks stand in the order in which they are
-        contributed: with the place `first` after the instructions, with `turn` before the newest turn.
+        It may take `share` of a budget, and `least` tokens of a small one. Blocks appear in the order in which they are
+        contributed: with place `first` after the instructions, with `turn` before the newest turn.
         """
 
         def add(function: ReadBlock) -> ReadBlock:
@@ -139,16 +139,16 @@ class Plugin:
         return add
 
     def setting(self, value: object) -> None:
-        """Keep a value that the plug-in's views find by its type: `thread.kernel[type(value)]`."""
+        """Keep a value that the plug-in's views look up by its type: `thread.kernel[type(value)]`."""
         self.settings.append(value)
 
     def attached(self, function: Callable[[Kernel], None]) -> Callable[[Kernel], None]:
-        """Call a function with the kernel of each engine that is opened: to follow commits, deliveries, deletions."""
+        """Call a function with the kernel of each opened engine: to follow commits, deliveries, deletions."""
         self.attachments.append(function)
         return function
 
     def replaces_reducer(self, name: str) -> Callable[[F], F]:
-        """Put a reducer in the place of the one with this name."""
+        """Replace the reducer with this name."""
 
         def add(function: F) -> F:
             self.replaced_reducers.append((name, cast("Reducer[Event]", function)))  # typed by its user
@@ -157,17 +157,17 @@ class Plugin:
         return add
 
     def compactor(self, compactor: Compactor, *, priority: int = 10) -> None:
-        """Add a compactor; of those that can take the chunks, the highest priority does. Built-in ones have 0."""
+        """Add a compactor; among those that can take the chunks, the highest priority runs. Built-in ones have 0."""
         self.compactors.append((compactor, priority))
 
     def projection(self, projection: Projection[V]) -> None:
-        """Add a read model. `open` raises `UntrackedEvents` where only some of its `events` are tracked."""
+        """Add a read model. `open` raises `UntrackedEvents` if only some of its `events` are tracked."""
         self.projections.append(cast("Projection[object]", projection))  # its rows are of its own type
 
     def install(self, events: EventRegistry, reducers: ReducerRegistry) -> None:
-        """Let an engine know the events, those that only have a reducer too, and run the reducers.
+        """Register the events with an engine, also those that only have a reducer, and run the reducers.
 
-        Raises `DuplicateRegistration`, `UndeclaredEvent`, and `KeyError` where a reducer that it replaces is not there.
+        Raises `DuplicateRegistration`, `UndeclaredEvent`, and `KeyError` if a reducer that it replaces does not exist.
         """
         reduced = {cls: None for cls, *_ in self.reducers}
         for cls in (*self.events, *reduced):
@@ -183,7 +183,7 @@ class Plugin:
             reducers.replace(name, reducer)
 
     def renderer(self, chunk_type: str) -> Callable[[Renderer], Renderer]:
-        """Say how chunks of a type look in the context."""
+        """Define how chunks of a type look in the context."""
 
         def add(function: Renderer) -> Renderer:
             self.renderers.append((chunk_type, function))
@@ -193,9 +193,9 @@ class Plugin:
 
 
 def installed_plugins() -> list[Plugin]:
-    """The plug-ins that installed packages publish, in order of their names.
+    """The plug-ins that installed packages publish, in order of name.
 
-    One that cannot be loaded, or is not a plug-in, is a warning in the log of `memory_engine`, and left out.
+    One that cannot be loaded, or is not a plug-in, is left out, with a warning in the log of `memory_engine`.
     """
     if not _is_published():
         return []

@@ -30,7 +30,7 @@ else:
 
 
 class Scope(ScopeHandle, Thread):
-    """A thread that its first event makes; until then its views are empty."""
+    """A thread that its first event creates; until then its views are empty."""
 
 
 class User(Scope):
@@ -44,14 +44,14 @@ class User(Scope):
     async def erase_all(self, *, by: str = "", reason: str = "", dry_run: bool = False) -> "erasing.ErasureReport":
         """Destroy everything of this user: this thread, all conversations, and what they became in other threads.
 
-        See `Thread.erase`. Raises `ThreadHasForks` for a fork that belongs to somebody else.
+        See `Thread.erase`. Raises `ThreadHasForks` for a fork that belongs to someone else.
         """
         where = ThreadFilter(user_id=self.scope_id, tenant_id=self.tenant_id)
         return await _erase_all(self, where, by, reason, dry_run=dry_run)
 
     @property
     def playbooks(self) -> "playbooks.Playbooks":
-        """The flows that went well, to be followed again."""
+        """The flows that went well, for reuse."""
         return playbooks.Playbooks(self)
 
 
@@ -72,7 +72,7 @@ class Tenant(Scope):
 
     @property
     def patterns(self) -> "patterns.Patterns":
-        """The patterns that the tenant shares with others of its industries, and those that they share."""
+        """The patterns that this tenant shares with others in its industries, and those that they share."""
         return patterns.Patterns(self)
 
     @property
@@ -82,29 +82,29 @@ class Tenant(Scope):
 
 
 class Industry(Scope):
-    """An industry's thread: patterns of all its tenants, redacted, approved, without their names."""
+    """An industry's thread: patterns from all its tenants, redacted, approved, without tenants' names."""
 
 
 class Agent(Scope):
-    """An agent's thread: the memory that it keeps from run to run, and its grants to other agents."""
+    """An agent's thread: the memory that it keeps across runs, and its grants to other agents."""
 
     async def share_with(self, agent_id: str, *, layers: "Layer | Sequence[Layer]", write: bool = False) -> Receipt:
-        """Let another agent of this tenant read layers of this one's memory, and with `write` append to them.
+        """Let another agent of this tenant read layers of this agent's memory and, with `write`, append to them.
 
         This grant replaces earlier ones to that agent.
         """
         return await shared_memory.share_with(self, agent_id, layers, write=write)
 
     async def revoke(self, agent_id: str, *, reason: str = "") -> Receipt:
-        """End the grant to an agent, at once."""
+        """End the grant to an agent immediately."""
         return await shared_memory.revoke(self, agent_id, reason)
 
     async def grants(self, *, at: int | None = None) -> "list[shared_memory.Grant]":
-        """The grants of this agent's memory to others."""
+        """This agent's grants of its memory to others."""
         return await shared_memory.grants_of(self, at)
 
     def shared(self, agent_id: str) -> "shared_memory.SharedMemory":
-        """The memory of another agent of this tenant, as far as that agent grants it to this one."""
+        """The memory of another agent of this tenant, as far as it grants access to this one."""
         return shared_memory.SharedMemory(self, ScopeHandle(self.kernel, "agent", agent_id, self.tenant_id))
 
 

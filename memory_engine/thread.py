@@ -1,4 +1,4 @@
-"""The handle to one thread, the object that users hold."""
+"""The handle to one thread: the object that users hold."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -74,31 +74,31 @@ V = TypeVar("V")
 
 
 class Thread(Administered):
-    """One ordered log with its own queue and state. A handle costs nothing and may be made at any time."""
+    """One ordered log with its own queue and state. A handle costs nothing; create one at any time."""
 
     # messages of model providers
 
     async def record(
         self, messages: object, *, format: "Format | None" = None, new_only: bool = False
     ) -> tuple[Receipt, ...]:
-        """Record a provider's message, a list of them, or a response, as its SDK gives it: all of it or nothing.
+        """Record a provider's message, a list of them, or a response, as its SDK returns it: all of it or nothing.
 
-        Takes chat-completions, Responses items and Anthropic messages, as dictionaries or objects of an SDK, and knows
-        them apart; `format` decides where they could be of several. A response that was recorded before, by the
-        provider's id, gives its first receipts. With `new_only`, the list is the conversation so far, or its end: the
-        messages that the thread holds already are passed over, by what they say.
+        Takes chat-completions messages, Responses items and Anthropic messages, as dictionaries or SDK objects, and
+        detects which they are; `format` decides where they fit several. Recording a response again, by the provider's
+        id, returns its first receipts. With `new_only`, the list is the conversation so far, or its end: messages that
+        the thread already holds, compared by content, are skipped.
 
-        Raises `InvalidMessage` for what is no message of the format, naming its place, `NotContinued` for a list that
-        does not go on with what the thread holds, and what `dispatch_all` raises.
+        Raises `InvalidMessage` for an entry that is not a message of the format, naming its place, `NotContinued` for a
+        list that does not continue what the thread holds, and what `dispatch_all` raises.
         """
         return await provider_messages.record(self, messages, format=format, new_only=new_only)
 
     def recording(self, format: "Format | None" = None) -> "provider_messages.Recording":
         """Record a response while it streams in: `async with thread.recording() as turn: turn.feed(chunk)`.
 
-        At the end the response is recorded as if it had come whole. Where the stream broke off (an exception, a
-        cancellation, no end), what had come is recorded, and its text says so in `interrupted`; its calls wait for no
-        result. `turn.text` is the text so far, `turn.receipts` and `turn.calls` are there at the end.
+        At the end the response is recorded as if it had come whole. If the stream breaks off (an exception, a
+        cancellation, no end), what arrived is recorded with `interrupted` set in its text; its calls wait for no
+        result. `turn.text` is the text so far; `turn.receipts` and `turn.calls` are there at the end.
         """
         return provider_messages.Recording(self, format)
 
@@ -115,16 +115,17 @@ class Thread(Administered):
         tools: Sequence[Mapping[str, object]] = (),
         reserve: int = 0,
     ) -> Context:
-        """The context of the next model call, within `max_tokens` (default: everything in the state).
+        """The context for the next model call, within `max_tokens` (default: everything in the state).
 
-        Over the hard limit it waits for a compaction first. Raises `ContextBudgetError`, with the number that works,
-        where the chunks that must be in it do not fit. `at` gives the context as of an earlier moment. The tokens of
-        `tools` (as the provider gets them; else `InvalidTool`) and `reserve` for the answer are taken off the budget.
+        Over the hard limit it waits for a compaction first. Raises `ContextBudgetError`, with the budget that works, if
+        the chunks that must be included do not fit. `at` gives the context as of an earlier moment. The tokens of
+        `tools` (in the provider's form; else `InvalidTool`) and `reserve` for the answer are subtracted from the
+        budget.
 
-        What holds for every call (the user's preferences, the tenant's `agent.md`, the agent's memory and the like)
-        stands in blocks of its own, which `policy` chooses. With a `query`, passages of the log about it are recalled
-        too, in one block before the newest turn; then `policy` also divides the budget. Raises `InvalidSearch` for
-        `recall_from` without a query, or unless the threads in it are this one's: of its tenant, its user or its agent.
+        What applies to every call (the user's preferences, the tenant's `agent.md`, the agent's memory, …) comes in
+        separate blocks, which `policy` chooses. With a `query`, relevant passages of the log are recalled too, in one
+        block before the newest turn; `policy` then also divides the budget. Raises `InvalidSearch` for `recall_from`
+        without a query, or with threads that do not share this one's tenant, user or agent.
         """
         return await thread_context(
             self, max_tokens, at=at, query=query, policy=policy, recall_from=recall_from, tools=tools, reserve=reserve
@@ -142,25 +143,25 @@ class Thread(Administered):
         until: datetime | None = None,
         explain: bool = False,
     ) -> Found:
-        """The passages of this thread that say most about a question, best first; compacted ones are found too.
+        """The passages of this thread most relevant to a question, best first, including compacted ones.
 
-        Everything the log holds is searched, but for summaries of it, or only the given `kinds` (see `Hit.kind`).
-        `at`: as of an earlier seq; `since` and `until` bound when it was said, ends included. Of two statements on the
-        matter that is asked about, the one that is true now stands first, and the other names what superseded it;
-        `as_of` asks what was true then: at a moment (nothing that was said later counts), or after the event at a seq.
-        `explain` gives each hit the signals of its score. The first search of a thread makes its index.
+        Searches everything in the log except summaries of it, or only the given `kinds` (see `Hit.kind`). `at`: as of
+        an earlier seq; `since` and `until` bound when it was said, ends included. Of two statements on the matter you
+        ask about, the one that is true now comes first, and the other names what superseded it; `as_of` asks what was
+        true then: at a moment (nothing said later counts), or after the event at a seq. `explain` gives each hit the
+        signals behind its score. A thread's first search builds its index.
 
-        Raises `ThreadNotFound`, `InvalidSearch` for arguments that mean nothing, and `ValueError` for an `at` that
-        the thread has no event at.
+        Raises `ThreadNotFound`, `InvalidSearch` for arguments without meaning, and `ValueError` if the thread has no
+        event at `at`.
         """
         return await search_thread(
             self, query, limit=limit, kinds=kinds, at=at, as_of=as_of, since=since, until=until, explain=explain
         )
 
     async def prepare_search(self, progress: "IndexProgress | None" = None) -> None:
-        """Bring the index and, where there is an embedder, all vectors up to date before a first search.
+        """Bring the index and, if there is an embedder, all vectors up to date before a first search.
 
-        `progress` is called with how much is done and how much there is. Raises `ModelError`.
+        `progress` is called with how much is done and the total. Raises `ModelError`.
         """
         checked_call("progress", progress)
         if await self.exists():
@@ -169,12 +170,12 @@ class Thread(Administered):
     # views
 
     def of(self, view: "Callable[[Thread], V]") -> V:
-        """A view of your own, a class that takes a handle: `thread.of(Highlights)` is `Highlights(thread)`."""
+        """Your own view, a class that takes a handle: `thread.of(Highlights)` is `Highlights(thread)`."""
         return view(self)
 
     @property
     def scratchpad(self) -> "scratchpad.Scratchpad":
-        """The scratchpad: snippets that flows found out."""
+        """The scratchpad: snippets found by flows."""
         return scratchpad.Scratchpad(self)
 
     @property
@@ -184,27 +185,27 @@ class Thread(Administered):
 
     @property
     def flows(self) -> "flows.Flows":
-        """The flows that ran, and the playbooks made of them."""
+        """The flows that ran, and the playbooks made from them."""
         return flows.Flows(self)
 
     @property
     def conversation(self) -> "conversation.Conversation":
-        """Exchanges, summary and the cycle under way."""
+        """Exchanges, the summary, and the current cycle."""
         return conversation.Conversation(self)
 
     @property
     def tool_cache(self) -> "tool_cache.ToolCache":
-        """Results of tools that later exchanges may use."""
+        """Tool results that later exchanges may use."""
         return tool_cache.ToolCache(self)
 
     @property
     def memory_files(self) -> "memory_files.MemoryFiles":
-        """Named texts that an agent keeps, with the history of each."""
+        """Named texts that an agent keeps, each with its history."""
         return memory_files.MemoryFiles(self)
 
     @property
     def screen(self) -> "screen.Screen":
-        """The screen that the person looks at."""
+        """The screen that the person is looking at."""
         return screen.Screen(self)
 
     @property
@@ -213,13 +214,13 @@ class Thread(Administered):
         return layers.Memory(self)
 
     async def report(self, *, at: int | None = None) -> "reports.Report":
-        """A report for people: the memory, the cached results, and the agent's messages. `at`: as of an earlier seq."""
+        """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
         return await reports.memory_report(self, at=await self.upto(at))
 
     # memory
 
     async def mark_critical(self, *chunk_ids: str) -> Receipt:
-        """Keep these chunks from being compacted, from here on. Raises `EventRefused` for one not in the state."""
+        """Protect these chunks from compaction from now on. Raises `EventRefused` for one not in the state."""
         return await self.dispatch(MemoryMarkCritical(chunk_ids=chunk_ids))
 
     async def forget(
@@ -230,21 +231,21 @@ class Thread(Administered):
         seqs: Sequence[int] = (),
         reason: str = "",
     ) -> Receipt:
-        """Hide chunks, and all that came of events, by id or by seq, from every view; the log keeps them.
+        """Hide chunks, and everything derived from events (by id or seq), from every view; the log keeps them.
 
-        Facts that were drawn from them for a user, a tenant or an agent are forgotten there too.
-        Raises `EventNotFound`, `SeqNotInLog`, `UnknownChunk` for what the log does not hold. An error of one of those
-        threads (`ThreadClosed`: it is archived) is raised at the end, when all is forgotten here and in the others.
+        Facts drawn from them for a user, a tenant or an agent are forgotten there too. Raises `EventNotFound`,
+        `SeqNotInLog`, `UnknownChunk` for what the log does not hold. An error from one of those threads (such as
+        `ThreadClosed` for an archived one) is raised at the end, when all is forgotten here and in the others.
         """
         return await life.forget(self, chunk_ids=chunk_ids, event_ids=event_ids, seqs=seqs, reason=reason)
 
     async def clear(self, reason: str = "") -> Receipt:
-        """Begin again: from here on state, context, search and every view are as of a new thread.
+        """Start over: from now on state, context, search and every view are those of a new thread.
 
-        The log keeps what was before: read it with `at`, which also tells what a context was made of then, and `why`
-        says of a chunk what cleared it. Initial chunks and the session's instructions go too; give them again. What
-        this thread has given to others (promoted facts, shared memory) stays there: `forget` reaches that. Metadata,
-        scopes and policy stay. A compaction under way ends first, as for every event. Raises what `dispatch` raises.
+        The log keeps what came before: read it with `at`, which also shows what a context was made of then; `why` says
+        what cleared a chunk. Initial chunks and the session's instructions go too; give them again. What this thread
+        gave to others (promoted facts, shared memory) stays there: use `forget` for that. Metadata, scopes and policy
+        stay. A running compaction ends first, as for every event. Raises what `dispatch` raises.
         """
         return await self.dispatch(ThreadCleared(reason=reason))
 
@@ -254,38 +255,38 @@ class Thread(Administered):
             await self.kernel[Relay].deliver(self.id)
 
     async def offload(self, *, min_chars: int = 20_000, keep_chars: int = 400) -> Receipt | None:
-        """Shorten chunks of `min_chars` characters and more to their beginning and a reference.
+        """Shorten chunks of `min_chars` characters or more to their beginning and a reference.
 
-        The log keeps them whole: `open` reads on. `None` if there are none.
+        The log keeps them whole; read on with `open`. Returns `None` if there are no such chunks.
         """
         return await offloads.offload(self, min_chars=min_chars, keep_chars=keep_chars)
 
     async def open(self, reference: str, *, start: int = 0, chars: int = 4_000) -> "offloads.Opened":
-        """A piece of an off-loaded chunk's text (or any chunk's), by id. Raises `UnknownChunk`."""
+        """A piece of the text of an off-loaded chunk (or any chunk), by id. Raises `UnknownChunk`."""
         return await offloads.open_reference(self, reference, start=start, chars=chars)
 
     # queue
 
     async def is_blocked(self) -> bool:
-        """Whether events wait."""
+        """Whether events are waiting."""
         return await self.blocking_reason() is not None
 
     async def blocking_reason(self) -> BlockingReason | None:
-        """Why events wait, if they do."""
+        """Why events are waiting, or `None`."""
         return (await self.runtime()).queue.blocking_reason if self.as_of is None else None
 
     async def pause(self, reason: str = "") -> Receipt:
-        """Let events wait from here on, across processes and restarts, until `resume`."""
+        """Make events wait from now on, across processes and restarts, until `resume`."""
         return await life.pause(self, reason)
 
     async def resume(self, reason: str = "") -> Receipt:
-        """Go on: take the events that waited, in order."""
+        """Continue after `pause`: take the events that waited, in order."""
         return await self.dispatch(ExecutionResume(content=reason))
 
     # compaction
 
     async def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
-        """Compact all compactable chunks, or the given ones (with what must stay with them).
+        """Compact all compactable chunks, or the given ones (with those that must stay with them).
 
         Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
         """
@@ -299,14 +300,14 @@ class Thread(Administered):
         return await self.kernel[CompactionService].compact(runtime, chunk_ids)
 
     async def settle(self) -> None:
-        """Wait for a compaction under way."""
+        """Wait for a running compaction."""
         if self.as_of is None:
             await self.kernel[CompactionService].settle(await self.runtime())
 
     async def originals(self, chunk_id: str) -> list[Chunk]:
-        """The originals that a summary stands for, through any number of compactions, in order.
+        """The originals behind a summary, through any number of compactions, in order.
 
-        Without those that were forgotten. Raises `UnknownChunk`, `ForgottenChunk`.
+        Leaves out forgotten ones. Raises `UnknownChunk`, `ForgottenChunk`.
         """
         reader = self.kernel.reader
         found = await reader.originals(self.id, await self.chunk(chunk_id))
@@ -314,17 +315,17 @@ class Thread(Administered):
         return list(shown.values())
 
     async def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
-        """Put the originals back where a compaction's summaries stand: by its id, a summary's id, or the latest.
+        """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest.
 
-        Chunks forgotten since stay forgotten. Raises `CompactionNotLive` where later ones cover it.
+        Chunks forgotten since stay forgotten. Raises `CompactionNotLive` if later compactions cover it.
         """
         self.check_present("undoing")
         return await undo.undo_compaction(self, compaction, reason=reason)
 
     async def redo_compaction(self, compaction: str = "", *, compactor: "Compactor | None" = None) -> CompactionReport:
-        """Compact the originals of a compaction again, never its summary; undone or not.
+        """Compact the originals of a compaction again, never its summary, whether it was undone or not.
 
-        With `compactor`, only that one does it. Raises `CompactionNotLive`, and the errors of `compact`.
+        With `compactor`, only that one does it. Raises `CompactionNotLive`, and what `compact` raises.
         """
         self.check_present("compaction")
         return await undo.redo_compaction(self, compaction, compactor=compactor)
@@ -334,13 +335,13 @@ class Thread(Administered):
     async def fork(
         self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None
     ) -> "Thread":
-        """A thread that shares this one's past up to `at` (default: the head) and goes its own way from there."""
+        """A thread that shares this one's past up to `at` (default: the head) and continues separately from there."""
         seq = await self.upto(at)
         seq = await self.last_seq() if seq is None else seq
         return Thread(self.kernel, await life.fork(self, seq, thread_id=thread_id, metadata=as_metadata(metadata)))
 
     async def end_session(self, reason: str = "") -> Receipt:
-        """End the session: EPHEMERAL chunks go."""
+        """End the session: EPHEMERAL chunks are removed."""
         return await self.dispatch(SessionEnded(content=reason))
 
     async def update(
@@ -351,21 +352,21 @@ class Thread(Administered):
     ) -> Receipt:
         """Change the thread's metadata or its compaction policy, by a recorded event.
 
-        Of the metadata, the keys that you give are set, those with `None` are removed, and all others stay: two who
-        change different keys at once both get their way. A policy is replaced whole; `"default"` goes back to the
-        engine's. Raises `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`, and what `dispatch` raises.
+        Metadata keys that you give are set, those with `None` are removed, and all others stay, so concurrent changes
+        to different keys all apply. A policy is replaced whole; `"default"` restores the engine's. Raises
+        `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`, and what `dispatch` raises.
         """
         return await life.update(self, as_metadata(metadata), policy)
 
     async def archive(self) -> None:
-        """Take no more events, those that wait included. The log stays readable, and `unarchive` opens it again."""
+        """Take no more events, waiting ones included. The log stays readable, and `unarchive` opens it again."""
         await self.settle()
         await life.archive(self)
 
     async def unarchive(self) -> None:
-        """Take events again: paused as before, if it was. Does nothing for a thread that is not archived.
+        """Take events again, paused if it was paused before. Does nothing for a thread that is not archived.
 
-        Raises `ContentionError` where other processes write without pause, `ThreadNotFound`.
+        Raises `ContentionError` if other processes write without pause, `ThreadNotFound`.
         """
         await life.unarchive(self)
 
@@ -374,13 +375,13 @@ class Thread(Administered):
     async def at(self, moment: MomentLike) -> "Past":
         """The thread as it was: state, context and every view, read-only.
 
-        A moment is a seq (0: before the first event), an event's id, or a time with a zone: then it is after the last
-        event that was recorded no later. Raises `SeqNotInLog`, `EventNotFound`.
+        A moment is a seq (0: before the first event), an event's id, or a time with a zone, which means after the last
+        event recorded at or before it. Raises `SeqNotInLog`, `EventNotFound`.
         """
         return Past(self.kernel, self.id, await seq_of(self.kernel.store, self.id, moment))
 
     async def diff(self, a: MomentLike, b: MomentLike | None = None) -> "diff.Diff":
-        """The difference from one moment to another (default: the head): chunks, fields, context, views."""
+        """What changed from one moment to another (default: the head): chunks, fields, context, views."""
         return await diff.diff(await self.at(a), await self._at_or_last(b))
 
     async def bisect(
@@ -391,18 +392,19 @@ class Thread(Administered):
         upto: MomentLike | None = None,
         progress: "VerifyProgress | None" = None,
     ) -> "bisect.Bisection":
-        """The first event after which `predicate` holds, by halving: it must not hold at `after`, and hold at `upto`.
+        """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`.
 
-        It is asked about 17 times in 100,000 events. Raises `NothingToBisect` where it holds at once, or not at all.
+        It is called about 17 times in 100,000 events. Raises `NothingToBisect` if it holds at once, or never.
         """
         return await bisect.bisect(await self.at(after), await self._at_or_last(upto), predicate, progress)
 
-    async def why(self, what: str | Context) -> "why.Why":
-        """The explanation of a chunk (by id) or of each block of a context: a tree that ends at events.
+    async def why(self, what: str | Context, *, chunks_max: int | None = None) -> "why.Why":
+        """Explain a chunk (by id) or each block of a context: a tree that ends at events.
 
-        Raises `UnknownChunk`.
+        Levels are read as you open them: at most 500 chunks, or `chunks_max`; where `cut` says so, ask for the others
+        by id. Raises `UnknownChunk`.
         """
-        return await why.why(self, what)
+        return await why.why(self, what, chunks_max=chunks_max)
 
     async def cache_ledger(
         self,
@@ -414,17 +416,17 @@ class Thread(Administered):
     ) -> "ledger.CacheLedger":
         """Which events changed what a provider's prompt cache held: at which byte, for how many tokens.
 
-        The context of each model call after `after` up to `upto` (default: the head) is compared with that of the call
-        before; `max_tokens` is the budget of these contexts.
+        Compares the context of each model call after `after` up to `upto` (default: the head) with that of the call
+        before; `max_tokens` is the token budget of these contexts.
         """
         return await ledger.cache_ledger(await self.at(after), await self._at_or_last(upto), max_tokens, progress)
 
     async def what_if(
         self, change: "what_if.Change", *, fork_id: str = "", progress: "VerifyProgress | None" = None
     ) -> "what_if.WhatIfReport":
-        """Run the log again into a fork under other reducers, compactors, thresholds or edits; this thread stays as is.
+        """Replay the log into a fork with other reducers, compactors, thresholds or edits; this thread stays unchanged.
 
-        No model is called unless the change says so. Raises `InvalidChange`, `ModelNotAllowed`, `ThreadExists`, and
+        Calls no model unless the change says so. Raises `InvalidChange`, `ModelNotAllowed`, `ThreadExists`, and
         `ReducerError` naming the event that the changed reducers refuse.
         """
         if self.as_of is not None and change.upto is None:
@@ -439,19 +441,19 @@ class Thread(Administered):
         redaction: "Redaction | None" = None,
         progress: "VerifyProgress | None" = None,
     ) -> "export.ExportReport":
-        """Write the log to one file of JSON lines (gzip if it ends in `.gz`): events, operations, hashes.
+        """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes.
 
-        With a `redaction` its texts are left out, and the chain verifies as redacted. Raises `FileExistsError`.
+        A `redaction` leaves its texts out, and the chain verifies as redacted. Raises `FileExistsError`.
         """
         until = self.as_of if upto is None else upto
         return await export.export(self, checked_file("path", path), upto=until, redaction=redaction, progress=progress)
 
     async def anchor(self, at: MomentLike | None = None) -> "anchors.Anchor":
-        """The hash of the log at a moment (default: the head), to be kept elsewhere and compared later."""
+        """The hash of the log at a moment (default: the head), to keep elsewhere and compare later."""
         return await anchors.anchor(await self._at_or_last(at))
 
     async def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
-        """The source of a test that runs the events from `first` to `last` on the state before them, and compares."""
+        """The source of a test that runs the events `first` to `last` on the state before them, and compares."""
         return await to_pytest.to_pytest(await self.at(first), await self._at_or_last(last), name=name)
 
     async def _at_or_last(self, moment: MomentLike | None) -> "Past":
@@ -461,6 +463,6 @@ class Thread(Administered):
 class Past(PastHandle, Thread):
     """A thread after the event at `seq`: state, context, search and every view, as they were.
 
-    In methods of a thread that take `at`, this seq is the default and the latest. Every call that would write raises
-    `PastIsReadOnly`; `fork` begins there. Reading it writes caches at most, and nothing where the engine only reads.
+    In thread methods that take `at`, this seq is the default and the upper limit. Every call that would write raises
+    `PastIsReadOnly`; `fork` starts here. Reading it writes at most caches, and nothing if the engine is read-only.
     """

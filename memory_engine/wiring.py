@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
@@ -98,18 +99,28 @@ VIEWS: tuple[Plugin, ...] = (
 """The views that every engine has."""
 
 
+@cache
 def builtin_plugins() -> tuple[Plugin, ...]:
-    """The plug-ins that every engine has, in their order."""
+    """The plug-ins that every engine has, in order."""
     return core_plugin(), *VIEWS
 
 
+@cache
+def _builtin_registries() -> tuple[EventRegistry, ReducerRegistry]:
+    """What the built-in plug-ins bring, to be copied: an engine that is opened next need not register it again."""
+    events, reducers = EventRegistry(), ReducerRegistry()
+    for plugin in builtin_plugins():
+        plugin.install(events, reducers)
+    return events, reducers
+
+
 def builtin_projections() -> tuple[Projection[object], ...]:
-    """The read models that every engine has, in the order in which they are registered."""
+    """The read models that every engine has, in order of registration."""
     return tuple(projection for plugin in builtin_plugins() for projection in plugin.projections)
 
 
 class Opening:
-    """What `open` gives: await it for an engine that you close yourself, or enter it, and it closes the engine."""
+    """What `open` returns: await it for an engine that you close yourself; `async with` closes it for you."""
 
     def __init__(self, start: Callable[[], Coroutine[object, object, Engine]]) -> None:
         self._start = start
@@ -150,27 +161,26 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     ids: IdSource | None = None,
     probe: Probe | None = None,
 ) -> Opening:
-    """Open a memory: a path of an SQLite file, `":memory:"`, a server's URL, or a store of your own (closed with it).
+    """Open a memory: an SQLite file's path, `":memory:"`, a server's URL, or your own store (closed with the engine).
 
-    `engine = await open(…)` gives an engine that ends by `await engine.close()`; `async with open(…) as engine` closes
-    it for you. Nothing happens, and no error is raised, before either. An engine belongs to the event loop that it
-    was opened in: close it there, and open it anew in the next one.
+    `engine = await open(…)` returns an engine that you close with `await engine.close()`; `async with open(…) as
+    engine` closes it for you. Nothing happens, and no error is raised, before either. An engine keeps working in the
+    next `asyncio.run`; one on a server belongs, with its connections, to the event loop that opened it.
 
     `postgresql://user@host/database` needs the extra `postgres`. `plugins` add events, reducers, compactors,
-    projections and renderers; `entry_points=True` also takes those that installed packages publish.
-    `durability="full"` makes every commit survive a power failure, for an fsync each. `compactor` is asked before the
-    embedded one. `compact_model` makes the summaries: a model's litellm name, or a model, which is closed with the
-    engine; the embedded compactor stays the fallback. The views ask `memory_model` for shorter answers and summaries of
-    a conversation, and to compact layers of memory; without one, or where it fails, they do it themselves.
-    `embedder` lets searches find by meaning too: an embedder, `"minilm"` for a small one that computes here, or a
-    model's litellm name. `ranker` orders what a search found in place of the embedded one, `reranker` reads the best of
-    it and orders them again.
-    `domain` declares the preferences there are: an object, or a TOML file's path. `scorers` judge snippets for
-    promotion, `redactor` takes names and numbers out of what is proposed to an industry, in place of the embedded
-    ones. Models are closed with the engine. `tokens` counts exactly where it is given a tokenizer. Raises
-    `StorageError` where the file cannot be used, `InvalidCompactor` and `TypeError` for an object that is not a
-    compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` or a URL without its extra. `probe` is told
-    what the engine does and how long it takes: give a `memory_engine.telemetry.OpenTelemetry()`.
+    projections and renderers; `entry_points=True` also loads those that installed packages publish. `durability="full"`
+    makes every commit survive a power failure, at the cost of one fsync each. `compactor` is asked before the built-in
+    one. `compact_model` writes the summaries: a model's litellm name, or a model; the built-in compactor remains the
+    fallback. Views use `memory_model` to shorten answers, to summarise conversations and to compact memory layers;
+    without one, or where it fails, they do it themselves. `embedder` lets searches match by meaning too: an embedder,
+    `"minilm"` for a small local one, or a model's litellm name. `ranker` orders search results in place of the built-in
+    one; `reranker` reads the best of them and orders them again. `domain` declares which preferences exist: an object,
+    or a TOML file's path. `scorers` judge snippets for promotion, and `redactor` removes names and numbers from what is
+    proposed to an industry; both replace the built-in ones. Models are closed with the engine. `tokens` counts exactly
+    if given a tokenizer. `probe` is told what the engine does and how long it takes: pass a
+    `memory_engine.telemetry.OpenTelemetry()`. Raises `StorageError` if the file cannot be used, `InvalidCompactor` or
+    `TypeError` for an object that is not a compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` or a
+    URL without its extra.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -268,7 +278,7 @@ def _checked(plugins: Sequence[Plugin]) -> Sequence[Plugin]:
 
 
 def model_compactor(model: str | LanguageModel) -> Compactor:
-    """The compactor that asks a model, by its litellm name or the model itself, as `compact_model` does."""
+    """A compactor that asks a model, given by litellm name or as an object: what `compact_model` uses."""
     from memory_engine.compactors.working_history import WorkingHistoryCompactor
 
     return WorkingHistoryCompactor(_named(model) if isinstance(model, str) else model)
@@ -334,7 +344,7 @@ class _Sources(msgspec.Struct, frozen=True, kw_only=True):
 def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedder | None:
     """The embedder that is given, or that of a model's name. Raises `TypeError` for objects of other types."""
     if reranker is not None and not hasattr(reranker, "rerank"):
-        raise TypeError(f"{reranker!r} is not a re-ranker: it has no `rerank` (see docs/embeddings.md)")
+        raise TypeError(f"{reranker!r} is not a re-ranker: it has no `rerank` (see docs/how-to/embeddings.md)")
     if isinstance(given, str):
         from memory_engine.llm.embedder import LiteLLMEmbedder
         from memory_engine.recall.embedders import CachedEmbedder, MiniLMEmbedder
@@ -350,7 +360,9 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
 
     Raises `DuplicateRegistration` for a name given twice, `UntrackedEvents` for a view that lists untracked events.
     """
-    events, reducers = EventRegistry(), ReducerRegistry()
+    known, run = _builtin_registries()
+    events, reducers = known.copy(), run.copy()
+    builtin = frozenset(map(id, builtin_plugins()))
     projections: dict[str, Projection[object]] = {}
     kinds: dict[str, ThreadKind] = {}
     embedded = EmbeddedCompactor()
@@ -358,7 +370,8 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
     renderers = dict(DEFAULT_RENDERERS)
     extractors: dict[str, Extractor] = {}
     for plugin in plugins:
-        plugin.install(events, reducers)
+        if id(plugin) not in builtin:
+            plugin.install(events, reducers)
         for projection in plugin.projections:
             if projection.name in projections:
                 raise DuplicateRegistration("projection", projection.name)

@@ -95,15 +95,15 @@ class MemoryStore:
         """Write a thread's record anew. Raises `ThreadNotFound`."""
         self._thread(record.id).record = _copied(record)
 
-    async def load(self, thread_id: str) -> LoadedThread:
-        """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
+    async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
+        """A thread's live state, in order of keys, with the events behind it. Raises `ThreadNotFound`."""
         kept = self._thread(thread_id)
         live = sorted(kept.live.values(), key=lambda row: (row.container, row.key))
-        seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
-        sources = {seq: self._event(kept, seq) for seq in seqs}
+        seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live}) if sources else ()
+        behind = {seq: self._event(kept, seq) for seq in seqs}
         noted = self._rows.get((BROKEN_ROWS, broken.VERSION, thread_id), {})
         is_indexed = self.passages.has(thread_id)
-        return LoadedThread(_copied(kept.record), kept.head, live, sources, is_indexed, noted.get(broken.KEY))
+        return LoadedThread(_copied(kept.record), kept.head, live, behind, is_indexed, noted.get(broken.KEY))
 
     async def head(self, thread_id: str) -> Head:
         """A thread's head. Raises `ThreadNotFound`."""
@@ -277,6 +277,11 @@ class MemoryStore:
     async def wipe(self) -> bool:
         """Nothing is left behind in memory that could be read."""
         return True
+
+    @property
+    def is_of_one_loop(self) -> bool:
+        """It awaits nothing."""
+        return False
 
     @property
     def generation(self) -> int:

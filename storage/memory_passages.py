@@ -1,5 +1,6 @@
 """The index of passages of the in-memory store: the same SQL as in a file, on a database in memory."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,8 +10,8 @@ import msgspec
 
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.storage import passage_search, passage_vectors, passages
-from memory_engine.storage.passage_rows import INDEXED_BULK, words_prefix
-from memory_engine.storage.passage_search import Members
+from memory_engine.storage.passage_rows import INDEXED_MAX, words_prefix
+from memory_engine.storage.passage_search import Lists, Members
 from memory_engine.storage.passages import is_whole
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, VectorsAmong, index_version
 
@@ -35,6 +36,7 @@ class MemoryPassages:
         self._database: sqlite3.Connection | None = None
         self._tids: dict[str, int] = {}
         self._indexed: set[str] = set()
+        self._lists = Lists()
 
     def has(self, thread_id: str) -> bool:
         """Whether the thread has an index."""
@@ -67,9 +69,9 @@ class MemoryPassages:
         """Look up a thread's index."""
         head = self._head_of(thread_id)
         if thread_id not in self._indexed:
-            return LookedUp(head=head)
+            return LookedUp(head=head, lacking=min(wanted.upto or head, head))
         with self._transaction() as raw:
-            return passage_search.look_up(raw, self._tid(thread_id), head, wanted)
+            return passage_search.look_up(raw, self._tid(thread_id), head, wanted, self._lists)
 
     async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
         """Look up the indexes of several threads as if they were one."""
@@ -77,7 +79,7 @@ class MemoryPassages:
         with self._transaction() as raw:
             members = self._members(raw, ids, (wanted.since_us, wanted.until_us))
             looked = passage_search.look_up_among(
-                raw, members, lambda tids: {tid: name for tid, name in ids.items() if tid in tids}, wanted
+                raw, members, lambda tids: {tid: name for tid, name in ids.items() if tid in tids}, wanted, self._lists
             )
         return msgspec.structs.replace(looked, behind=tuple(ids[tid] for tid in members.behind))
 
@@ -95,6 +97,7 @@ class MemoryPassages:
         by_prefix: dict[str, list[int]] = {}
         waiting: dict[int, int] = {}
         behind = dict.fromkeys(ids)
+        lacking = sum(self._head_of(thread_id) for thread_id in ids.values())
         for tid, prefix, seq, count, size, folded, last, first_us, last_us in rows:
             if tid not in ids:
                 continue
@@ -104,6 +107,7 @@ class MemoryPassages:
                 by_prefix.setdefault(prefix, []).append(tid)
             if last > folded:
                 waiting[tid] = folded
+            lacking -= min(seq, self._head_of(ids[tid]))
             if seq >= self._head_of(ids[tid]):
                 del behind[tid]
         return Members(
@@ -113,14 +117,13 @@ class MemoryPassages:
             is_whole=is_whole(raw, by_prefix),
             waiting=waiting,
             behind=list(behind),
+            lacking=lacking,
         )
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads."""
         tids = [self._tid(record.id) for record in self._matching(threads) if record.id in self._indexed]
-        with self._transaction() as raw:
-            while passages.index_words_of(raw, tids):
-                pass
+        await self._in_parts(lambda raw: passages.index_words_of(raw, tids))
 
     async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
         """The places of all passages that fit what narrows a look-up."""
@@ -138,18 +141,23 @@ class MemoryPassages:
         self._indexed.add(thread_id)
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`, and index waiting words. Returns whether it did."""
+        """Apply a change where the index stands at `change.after`. Returns whether it did."""
         self._head_of(thread_id)
-        done = self.apply(thread_id, change)
-        await self.index_words(thread_id)
-        return done
+        return self.apply(thread_id, change)
 
     async def index_words(self, thread_id: str) -> None:
         """Index the words of the waiting passages."""
         self._head_of(thread_id)
-        with self._transaction() as raw:
-            while passages.index_words(raw, self._tid(thread_id), INDEXED_BULK):
-                pass
+        tid = self._tid(thread_id)
+        await self._in_parts(lambda raw: passages.index_words(raw, tid, INDEXED_MAX))
+
+    async def _in_parts(self, work: Callable[[sqlite3.Connection], bool]) -> None:
+        """Run parts of work, each in a transaction, until it says that there are no more; others have turns between."""
+        is_more = True
+        while is_more:
+            with self._transaction() as raw:
+                is_more = work(raw)
+            await asyncio.sleep(0)
 
     async def threads(self) -> Sequence[str]:
         """The ids of the threads that have an index."""

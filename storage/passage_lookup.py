@@ -6,7 +6,6 @@ there is, it takes the place of nothing that is looked for.
 """
 
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
-from heapq import nlargest
 from itertools import pairwise
 from math import log
 from typing import Protocol, TypeVar
@@ -81,8 +80,12 @@ class PassageReader(Protocol):
         """The number of passages up to a place, and of their terms."""
         ...
 
-    async def waiting(self, after: int, last: int) -> Sequence[Waiting]:
-        """The passages above a place up to another, in order."""
+    async def waiting(self, after: int, last: int) -> tuple[Sequence[Waiting], int]:
+        """Passages above a place up to another, in order, and how many others there are.
+
+        As many are read as can be in a quarter of a second, since their words are taken of their texts; of more the
+        latest, but the later ones of a long event last.
+        """
         ...
 
     async def said_between(self, since_us: int, until_us: int) -> tuple[int, int] | None:
@@ -150,26 +153,29 @@ async def look_up(reader: PassageReader, head: int, wanted: LookUp) -> LookedUp:
     """See `PassageIndex.look_up`."""
     stand = await reader.stand()
     if stand is None or stand.version != index_version():
-        return LookedUp(head=head)
+        return LookedUp(head=head, lacking=min(wanted.upto or head, head))
     passages, terms = stand.passages, stand.terms
     last = stand.last or last_place(wanted)
     if wanted.upto:
         passages, terms = await reader.counted(last)
-    unindexed = await reader.waiting(stand.folded, last)
+    unindexed, unread = await reader.waiting(stand.folded, last)
     terms += sum(one.size or 0 for one in unindexed)
-    postings = _Postings(reader, (0, min(stand.folded, last)), wanted)
+    rows = _RowsOnce(reader)
+    postings = _Postings(reader, rows, (0, min(stand.folded, last)), wanted)
     holding, scores = await postings.score(passages, [one for one in unindexed if _waits(one, wanted)])
-    best = nlargest(wanted.limit, ((score, place) for place, score in scores.items()))
+    best = _best(scores, wanted.limit)
     near: Sequence[int] = wanted.near
     if wanted.near_max:
         fitting = frozenset(await reader.fitting(near))
         near = [place for place in near if place in fitting][: wanted.near_max]
-    sought = _Sought([place for _, place in best], near, await _listed(reader, wanted))
-    chosen = await _chosen(reader, last, sought, wanted)
+    sought = _Sought(best, near, await _listed(reader, wanted))
+    chosen = await _chosen(reader, rows, last, (sought, wanted))
     return LookedUp(
         seq=stand.seq,
         head=head,
-        unindexed=len(unindexed),
+        lacking=max(0, (min(wanted.upto, head) if wanted.upto else head) - stand.seq),
+        unindexed=len(unindexed) + unread,
+        unread=unread,
         passages=passages,
         terms=terms,
         holding=holding,
@@ -183,6 +189,20 @@ async def look_up(reader: PassageReader, head: int, wanted: LookUp) -> LookedUp:
             for place, found in chosen.around.items()
         },
     )
+
+
+def _least(scores: Mapping[int, float], limit: int) -> float:
+    """The least score of so many best ones; there are as many."""
+    return sorted(scores.values(), reverse=True)[limit - 1]
+
+
+def _best(scores: Mapping[int, float], limit: int) -> list[int]:
+    """So many places with the greatest scores, best first; of equal ones the latest."""
+    if limit < 1:
+        return []
+    least = _least(scores, limit) if len(scores) > limit else 0.0
+    best = sorted(((score, place) for place, score in scores.items() if score >= least), reverse=True)
+    return [place for _, place in best[:limit]]
 
 
 def last_place(wanted: LookUp) -> int:
@@ -208,11 +228,26 @@ def _waits(one: Waiting, wanted: LookUp) -> bool:
     return _fits(PassageRow(one.place, one.kind, "", "", one.at_us, one.key, "", ended=one.ended), wanted)
 
 
+class _RowsOnce:
+    """The rows of one look-up, each read once."""
+
+    def __init__(self, reader: PassageReader) -> None:
+        self._reader = reader
+        self._known: dict[int, PassageRow] = {}
+
+    async def at(self, places: Sequence[int]) -> dict[int, PassageRow]:
+        """The passages at these places that there are."""
+        if missing := [place for place in places if place not in self._known]:
+            self._known.update(await self._reader.rows(missing))
+        return {place: self._known[place] for place in places if place in self._known}
+
+
 class _Postings:
     """The passages that hold each of the asked terms, and that are let through."""
 
-    def __init__(self, reader: PassageReader, span: tuple[int, int], wanted: LookUp) -> None:
+    def __init__(self, reader: PassageReader, rows: _RowsOnce, span: tuple[int, int], wanted: LookUp) -> None:
         self._reader = reader
+        self._rows = rows
         self._wanted = wanted
         self._span = span
         self._parts = list(_parts(wanted))
@@ -255,12 +290,12 @@ class _Postings:
     def _is_settled(self, scores: Mapping[int, float], rest: float) -> bool:
         """Whether passages that hold none of the terms so far, but all others, still come after the best so far."""
         limit = self._wanted.limit
-        return len(scores) >= limit and nlargest(limit, scores.values())[-1] > rest
+        return len(scores) >= limit and _least(scores, limit) > rest
 
     def _which_may_be_best(self, scores: Mapping[int, float], rest: float) -> list[int]:
         """The places that are among the best if they hold all other terms."""
         limit = self._wanted.limit
-        least = nlargest(limit, scores.values())[-1] - rest if len(scores) > limit else 0.0
+        least = _least(scores, limit) - rest if len(scores) > limit else 0.0
         return [place for place, score in scores.items() if score >= least]
 
     async def _among(
@@ -269,7 +304,7 @@ class _Postings:
         """Those of some places that hold each term, and maybe others that do."""
         if len(places) > ROWS_MAX or any(lists[term].places is not None for term in terms):
             return {term: await self._places(term, lists[term]) for term in terms}
-        rows = await self._reader.rows(places) if terms else {}
+        rows = await self._rows.at(places) if terms else {}
         words = {place: frozenset(row.terms.split()) for place, row in rows.items()}
         return {term: [place for place, of_it in words.items() if term in of_it] for term in terms}
 
@@ -382,7 +417,8 @@ class _Chosen(msgspec.Struct, frozen=True):
     around: dict[int, dict[int, int]]
 
 
-async def _chosen(reader: PassageReader, last: int, sought: _Sought, wanted: LookUp) -> _Chosen:
+async def _chosen(reader: PassageReader, read: _RowsOnce, last: int, of: tuple[_Sought, LookUp]) -> _Chosen:
+    sought, wanted = of
     around = await _around(reader, last, sought.first(AROUND_OF)) if wanted.terms else {}
     asked = dict.fromkeys((*sought.best, *(place for place in sought.near if place <= last), *sought.listed))
     links = await reader.neighbours([place for place in asked if place not in around])
@@ -394,7 +430,7 @@ async def _chosen(reader: PassageReader, last: int, sought: _Sought, wanted: Loo
     beside = (other for found in around.values() for other, far in found.items() if far >= -AROUND)
     chosen = asked | dict.fromkeys(later) | dict.fromkeys(beside)
     before = {place: before[place] for place in chosen if place in before}
-    rows = dict(await reader.rows(list(dict.fromkeys((*chosen, *before.values())))))
+    rows = await read.at(list(dict.fromkeys((*chosen, *before.values()))))
     shown = [place for place in chosen if place in rows and _fits(rows[place], wanted)]
     stands = {place for place, row in rows.items() if _stands(row, wanted)}
     return _Chosen(shown, rows, {place: before[place] for place in shown if before.get(place) in stands}, around)

@@ -5,7 +5,8 @@ ten times cheaper than one at a time; until then a look-up reads them from the r
 """
 
 import sys
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 from memory_engine.core.text import terms as analysed
@@ -17,10 +18,22 @@ INDEXED_MAX = 256
 """Passages indexed in one transaction: some milliseconds."""
 INDEXED_BULK = 1_024
 """Passages in one transaction where somebody waits for all: each at half the cost, in tens of milliseconds."""
+WORDS_CHARS_MAX = 32_768
+"""Characters of texts whose words are taken in one transaction: some tens of milliseconds. One text may be longer."""
+READ_CHARS_MAX = 262_144
+"""Characters of waiting texts that a look-up reads: a quarter of a second of its thread."""
+FIRST_OF_EVENT = 16
+"""Passages of an event that are read before the others of long ones, which must not keep all else from being found."""
+TAKEN = 8
+"""To read terms costs as much as to take them from so many times fewer characters."""
 RAW = "\x01"
 """Begins the text of a passage whose words are not indexed yet."""
 MARK = "¶"
 """Begins a word that stands for a passage's kind or family: no analysed text has it, and FTS5 takes it for a letter."""
+
+
+StoredWords: TypeAlias = tuple[int, str, str, int, int, str]
+"""A passage as its row holds it: place, kind, key, when it was said, when it ended, and its words."""
 
 
 class Waiting(NamedTuple):
@@ -44,6 +57,15 @@ def waiting_from(place: int, kind: str, key: str, said: tuple[int, int], stored:
     return Waiting(place, kind, key, *said, words, size)
 
 
+def within(rows: Iterable[StoredWords], chars_max: int) -> Iterator[StoredWords]:
+    """The first rows, until their texts are so many characters; terms that were taken count for less. At least one."""
+    for row in rows:
+        yield row
+        chars_max -= len(row[-1]) // (1 if row[-1].startswith(RAW) else TAKEN)
+        if chars_max <= 0:
+            return
+
+
 def stored_terms(row: PassageRow) -> str:
     """What the row holds of its words: the text while it waits, else its marks and terms."""
     return RAW + row.text if row.text else f"{marks(row.kind, row.key)} {row.terms}"
@@ -51,8 +73,9 @@ def stored_terms(row: PassageRow) -> str:
 
 def terms_of(kind: str, key: str, stored: str) -> str:
     """The terms of a row, without its marks."""
-    words = f"{marks(kind, key)} {' '.join(analysed(stored[1:]))}" if stored.startswith(RAW) else stored
-    return words.split(" ", 2 if key and family(key) else 1)[-1]
+    if stored.startswith(RAW):
+        return " ".join(analysed(stored[1:]))
+    return stored.split(" ", 2 if key and family(key) else 1)[-1]
 
 
 def count(terms: str) -> int:

@@ -1,6 +1,7 @@
 """Looking up passages in SQLite (see `storage.passages`), in one read transaction of the caller's."""
 
 import sqlite3
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
@@ -9,8 +10,9 @@ from itertools import islice
 import msgspec
 
 from memory_engine.storage import passage_lookup
+from memory_engine.storage.passage_counts import counted
 from memory_engine.storage.passage_lookup import NEVER, ListPart, Stand, at_once, last_place, numbered
-from memory_engine.storage.passage_rows import Waiting, beyond, mark
+from memory_engine.storage.passage_rows import READ_CHARS_MAX, Waiting, beyond, mark
 from memory_engine.storage.passages import COLUMNS, base, from_row, sliced, waiting
 from memory_engine.store.passages import THREAD_BITS, LookedUp, LookUp, PassageRow, index_version
 
@@ -19,6 +21,12 @@ _FOUND_AND_READ = (
     "SELECT t.rowid FROM passage_terms t CROSS JOIN passages p NOT INDEXED ON p.pos = t.rowid "
     "WHERE t.passage_terms MATCH ? AND t.rowid BETWEEN ? AND ?"
 )
+_LISTED = f"SELECT group_concat(rowid) FROM ({_FOUND} ORDER BY rowid DESC LIMIT ?)"
+_COUNTED = f"SELECT count(*) || ',' || coalesce(min(rowid), 0) FROM ({_FOUND} ORDER BY rowid DESC LIMIT ?)"
+"""To read a row of a list costs as much again as to find it, so they come as one text."""
+LISTED_ENTRIES_MAX = 524_288
+"""Entries of lists that are kept: four megabytes."""
+LISTS_MAX = 2_048
 SOUGHT_APART = 64
 """Up to so many threads, a word's list is sought for each; of more, the list of their tenant is read through."""
 
@@ -28,7 +36,8 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
 
     `by_prefix` has those that may have something of the times looked for, in order, by what begins their words. It
     `is_whole` where words with the one prefix are of no other threads between the first and the last. Of the ones
-    `waiting` words may not be indexed, beyond the position that is named; `behind` lack events, or an index.
+    `waiting` words may not be indexed, beyond the position that is named; `behind` lack events, or an index: together
+    `lacking` events.
     """
 
     passages: int
@@ -36,12 +45,37 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
     by_prefix: Mapping[str, Sequence[int]]
     waiting: Mapping[int, int]
     behind: Sequence[int]
+    lacking: int
     is_whole: bool
 
 
-def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> LookedUp:
+class Lists:
+    """What the full-text index has said of words, as long as it is not written to: most questions share some words.
+
+    May be used by several connections at a time, each in a transaction.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[object, ...], array[int]] = {}
+        self._entries = 0
+
+    def numbers(self, raw: sqlite3.Connection, version: object, query: str, values: Sequence[object]) -> "array[int]":
+        """The numbers that a query of the full-text index alone lists in a text; `version` is that of the index."""
+        key = version, query, *values
+        found = self._kept.pop(key, None)
+        if found is None:
+            (listed,) = raw.execute(query, values).fetchone()
+            found = array("q", map(int, listed.split(",")) if listed else ())
+            self._entries += len(found)
+        self._kept[key] = found
+        while len(self._kept) > LISTS_MAX or (self._entries > LISTED_ENTRIES_MAX and len(self._kept) > 1):
+            self._entries -= len(self._kept.pop(next(iter(self._kept)), ()))
+        return found
+
+
+def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp, lists: Lists) -> LookedUp:
     """See `PassageIndex.look_up`."""
-    return at_once(passage_lookup.look_up(_Reader(raw, tid, wanted), head, wanted))
+    return at_once(passage_lookup.look_up(_Reader(raw, tid, wanted, lists), head, wanted))
 
 
 def look_up_among(
@@ -49,10 +83,12 @@ def look_up_among(
     members: Members,
     ids: Callable[[Collection[int]], Mapping[int, str]],
     wanted: LookUp,
+    lists: Lists,
 ) -> LookedUp:
     """See `PassageIndex.look_up_among`. `ids` gives the ids of some threads, in the order of the answer."""
-    looked = at_once(passage_lookup.look_up(_ReaderAmong(raw, members, wanted), 0, wanted))
-    return numbered(looked, ids({place >> THREAD_BITS for place in looked.chosen}))
+    looked = at_once(passage_lookup.look_up(_ReaderAmong(raw, members, wanted, lists), 0, wanted))
+    looked = numbered(looked, ids({place >> THREAD_BITS for place in looked.chosen}))
+    return msgspec.structs.replace(looked, lacking=members.lacking)
 
 
 def fitting(raw: sqlite3.Connection, tid: int, wanted: LookUp) -> list[int]:
@@ -102,8 +138,10 @@ def _matching(prefix: str, term: str, part: ListPart) -> str:
 class _Reader:
     """See `PassageReader`: of one thread. None of its methods waits for anything."""
 
-    def __init__(self, raw: sqlite3.Connection, tid: int, wanted: LookUp) -> None:
+    def __init__(self, raw: sqlite3.Connection, tid: int, wanted: LookUp, lists: Lists) -> None:
         self._raw = raw
+        self._lists = lists
+        self._version: object = None
         self._tid = tid
         self._wanted = wanted
         self._first = base(tid)
@@ -125,15 +163,11 @@ class _Reader:
 
     async def counted(self, last: int) -> tuple[int, int]:
         """The number of passages up to a place, and of their terms."""
-        passages, terms = self._raw.execute(
-            "SELECT count(*), coalesce(sum(size), 0) FROM passages WHERE pos BETWEEN ? AND ?",
-            (self._first, self._first + last),
-        ).fetchone()
-        return passages, terms
+        return counted(self._raw, self._tid, (self._first, base(self._tid + 1) - 1), self._first + last)
 
-    async def waiting(self, after: int, last: int) -> Sequence[Waiting]:
-        """The passages above a place up to another, in order."""
-        return waiting(self._raw, (self._first + after, self._first + last))
+    async def waiting(self, after: int, last: int) -> tuple[Sequence[Waiting], int]:
+        """Passages above a place up to another, in order, and how many others there are."""
+        return waiting(self._raw, (self._first + after, self._first + last), READ_CHARS_MAX)
 
     async def said_between(self, since_us: int, until_us: int) -> tuple[int, int] | None:
         """The first and the last place of what was said between two times."""
@@ -154,21 +188,29 @@ class _Reader:
         self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
     ) -> Mapping[str, Sequence[Sequence[int]]]:
         """For each term and each part, the indexed passages that hold it, the latest first."""
-        query = f"{_FOUND} ORDER BY rowid DESC LIMIT ?"
-        return {term: [self._listed(query, term, part, (span, (), most)) for part in parts] for term in terms}
+        return {term: [self._latest(term, part, span, most) for part in parts] for term in terms}
 
     async def counts(
         self, terms: Sequence[str], part: ListPart, span: tuple[int, int], most: int
     ) -> Mapping[str, tuple[int, int]] | None:
         """For each term how many passages `latest` would give, and the last of these."""
         positions = self._positions(span, part)
-        query = f"SELECT count(*), coalesce(min(rowid), 0) FROM ({_FOUND} ORDER BY rowid DESC LIMIT ?)"
         found = {}
         for term in terms:
             values = (_matching(self._prefix, term, part), *positions, most)
-            count, earliest = self._raw.execute(query, values).fetchone()
+            count, earliest = self._numbers(_COUNTED, values)
             found[term] = count, earliest - self._first
         return found
+
+    def _latest(self, term: str, part: ListPart, span: tuple[int, int], most: int) -> Sequence[int]:
+        values = (_matching(self._prefix, term, part), *self._positions(span, part), most)
+        return [pos - self._first for pos in self._numbers(_LISTED, values)]
+
+    def _numbers(self, query: str, values: Sequence[object]) -> Sequence[int]:
+        if self._version is None:  # the record of its segments, which differs after every change, in one life of it
+            segments = self._raw.execute("SELECT block FROM passage_terms_data WHERE id = 10").fetchone()
+            self._version = segments, self._raw.execute("PRAGMA schema_version").fetchone()
+        return self._lists.numbers(self._raw, self._version, query, values)
 
     async def latest_fitting(
         self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
@@ -215,15 +257,16 @@ class _Reader:
 
     async def around(self, places: Sequence[int], before: int, after: int, last: int) -> Mapping[int, Sequence[int]]:
         """For each place that many passages before it, and after it."""
-        back = "SELECT pos FROM passages WHERE pos < ? AND pos > ? ORDER BY pos DESC LIMIT ?"
-        on = "SELECT pos FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?"
+        query = (
+            "SELECT * FROM (SELECT pos FROM passages WHERE pos < ? AND pos > ? ORDER BY pos DESC LIMIT ?) UNION ALL "
+            "SELECT * FROM (SELECT pos FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?)"
+        )
         found = {}
         for place in places:
             pos = self._first + place
             first = pos >> THREAD_BITS << THREAD_BITS
-            earlier = self._found(back, (pos, first, before))
-            later = self._found(on, (pos, min(self._first + last, first + passage_lookup.LAST_PLACE), after))
-            found[place] = [*reversed(earlier), *later]
+            end = min(self._first + last, first + passage_lookup.LAST_PLACE)
+            found[place] = sorted(self._found(query, (pos, first, before, pos, end, after)))
         return found
 
     async def neighbours(self, places: Sequence[int]) -> Mapping[int, tuple[int, int]]:
@@ -254,11 +297,11 @@ class _Reader:
 class _ReaderAmong(_Reader):
     """See `PassageReader`: of several threads, whose numbers are their `tid`."""
 
-    def __init__(self, raw: sqlite3.Connection, members: Members, wanted: LookUp) -> None:
-        super().__init__(raw, 0, wanted)
+    def __init__(self, raw: sqlite3.Connection, members: Members, wanted: LookUp, lists: Lists) -> None:
+        super().__init__(raw, 0, wanted, lists)
         self._members = members
-        lists = list(members.by_prefix.values())
-        self._tids = lists[0] if len(lists) == 1 else sorted(tid for tids in lists for tid in tids)
+        groups = list(members.by_prefix.values())
+        self._tids = groups[0] if len(groups) == 1 else sorted(tid for tids in groups for tid in tids)
         self._among = frozenset(self._tids)
         if members.is_whole:
             [self._prefix] = members.by_prefix
@@ -281,13 +324,16 @@ class _ReaderAmong(_Reader):
         last = base(self._tids[-1] + 1) - 1 if self._tids else 1
         return Stand(index_version(), 0, last, self._members.passages, self._members.terms, last)
 
-    async def waiting(self, after: int, last: int) -> Sequence[Waiting]:
-        """The passages of all whose words are not indexed yet."""
-        return [
-            one._replace(place=base(tid) + one.place)
-            for tid, folded in self._members.waiting.items()
-            for one in waiting(self._raw, (folded, base(tid + 1) - 1))
-        ]
+    async def waiting(self, after: int, last: int) -> tuple[Sequence[Waiting], int]:
+        """The passages of all whose words are not indexed yet, of the latest threads first if they are too many."""
+        found: list[Waiting] = []
+        unread, left = 0, READ_CHARS_MAX
+        for tid, folded in sorted(self._members.waiting.items(), reverse=True):
+            read, earlier = waiting(self._raw, (folded, base(tid + 1) - 1), left)
+            found += (one._replace(place=base(tid) + one.place) for one in read)
+            unread += earlier
+            left -= sum(len(one.words) for one in read if one.size is not None)
+        return sorted(found), unread
 
     async def said_between(self, since_us: int, until_us: int) -> tuple[int, int] | None:
         """All of the threads of which something may have been said then."""
@@ -300,6 +346,11 @@ class _ReaderAmong(_Reader):
 
     def _let_through(self) -> tuple[str, list[object]]:
         return _filter_among(self._wanted)
+
+    def _latest(self, term: str, part: ListPart, span: tuple[int, int], most: int) -> Sequence[int]:
+        if self._members.is_whole:
+            return super()._latest(term, part, span, most)
+        return self._listed(f"{_FOUND} ORDER BY rowid DESC LIMIT ?", term, part, (span, (), most))
 
     def _listed(
         self, query: str, term: str, part: ListPart, of: tuple[tuple[int, int], Sequence[object], int]

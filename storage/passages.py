@@ -7,13 +7,20 @@ look-up (`storage.passage_search`) reads them from the rows. It sees both, at on
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from memory_engine.core.aside import giving_way
+from memory_engine.storage import passage_counts
 from memory_engine.storage.passage_rows import (
+    FIRST_OF_EVENT,
     INDEXED_BULK,
     INDEXED_MAX,
     WAITING_MIN,
+    WORDS_CHARS_MAX,
+    StoredWords,
     Waiting,
     beyond,
     count,
@@ -21,6 +28,7 @@ from memory_engine.storage.passage_rows import (
     stored_terms,
     terms_of,
     waiting_from,
+    within,
     words_prefix,
 )
 from memory_engine.store.passages import (
@@ -98,10 +106,13 @@ TABLES = (
         PRIMARY KEY (tid, model)
     ) STRICT, WITHOUT ROWID""",
 )
+_PLACE = (1 << THREAD_BITS) - 1
 _IN_MAX = 500
 _LAST_TID = (1 << 63 - THREAD_BITS) - 1
 _NO_TIME = (1 << 63) - 1, -(1 << 63)
 COLUMNS = "pos, kind, role, speaker, at_us, key, origins, ended, terms"
+_NONE: Mapping[StoredWords, Waiting] = {}
+_WAITING = "SELECT pos, kind, key, at_us, ended, terms FROM passages WHERE pos > ? AND pos <= ?"
 _INSERT = (
     "INSERT INTO passages (pos, kind, role, speaker, at_us, tid, key, origins, ended, size, terms) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -147,7 +158,7 @@ def begin(raw: sqlite3.Connection, tid: int, prefix: str, *, afresh: bool) -> No
     if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'passages'").fetchone() is None:
         for statement in TABLES:
             raw.execute(statement)
-    for statement in LOOKED_UP_BY:
+    for statement in (*LOOKED_UP_BY, passage_counts.TABLE):
         raw.execute(statement)
     destroy(raw, tid)
     raw.execute("DELETE FROM passages WHERE pos BETWEEN ? AND ? AND tid = ?", (base(tid), base(tid + 1) - 1, tid))
@@ -167,6 +178,7 @@ def destroy(raw: sqlite3.Connection, tid: int) -> bool:
     raw.execute("DELETE FROM passages WHERE pos BETWEEN ? AND ? AND tid = ?", (*whole, tid))
     for table in ("vectors", "embedded", "passage_indexes"):
         raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
+    passage_counts.drop(raw, tid)
     return True
 
 
@@ -182,6 +194,8 @@ def clear(raw: sqlite3.Connection, tid: int) -> None:
         raw.execute("ROLLBACK TO cleared")
         raw.execute("DROP TABLE IF EXISTS passage_terms")
         raw.execute(TERMS)
+        raw.execute("DROP TABLE IF EXISTS passage_counts")
+        raw.execute(passage_counts.TABLE)
         raw.execute(f"UPDATE passage_indexes SET folded = tid << {THREAD_BITS}")
         destroy(raw, tid)
     raw.execute("RELEASE cleared")
@@ -232,7 +246,7 @@ def from_row(row: tuple[int, str, str, str, int, str, str, int, str]) -> Passage
     """A stored row as it was given."""
     pos, kind, role, speaker, at_us, key, origins, ended, terms = row
     drawn = _ORIGINS.decode(origins) if origins else ()
-    return PassageRow(place_of(pos), kind, role, speaker, at_us, key, terms_of(kind, key, terms), drawn, ended)
+    return PassageRow(pos & _PLACE, kind, role, speaker, at_us, key, terms_of(kind, key, terms), drawn, ended)
 
 
 def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
@@ -311,6 +325,7 @@ def _unindex(raw: sqlite3.Connection, tid: int, where: str, values: Sequence[obj
         f"SELECT 'delete', pos, ? || replace(terms, ' ', ' ' || ?) FROM passages WHERE {where} AND pos <= ?",
         (prefix, prefix, *values, folded),
     )
+    passage_counts.add(raw, tid, (f"{where} AND pos <= ?", (*values, folded)), by=-1)
 
 
 def index_words_of(raw: sqlite3.Connection, tids: list[int], at_most: int = INDEXED_BULK) -> bool:
@@ -321,27 +336,55 @@ def index_words_of(raw: sqlite3.Connection, tids: list[int], at_most: int = INDE
     left = at_most
     while tids and left > 0:
         done = _index_words(raw, tids[-1], left, 1)
-        if done < left:
-            tids.pop()
-        left -= max(1, done)
+        if done.more:
+            break
+        tids.pop()
+        left -= max(1, done.passages)
     return bool(tids)
 
 
-def index_words(raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX) -> bool:
-    """Index the words of the oldest waiting passages, if they are enough. Returns whether more may wait."""
-    return _index_words(raw, tid, at_most, WAITING_MIN) == at_most
+def index_words(
+    raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX, known: Mapping[StoredWords, Waiting] = _NONE
+) -> bool:
+    """Index the words of the oldest waiting passages, if they are enough. Returns whether more may wait.
+
+    Words that are `known` (see `taken`) need not be taken of their texts while the transaction holds others up.
+    """
+    return _index_words(raw, tid, at_most, WAITING_MIN, known).more
 
 
-def _index_words(raw: sqlite3.Connection, tid: int, at_most: int, at_least: int) -> int:
-    """Index the words of the oldest waiting passages, if they are so many; how many it has indexed."""
+def taken(raw: sqlite3.Connection, tid: int, at_most: int) -> dict[StoredWords, Waiting]:
+    """The words of the passages that `index_words` would index next, by what their rows hold."""
+    index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
+    if index is None:
+        return {}
+    stored = _waiting(raw, (index[0], base(tid + 1) - 1), at_most)
+    with giving_way:
+        return {row: _from_stored(row) for row in within(stored, WORDS_CHARS_MAX)}
+
+
+class _Indexed(NamedTuple):
+    """How many passages were indexed, and whether more may wait."""
+
+    passages: int
+    more: bool
+
+
+def _index_words(
+    raw: sqlite3.Connection, tid: int, at_most: int, at_least: int, known: Mapping[StoredWords, Waiting] = _NONE
+) -> _Indexed:
+    """Index the words of the oldest waiting passages, if they are so many."""
     index = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if index is None:
-        return 0
-    some = waiting(raw, (index[0], base(tid + 1) - 1), at_most)
-    if len(some) < at_least:
-        if not some:
+        return _Indexed(0, more=False)
+    stored = _waiting(raw, (index[0], base(tid + 1) - 1), at_most)
+    if len(stored) < at_least:
+        if not stored:
             raw.execute("UPDATE passage_indexes SET last = folded WHERE tid = ?", (tid,))
-        return 0
+        return _Indexed(0, more=False)
+    with giving_way:
+        some = [known.get(row) or _from_stored(row) for row in within(stored, WORDS_CHARS_MAX)]
+    more = len(stored) == at_most or len(some) < len(stored)
     first, prefix = base(tid), index[1]
     raw.executemany(
         "INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)",
@@ -350,23 +393,36 @@ def _index_words(raw: sqlite3.Connection, tid: int, at_most: int, at_least: int)
     last = first + some[-1].place
     taken = [(one.words, one.size, first + one.place, tid) for one in some if one.size is not None]
     raw.executemany("UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?", taken)
+    passage_counts.add(raw, tid, ("pos > ? AND pos <= ?", (index[0], last)), by=1)
     raw.execute(
         "UPDATE passage_indexes SET folded = ?, terms = terms + ?, last = CASE WHEN ? THEN ? ELSE last END "
         "WHERE tid = ?",
-        (last, sum(one[1] for one in taken), len(some) < at_most, last, tid),
+        (last, sum(one[1] for one in taken), not more, last, tid),
     )
-    return len(some) if last > index[0] else 0  # a damaged position could lead back for ever
+    return _Indexed(len(some), more=more and last > index[0])  # a damaged position could lead back for ever
 
 
-def waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> list[Waiting]:
-    """Passages above the first position up to the last, in order."""
-    rows = raw.execute(
-        "SELECT pos, kind, key, at_us, ended, terms FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?",
-        (*span, limit),
-    )
-    return [
-        waiting_from(place_of(pos), kind, key, (at_us, ended), stored) for pos, kind, key, at_us, ended, stored in rows
-    ]
+def _waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int) -> list[StoredWords]:
+    return raw.execute(f"{_WAITING} ORDER BY pos LIMIT ?", (*span, limit)).fetchall()
+
+
+def _from_stored(row: StoredWords) -> Waiting:
+    pos, kind, key, at_us, ended, stored = row
+    return waiting_from(place_of(pos), kind, key, (at_us, ended), stored)
+
+
+def waiting(raw: sqlite3.Connection, span: tuple[int, int], chars_max: int) -> tuple[list[Waiting], int]:
+    """Passages above the first position up to the last, in order, and how many others there are.
+
+    Of those whose texts have more than so many characters the latest, those that begin their events first.
+    """
+    parts_last = f"pos & {(1 << PLACES_BITS) - 1} >= {FIRST_OF_EVENT}"
+    with closing(raw.execute(f"{_WAITING} ORDER BY {parts_last}, pos DESC", span)) as rows:
+        stored = list(within(rows, chars_max))
+    if not stored:
+        return [], 0
+    (count,) = raw.execute("SELECT count(*) FROM passages WHERE pos > ? AND pos <= ?", span).fetchone()
+    return [_from_stored(row) for row in sorted(stored)], count - len(stored)
 
 
 def indexed_at(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:
@@ -400,18 +456,27 @@ def is_whole(raw: sqlite3.Connection, by_prefix: Mapping[str, Sequence[int]]) ->
 
 def _prefixes(raw: sqlite3.Connection, word: str) -> list[str]:
     """What stands before a word in the full-text index: the prefixes of tenants, also of those that are gone."""
-    (only_reads,) = raw.execute("PRAGMA query_only").fetchone()
-    raw.execute("PRAGMA query_only = 0")  # a table that lists the words is made beside the file, which stays as it is
-    try:
-        raw.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab ('main', 'passage_terms', 'row')")
+    with listing_words(raw, "row"):
         found = raw.execute(
             "SELECT term FROM temp.words WHERE term = ? OR term LIKE ? ORDER BY term",
             (word, f"{words_prefix('_')[:1]}%{words_prefix('_')[-1:]}{word}"),
         ).fetchall()
-        raw.execute("DROP TABLE temp.words")
+    return [term.removesuffix(word) for (term,) in found]
+
+
+@contextmanager
+def listing_words(raw: sqlite3.Connection, kind: Literal["row", "instance"]) -> Iterator[None]:
+    """A block in which `temp.words` lists the words of the full-text index, once or with each passage (`doc`)."""
+    (only_reads,) = raw.execute("PRAGMA query_only").fetchone()
+    raw.execute("PRAGMA query_only = 0")  # a table that lists the words is made beside the file, which stays as it is
+    try:
+        raw.execute(f"CREATE VIRTUAL TABLE temp.words USING fts5vocab ('main', 'passage_terms', '{kind}')")
+        try:
+            yield
+        finally:
+            raw.execute("DROP TABLE temp.words")
     finally:
         raw.execute(f"PRAGMA query_only = {only_reads}")
-    return [term.removesuffix(word) for (term,) in found]
 
 
 def _span(tid: int, seq: int) -> tuple[int, int]:

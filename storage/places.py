@@ -1,4 +1,4 @@
-"""Stores by their place: a path, a server's URL, or memory. A back end is loaded where a place asks for it."""
+"""Stores by their place: a path, a server's URL, or memory. A back end is loaded when a place needs it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,10 +33,10 @@ async def open_store(path: str, durability: Durability, config: EngineConfig) ->
 
 
 async def restore(backup: PathLike, path: PathLike, progress: Copied | None = None) -> Backup:
-    """Make a new store of a backup: a copy, checked like it (see `Engine.backup`). The backup stays as it is.
+    """Create a new store from a backup: a copy, checked like it (see `Engine.backup`). The backup stays unchanged.
 
-    Raises `FileExistsError` where something is at `path`: a restored store takes nobody's place. Raises `SchemaError`
-    for a file that is not a store, `StorageFailed` where there is none, `BackupFailed` for a damaged one.
+    Raises `FileExistsError` if something is at `path`: a restore never overwrites. Raises `SchemaError` for a file that
+    is not a store, `StorageFailed` if there is none, `BackupFailed` for a damaged one.
     """
     source, target = checked_path("backup", backup), checked_path("path", path)
     for place in (source, target):
@@ -49,7 +49,7 @@ async def restore(backup: PathLike, path: PathLike, progress: Copied | None = No
 
 
 def schema_of(place: str) -> StoreSchema:
-    """The schema of a store that is not open, to be looked at and brought up to date (see `memory-engine migrate`).
+    """The schema of a closed store, to inspect and bring up to date (see `memory-engine migrate`).
 
     Raises `SchemaError` for `":memory:"`, and for a URL of another kind of database.
     """
@@ -67,7 +67,7 @@ def schema_of(place: str) -> StoreSchema:
 
 
 def check_back_end(place: str) -> None:
-    """Raise `SchemaError` for the URL of a database that there is no back end for."""
+    """Raise `SchemaError` for the URL of a database that has no back end."""
     if is_url(place) and not place.startswith(("postgres://", "postgresql://")):
         why = "it is neither a path nor the URL of a PostgreSQL database (postgresql://user@host/database)"
         raise SchemaError(place, why)

@@ -3,7 +3,7 @@
 import gc
 import os
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 import memory_engine
 from memory_engine import Engine, Thread
 from memory_engine.cli import main
+from memory_engine.store.protocol import Store
 from tests.command_line import Run
+from tests.places import StayOpen
 
 HERE = Path(__file__).resolve().parent
 ALONE = ("browser", "processes")
@@ -64,6 +66,22 @@ async def engine() -> AsyncIterator[Engine]:
     """An engine in memory with no option set, closed after the test."""
     async with memory_engine.open(":memory:") as engine:
         yield engine
+
+
+@pytest.fixture
+async def stay_open() -> AsyncIterator[StayOpen]:
+    """Let a store stay open for the next engine, until the test ends."""
+    closes: list[Callable[[], Awaitable[None]]] = []
+
+    async def nothing() -> None: ...
+
+    def stay(store: Store) -> None:
+        closes.append(store.close)
+        store.close = nothing  # type: ignore[method-assign]
+
+    yield stay
+    for close in closes:
+        await close()
 
 
 @pytest.fixture

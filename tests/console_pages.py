@@ -1,4 +1,4 @@
-"""Write what the commands of a page's `console` blocks print into it: `python -m tests.console_pages docs/tour.md`.
+"""Write what a page's `console` commands print into it: `python -m tests.console_pages docs/tools/tour.md`.
 
 The blocks run as `tasks.py docs` runs them (see conftest.py). Where a block holds `...`, it is left as it is.
 """

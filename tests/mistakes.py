@@ -48,8 +48,9 @@ from memory_engine.events import builtin_registry
 from memory_engine.files import verify_file as verifying
 from memory_engine.ingest.records import read_records
 from memory_engine.inspector import CannotServe, serving
-from memory_engine.inspector.answers import Inspection, Query, TooMuch, WrongQuery
+from memory_engine.inspector.answers import Inspection, Query, TooLong, TooMuch, WrongQuery
 from memory_engine.inspector.routes_replay import ledger
+from memory_engine.inspector.routes_what_if import ChangeSaid, check_length
 from memory_engine.llm import Completion
 from memory_engine.llm.base import ask
 from memory_engine.llm.vectors import checked_vector
@@ -494,5 +495,6 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (WrongArgument, log_of_nothing),
     (WrongQuery, lambda p: Query.parse(b"odd=1", ())),
     (TooMuch, ledger_of_too_much),
+    (TooLong, lambda _: check_length(ChangeSaid(compactor="x"), 10**6)),
     (CannotServe, lambda p: serving(p.engine, host="example.com", port=0).__aenter__()),
 ]

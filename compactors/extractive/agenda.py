@@ -30,9 +30,8 @@ PROMISE_CHARS = 80
 
 
 class Remark(Statement, frozen=True, gc=False):
-    """A statement with what is known of it alone: its words, and whether it asks for, promises or reports a deed."""
+    """A statement with what is known of it alone: whether it asks for, promises or reports a deed."""
 
-    said: tuple[str, ...] = ()
     requests: bool = False
     promises: bool = False
     reports: bool = False
@@ -40,8 +39,7 @@ class Remark(Statement, frozen=True, gc=False):
 
 def remark(statement: Statement) -> Remark:
     """The statement with what is known of it alone."""
-    text, asks = statement.text, statement.asks
-    said = words(text)
+    text, asks, said = statement.text, statement.asks, statement.said
     promises = _says("promises", text)
     return Remark(
         text,
@@ -50,7 +48,7 @@ def remark(statement: Statement) -> Remark:
         statement.exclaims,
         statement.head,
         statement.before,
-        tuple(said),
+        said,
         not asks and _says("requests", text),
         promises,
         not asks and not promises and _reports_done(text, said),

@@ -8,7 +8,7 @@ When in doubt, two sentences are one statement: a longer statement costs room, a
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import msgspec
@@ -62,6 +62,8 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
     """The place of the statement that announces this item of a long list, without which it must not stand."""
     before: str | None = " "
     """What parts it from the statement before it: white space or nothing; `None` before an item of a list."""
+    said: tuple[str, ...] = ()
+    """Its words."""
 
 
 def clean(text: str) -> str:
@@ -73,7 +75,10 @@ def clean(text: str) -> str:
 
 def word_count(text: str) -> float:
     """Words in a text; two characters of an unspaced script count as one word."""
-    found = words(text)
+    return _counted(words(text), text)
+
+
+def _counted(found: Sequence[str], text: str) -> float:
     if text.isascii():
         return float(len(found))
     return sum(len(word) / 2 if is_unspaced(word) else 1.0 for word in found)
@@ -122,8 +127,15 @@ def _bounded(text: str, chars_max: int, head: int, before: str | None) -> Iterat
 
 def _statement(text: str, head: int, before: str | None) -> Statement:
     closed = text.rstrip(_CLOSERS)
+    said = tuple(words(text))
     return Statement(
-        text, word_count(text), closed.endswith(QUESTION_MARKS), closed.endswith(("!", "\uff01")), head, before
+        text,
+        _counted(said, text),
+        closed.endswith(QUESTION_MARKS),
+        closed.endswith(("!", "\uff01")),
+        head,
+        before,
+        said,
     )
 
 

@@ -56,7 +56,7 @@ class SourceText:
     def lines(self) -> tuple[OutputLine, ...]:
         """Its statements, as a tool printed them: every line ends one."""
         return tuple(
-            OutputLine(line.text, tuple(words(line.text)), TELLS_ERROR.search(line.text) is not None)
+            OutputLine(line.text, line.said, TELLS_ERROR.search(line.text) is not None)
             for line in statements(self.text, lines=True)
         )
 

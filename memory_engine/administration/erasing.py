@@ -64,8 +64,8 @@ _UNREADABLE = (IntegrityError, EventDecodeError, UnreadableRow)
 class ErasurePlan(msgspec.Struct, frozen=True):
     """The ids of the events to erase, by thread, origins of forks before the forks; and the threads to delete whole.
 
-    Of the threads to delete, forks come first. Each stands with the time when it was made (microseconds since 1970):
-    a user who comes back gets a thread of the same id, which an act from before must leave alone.
+    Of the threads to delete, forks come first. Each has its creation time (microseconds since 1970): a user who comes
+    back gets a thread with the same id, which an earlier act must leave alone.
     """
 
     events: Mapping[str, Sequence[str]] = {}
@@ -74,9 +74,9 @@ class ErasurePlan(msgspec.Struct, frozen=True):
 
 @frozen(kw_only=True)
 class ErasureReport(JsonForm):
-    """The outcome of an act: how many events of which threads lost their texts, and the threads that are gone.
+    """The outcome of an act: how many events of which threads lost their texts, and the deleted threads.
 
-    `proof` says what was looked for afterwards in every file of the store, and where it was found.
+    `proof` says what was searched for afterwards in every file of the store, and where it was found.
     """
 
     act: str
@@ -97,7 +97,7 @@ async def erase(  # noqa: PLR0913 - an act and what is said with it
     reason: str = "",
     dry_run: bool = False,
 ) -> ErasureReport:
-    """Destroy events of a thread and all that came of them; see `Thread.erase`."""
+    """Destroy events of a thread and everything derived from them; see `Thread.erase`."""
     thread.check_present("erasing")
     named = checked_list("event_ids", event_ids, str, each="ids of events")
     places = checked_list("seqs", seqs, int, each="seqs")
@@ -130,7 +130,7 @@ async def erase_events(
 async def delete(
     kernel: Kernel, thread_ids: Sequence[str], *, by: str = "", reason: str = "", dry_run: bool = False
 ) -> ErasureReport:
-    """Destroy whole threads and all that came of them; see `Thread.delete`. Raises `ThreadHasForks`."""
+    """Destroy whole threads and everything derived from them; see `Thread.delete`. Raises `ThreadHasForks`."""
     kernel.check_writable("deleting")
     await check_not_held(kernel.store, thread_ids)  # before shares are withdrawn
     planner = _Planner(kernel, only_looks=checked_flag("dry_run", dry_run))
@@ -145,7 +145,7 @@ async def delete(
 
 
 async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
-    """Go on with the acts that were begun and not finished. Raises `LegalHold` at the end for one that has to wait."""
+    """Continue the acts that were begun and not finished. Raises `LegalHold` at the end for one that has to wait."""
     done: list[ErasureReport] = []
     held: LegalHold | None = None
     for act in await kernel.store.acts(pending=True):

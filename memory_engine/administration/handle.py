@@ -1,4 +1,4 @@
-"""What is done to a thread or a store as a whole: it is checked, mended, held, and destroyed."""
+"""Acts on a thread or a store as a whole: checking, repairing, holding, and destroying it."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -34,7 +34,7 @@ _log = logging.getLogger("memory_engine")
 async def verify_threads(
     kernel: Kernel, thread_ids: Sequence[str], progress: "VerifyProgress | None"
 ) -> "list[verify.VerifyReport]":
-    """Verify threads one after the other; `progress` hears of the events of all of them."""
+    """Verify threads one after another; `progress` counts the events of all of them."""
     reports: list[verify.VerifyReport] = []
     for thread_id in thread_ids:
         before = sum(report.events for report in reports)
@@ -49,8 +49,8 @@ class Administered(ThreadHandle):
     async def verify(self, progress: "VerifyProgress | None" = None) -> "verify.VerifyReport":
         """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing.
 
-        Where the log itself is broken (a gap, a hash, texts exchanged), that is noted: the thread takes no more events
-        and shows no present, in any process, until a `verify` finds it whole again.
+        If the log itself is broken (a gap, a hash, texts exchanged), that is noted: the thread takes no more events and
+        shows no present, in any process, until a `verify` finds it intact again.
         """
         report = await verify.Verifier.of(self.kernel).verify(self.id, checked_call("progress", progress))
         if report.ok or report.broken is not None:
@@ -58,22 +58,22 @@ class Administered(ThreadHandle):
         return report
 
     async def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> "rereduction.RereduceReport":
-        """Mend a thread whose reducers were missing or wrong: reduce its events from `from_seq` on as today's do.
+        """Repair a thread whose reducers were missing or wrong: reduce its events from `from_seq` on with today's.
 
-        The state becomes what these give, by one event that `verify` knows of and `undo_rereduce` takes back; what was
-        recorded stays. `dry_run` only reports the differences. `rebuild` makes views and the search index anew.
+        The state becomes what these return, by one event that `verify` knows and `undo_rereduce` takes back; what was
+        recorded stays. `dry_run` only reports the differences. Use `rebuild` for views and the search index.
 
-        Raises `CannotRereduce` where nothing differs, and for an event that today's reducers refuse, whose class is
-        not known or whose texts were taken out; `SeqNotInLog`, `ReadOnly`, `PastIsReadOnly`, the errors of `dispatch`.
+        Raises `CannotRereduce` if nothing differs, and for an event that today's reducers refuse, whose class is
+        unknown or whose texts were taken out; `SeqNotInLog`, `ReadOnly`, `PastIsReadOnly`, the errors of `dispatch`.
         """
         self.check_present("mending")
         return await rereduction.rereduce(self, from_seq, dry_run=dry_run, reason=reason)
 
     async def undo_rereduce(self, *, reason: str = "") -> Receipt:
-        """Take back the latest `rereduce` that stands: what it brought goes, what it removed comes back.
+        """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back.
 
-        What was forgotten since stays forgotten. Raises `CannotRereduce` where there is none, or a compaction covers
-        what it brought.
+        What was forgotten since stays forgotten. Raises `CannotRereduce` if there is none, or if a compaction covers
+        what it added.
         """
         self.check_present("undoing")
         return await rereduction.undo_rereduce(self, reason=reason)
@@ -87,11 +87,11 @@ class Administered(ThreadHandle):
     ) -> ThreadInfo:
         """Derive all rows from the log again, beside the old ones, and replace those in one commit.
 
-        The state's rows, every view and the search index; with `views` only the rows of those, and the index where
-        `search` says so. If this raises or the process dies, the old rows stand. `progress` is told of events read.
+        The state's rows, every view and the search index; with `views` only the rows of those, and the index if
+        `search` says so. If this raises or the process dies, the old rows stay. `progress` counts events read.
 
-        Raises `UnknownView`, `IntegrityError` where the recorded operations do not hold together, and
-        `ContentionError` where other processes write without pause.
+        Raises `UnknownView`, `IntegrityError` if the recorded operations are inconsistent, and `ContentionError` if
+        other processes write without pause.
         """
         self.check_present("rebuild")
         if search is not None:
@@ -108,35 +108,35 @@ class Administered(ThreadHandle):
         reason: str = "",
         dry_run: bool = False,
     ) -> "erasing.ErasureReport":
-        """Destroy the bytes of events, by id or by seq, and of all that came of them: see docs/erasing.md.
+        """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md.
 
-        The thread forgets them; then stand-ins take the place of their texts in the log, in forks, and in what their
-        facts became in other threads, and the file's free space is zeroed. One more event names what was erased, so
-        that the chain verifies. A process that dies on the way leaves the rest to the next. `dry_run` only counts.
-        Raises `EventNotFound`, `SeqNotInLog`, `InvalidArgument` where no event is named, `LegalHold`, and
-        `ErasureUnfinished` where a process reads old pages of the file.
+        The thread forgets them; then stand-ins replace their texts in the log, in forks, and in what their facts became
+        in other threads, and the file's free space is zeroed. One more event names what was erased, so that the chain
+        verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts. Raises
+        `EventNotFound`, `SeqNotInLog`, `InvalidArgument` if no event is named, `LegalHold`, and `ErasureUnfinished` if
+        a process reads old pages of the file.
         """
         return await erasing.erase(self, event_ids=event_ids, seqs=seqs, by=by, reason=reason, dry_run=dry_run)
 
     async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
         """Destroy the log, the state, and what its facts became in other threads: an act like `erase`.
 
-        Its id is free: `create_thread` and `open_thread` make another thread of it, which nothing of the first is taken
-        for; of a user, a tenant or an agent the next event does. A tenant's shares with industries are withdrawn
+        Its id is free: `create_thread` and `open_thread` create another thread with it, which shares nothing with the
+        first; for a user, a tenant or an agent the next event does. A tenant's shares with industries are withdrawn
         first. Raises `ThreadHasForks`, `LegalHold`, `ErasureUnfinished`.
         """
         self.check_present("deleting")
         return await erasing.delete(self.kernel, [self.id], by=by, reason=reason)
 
     async def hold(self, *, reason: str = "", by: str = "") -> "holds.StandingHold":
-        """Let nothing of this thread be destroyed until it is released: `LegalHold` refuses it.
+        """Protect this thread from destruction until `release`: attempts raise `LegalHold`.
 
-        Of a user or a tenant all threads are held. `forget` goes on working: it destroys nothing.
+        For a user or a tenant, all their threads are held. `forget` still works: it destroys nothing.
         """
         return await holds.hold(self, by=by, reason=reason)
 
     async def release(self, *, reason: str = "", by: str = "") -> "Sequence[holds.StandingHold]":
-        """End the holds that were set here, and return them; one on the thread's user or tenant ends there."""
+        """End the holds set here, and return them; one on the thread's user or tenant ends there."""
         return await holds.release(self, by=by, reason=reason)
 
 
@@ -147,45 +147,45 @@ class AdministeredStore:
         self.kernel = kernel
 
     async def acts(self) -> Sequence[Act]:
-        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are done."""
+        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are complete."""
         return await self.kernel.store.acts()
 
     async def holds(self) -> "list[holds.StandingHold]":
-        """The legal holds that stand, on threads, users and tenants (see `Thread.hold`), oldest first."""
+        """The current legal holds on threads, users and tenants (see `Thread.hold`), oldest first."""
         return await holds.holds(self.kernel.store)
 
     async def retain(
         self, rules: "Sequence[retention.RetentionRule]", *, by: str = "", dry_run: bool = False
     ) -> "retention.RetentionReport":
-        """Follow rules of retention, in their order: delete, erase, forget or archive what is old enough.
+        """Apply retention rules in order: delete, erase, forget or archive what is old enough.
 
         What was done is an act of the store; `dry_run` only says what would be. Raises `InvalidRetention` before
-        anything happens, and `LegalHold` at the end, when all that is not held is done.
+        anything happens, and `LegalHold` at the end, when everything that is not held is done.
         """
         return await retention.retain(self.kernel, rules, by=by, dry_run=dry_run)
 
     def retain_every(
         self, every: timedelta, rules: "Sequence[retention.RetentionRule]", *, by: str = ""
     ) -> Callable[[], None]:
-        """Follow rules now and again after each `every`, while the engine is open; returns a function that ends it.
+        """Apply rules now and again after each `every`, while the engine is open; returns a function that stops it.
 
-        What goes wrong, a hold in the way too, is logged and tried again the next time.
+        Errors, including a hold in the way, are logged and retried the next time.
         """
         self.kernel.check_writable("retention")
         return retention.retain_every(self.kernel, every, rules, by)
 
     async def finish_acts(self) -> "list[erasing.ErasureReport]":
-        """Go on with acts that a process which died, or a reader in the way, has left unfinished.
+        """Continue acts left unfinished by a process that died, or by a reader in the way.
 
-        Opening a store does it too, in the background. Raises `ErasureUnfinished`, and `LegalHold` at the end for an
-        act that waits until something is released.
+        Opening a store does this too, in the background. Raises `ErasureUnfinished`, and `LegalHold` at the end for an
+        act that waits for a release.
         """
         self.kernel.check_writable("an act")
         return await erasing.finish_acts(self.kernel)
 
 
 async def finish_quietly(kernel: Kernel) -> None:
-    """Go on with unfinished acts; what goes wrong is logged. Keeps no engine alive that nobody holds any more."""
+    """Continue unfinished acts; errors are logged. Does not keep an otherwise unused engine alive."""
     try:
         if await kernel.store.acts(pending=True):
             await erasing.finish_acts(kernel)

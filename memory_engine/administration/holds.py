@@ -1,4 +1,4 @@
-"""Legal holds: while one stands, nothing of a thread, a user or a tenant is destroyed, whoever asks for it.
+"""Legal holds: while one is in force, nothing of a thread, a user or a tenant is destroyed, whoever asks.
 
 A hold is an act of the store, and so is its release: both stay on record, with who asked for them and why.
 """
@@ -27,7 +27,7 @@ class HoldScope(msgspec.Struct, frozen=True, omit_defaults=True):
     tenant_id: str = ""
 
     def covers(self, record: ThreadRecord) -> bool:
-        """Whether a thread is among them."""
+        """Whether it covers a thread."""
         if self.thread_id:
             return record.id == self.thread_id
         return record.tenant_id == self.tenant_id and self.user_id in ("", record.user_id)
@@ -42,7 +42,7 @@ class HoldScope(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StandingHold(msgspec.Struct, frozen=True, kw_only=True):
-    """A hold that stands. `id` is that of the act that set it, `at` its time in ISO 8601."""
+    """A current hold. `id` is that of the act that set it, `at` its time in ISO 8601."""
 
     id: str
     scope: HoldScope
@@ -56,7 +56,7 @@ class _Released(msgspec.Struct, frozen=True):
 
 
 async def hold(thread: ThreadHandle, *, by: str, reason: str) -> StandingHold:
-    """Set a hold, and return it. Several stand beside each other. Raises `ThreadNotFound`."""
+    """Set a hold, and return it. Several can coexist. Raises `ThreadNotFound`."""
     thread.check_present("a hold")
     checked_text("by", by)
     checked_text("reason", reason)
@@ -68,7 +68,7 @@ async def hold(thread: ThreadHandle, *, by: str, reason: str) -> StandingHold:
 
 
 async def release(thread: ThreadHandle, *, by: str, reason: str) -> Sequence[StandingHold]:
-    """End all holds that were set on exactly this, and return them."""
+    """End all holds set on exactly this, and return them."""
     thread.check_present("a release")
     checked_text("by", by)
     checked_text("reason", reason)
@@ -81,7 +81,7 @@ async def release(thread: ThreadHandle, *, by: str, reason: str) -> Sequence[Sta
 
 
 async def holds(store: Store) -> list[StandingHold]:
-    """The holds that stand, oldest first."""
+    """The current holds, oldest first."""
     acts = await store.acts()
     ended: set[str] = set()
     for act in acts:
@@ -91,7 +91,7 @@ async def holds(store: Store) -> list[StandingHold]:
 
 
 async def check_not_held(store: Store, thread_ids: Iterable[str]) -> None:
-    """Raise `LegalHold` where one of these threads is held."""
+    """Raise `LegalHold` if one of these threads is held."""
     standing = await holds(store)
     for thread_id in thread_ids if standing else ():
         for record, _ in await store.threads(ThreadFilter(id=thread_id)):

@@ -8,6 +8,7 @@ well was said elsewhere, and is reported as such.
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
+from itertools import zip_longest
 
 import msgspec
 from attrs import define, field, frozen
@@ -16,10 +17,14 @@ from memory_engine.core.chain import is_redacted
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.text import terms
-from memory_engine.store.protocol import Store
+from memory_engine.store.protocol import Store, Traces
 
 PIECES_MAX = 256
 """Pieces that are looked for at most: each costs one reading of the files."""
+PIECES_FIRST = 12
+"""Those that are looked for in files of any size."""
+READ_MAX = 1 << 30
+"""Bytes that are read for the others: a small deletion from a large store must not read it for seconds."""
 _PIECE = 48
 _SHORT = 12
 _LONG = 256
@@ -70,12 +75,12 @@ class ErasedPieces:
             self._texts.update(dict.fromkeys(filter(is_gone, _pieces(stored.payload))))
 
     def pieces(self) -> list[bytes]:
-        """A sample of them, of every kind."""
-        found: list[bytes] = []
+        """A sample of them, of every kind in turn."""
+        kinds: list[list[bytes]] = []
         for some in (self._salts, list(self._texts), self._digests):
             step = max(1, len(some) // (PIECES_MAX // 3))
-            found += some[::step][: PIECES_MAX // 3]
-        return found
+            kinds.append(some[::step][: PIECES_MAX // 3])
+        return [piece for pieces in zip_longest(*kinds) for piece in pieces if piece is not None]
 
     @property
     def texts(self) -> Collection[bytes]:
@@ -140,19 +145,29 @@ def _cut(form: bytes) -> tuple[bytes, ...]:
 
 
 async def prove(store: Store, erased: ErasedPieces) -> ErasureProof:
-    """Look for the pieces in the files of a store. Nothing is written."""
-    return await look_for(store, erased.pieces(), erased.texts)
+    """Look for the pieces in the files of a store: for fewer of them where these are large. Nothing is written."""
+    pieces = erased.pieces()
+    first = await store.traces(pieces[:PIECES_FIRST], erased.texts)
+    others = pieces[PIECES_FIRST:][: READ_MAX // max(1, first.size)]
+    if not others:
+        return _proof(len(pieces[:PIECES_FIRST]), first, erased.texts)
+    further = await store.traces(others, erased.texts)
+    found = msgspec.structs.replace(
+        further, places={**first.places, **further.places}, said=frozenset({*first.said, *further.said})
+    )
+    return _proof(len(others) + PIECES_FIRST, found, erased.texts)
 
 
 async def look_for(store: Store, pieces: Sequence[bytes], texts: Collection[bytes]) -> ErasureProof:
     """Look for pieces; those of `texts` may stand in rows that remain."""
-    found = await store.traces(pieces, texts)
+    return _proof(len(pieces), await store.traces(pieces, texts), texts)
+
+
+def _proof(count: int, found: Traces, texts: Collection[bytes]) -> ErasureProof:
     left = tuple(
         f"{place}: {'a piece of a text' if piece in texts else 'the salt or digest of an erased row'}"
         for piece, places in found.places.items()
         if piece not in found.said
         for place in places
     )
-    return ErasureProof(
-        pieces=len(pieces), files=tuple(found.files), bytes=found.size, left=left, elsewhere=len(found.said)
-    )
+    return ErasureProof(pieces=count, files=tuple(found.files), bytes=found.size, left=left, elsewhere=len(found.said))

@@ -1,4 +1,4 @@
-"""Retention: what is old enough goes, by rules, through the very acts that a person would ask for."""
+"""Retention: what is old enough is removed by rules, through the same acts that a person would use."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ RETENTION = "retention"
 _PAGE = 500
 _SAID = frozenset({"user", "assistant", "tool"})
 _OWN = frozenset({EventsErased.event_type, MemoryForget.event_type, ThreadCleared.event_type})
-"""Events of erasing itself: a thread is not in use because something was taken out of it."""
+"""Events of erasing itself: a thread is not in use because something was erased from it."""
 _AGE = regex(r"(\d+) ?(minute|hour|day|week)s?")
 
 _log = logging.getLogger("memory_engine.retention")
@@ -44,10 +44,10 @@ _log = logging.getLogger("memory_engine.retention")
 class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What happens to what is older than `older_than`.
 
-    `delete` and `archive` are about whole threads, to which nothing was added for so long. `erase` and `forget` are
-    about events that were recorded before: of these `types`, or those that a `view` reads, or without either what was
-    said and done (messages, calls and results). Threads are of exactly this `kind` (a conversation, user, tenant,
-    agent, …), and of the tenant and the user, where they are given; `tenant_id=""` means those of none.
+    `delete` and `archive` apply to whole threads to which nothing was added for that long. `erase` and `forget` apply
+    to events recorded before: those of these `types`, or those that a `view` reads, or without either what was said and
+    done (messages, calls and results). Threads are of exactly this `kind` (a conversation, user, tenant, agent, …), and
+    of the tenant and the user, if given; `tenant_id=""` means threads without a tenant.
 
     Raises `InvalidRetention` for a rule that cannot be followed.
     """
@@ -80,9 +80,9 @@ class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 @frozen(kw_only=True)
 class RuleOutcome(JsonForm):
-    """What a rule did, or would do: `threads`, each with the number of events that it chose there.
+    """What a rule did, or would do: `threads`, each with the number of events that it selected there.
 
-    `kept` are threads that it chose and left, each with the reason. `acts` are its erasures and deletions.
+    `kept` are threads that it selected but left, each with the reason. `acts` are its erasures and deletions.
     """
 
     rule: str
@@ -94,7 +94,7 @@ class RuleOutcome(JsonForm):
 
 @frozen(kw_only=True)
 class RetentionReport(JsonForm):
-    """What became of each rule. `act` is empty in a dry run, and where nothing was old enough."""
+    """The outcome of each rule. `act` is empty in a dry run, and if nothing was old enough."""
 
     act: str
     is_dry_run: bool
@@ -102,7 +102,7 @@ class RetentionReport(JsonForm):
 
 
 def read_rules(source: PathLike) -> tuple[RetentionRule, ...]:
-    """The rules of a TOML file: a table `[[rule]]` each, its `older_than` a text such as `"90 days"`.
+    """The rules in a TOML file: one table `[[rule]]` each, with `older_than` as text such as `"90 days"`.
 
     Raises `InvalidRetention`, `OSError` for a file that cannot be read.
     """
@@ -159,9 +159,9 @@ async def retain(
 
 
 def retain_every(kernel: Kernel, every: timedelta, rules: Sequence[RetentionRule], by: str) -> Callable[[], None]:
-    """Follow rules now and again after each `every`, until the engine closes or the function that this gives is called.
+    """Follow rules now and again after each `every`, until the engine closes or you call the returned function.
 
-    What goes wrong is logged, and tried again the next time. Raises `InvalidArgument`, `InvalidRetention`.
+    Errors are logged, and the rules are tried again the next time. Raises `InvalidArgument`, `InvalidRetention`.
     """
     if checked_type("every", every, timedelta, give="a timedelta") <= timedelta():
         raise InvalidArgument("every", every, "give a time above 0")

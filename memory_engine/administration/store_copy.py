@@ -58,10 +58,10 @@ _DESTROYS = frozenset({"erase", "delete", "retain"})
 
 @frozen(kw_only=True)
 class CopyReport(JsonForm):
-    """The outcome of a copy: the `threads` that the target holds whole now, with their `events`; `added` came now.
+    """The outcome of a copy: the `threads` now whole at the target, with their `events`; `added` came this time.
 
     `known` threads were whole before. `deleted` counts ids whose threads are deleted, `acts` the administrative acts
-    that came. `failed` gives the reason of each thread that could not be copied whole, `diverged` names those that
+    copied. `failed` gives the reason for each thread that could not be copied whole, `diverged` names those that
     `verify` found wrong at the target.
     """
 
@@ -76,7 +76,7 @@ class CopyReport(JsonForm):
 
     @property
     def ok(self) -> bool:
-        """Whether all of the source is there, and holds together."""
+        """Whether all of the source is there, and intact."""
         return not self.failed and not self.diverged
 
 
@@ -269,7 +269,7 @@ class _Copy:
     ) -> tuple[CommitUnit, State]:
         """The commit of a page after a head, and the state that it leads to."""
         draft = state.draft()
-        apply_rows(draft, page, thread_id)
+        apply_rows(draft, page, thread_id, None)
         live = {chunk_id: live_chunk(placed) for chunk_id, placed in draft.touched.items()}
         state = draft.freeze(draft.seq)
         events, moved = self._target.events, there

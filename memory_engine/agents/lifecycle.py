@@ -53,7 +53,7 @@ from memory_engine.views.layers.shared_memory import also_share
 
 
 class Run:
-    """A task under way in `AgentLifecycle.run`. Set `result` before the block ends; then `learned` has the facts."""
+    """A running task in `AgentLifecycle.run`. Set `result` before the block ends; then `learned` has the facts."""
 
     def __init__(self, lifecycle: "AgentLifecycle", preparation: Preparation) -> None:
         self.lifecycle = lifecycle
@@ -62,7 +62,7 @@ class Run:
         self.learned: tuple[Fact, ...] = ()
 
     async def tool_used(self, call: ToolCall, result: str | None = None, *, error: str | None = None) -> None:
-        """As `AgentLifecycle.tool_used`."""
+        """Same as `AgentLifecycle.tool_used`."""
         await self.lifecycle.tool_used(call, result, error=error)
 
 
@@ -79,10 +79,10 @@ class _ParentCall:
 
 
 class AgentLifecycle:
-    """Records the runs of one agent in one conversation, one after the other.
+    """Records the runs of one agent in one conversation, one after another.
 
-    `extractor` says what was learned (default: by the engine's `memory_model`, else by form). Agent and conversation
-    must belong to one tenant: the conversation's, or `tenant_id` where the conversation has none.
+    `extractor` says what was learned (default: the engine's `memory_model`, else by form). Agent and conversation must
+    belong to one tenant: the conversation's, or `tenant_id` if the conversation has none.
     """
 
     def __init__(  # noqa: PLR0913 - who, where and how, by keyword
@@ -107,7 +107,7 @@ class AgentLifecycle:
 
     @property
     def tenant_id(self) -> str:
-        """The tenant of agent and conversation; known after the first start."""
+        """The tenant of agent and conversation, known after the first start."""
         return self._tenant_id
 
     @property
@@ -118,9 +118,9 @@ class AgentLifecycle:
     # a run
 
     async def start(self, task: str) -> Preparation:
-        """Begin a task: recorded in the conversation and in the agent's episodic memory, memories put into the context.
+        """Start a task: records it in the conversation and in episodic memory, and adds memories to the context.
 
-        Raises `TaskNotRunning` where one is running, `InvalidMemory` for a conversation of another tenant.
+        Raises `TaskNotRunning` if one is already running, `InvalidMemory` for a conversation of another tenant.
         """
         if self._task is not None:
             raise TaskNotRunning(self.thread.id, "start", is_running=True)
@@ -147,9 +147,9 @@ class AgentLifecycle:
         return self._task
 
     async def tool_used(self, call: ToolCall, result: str | None = None, *, error: str | None = None) -> None:
-        """Record a call with its result, or its error, and note it in the run's working memory.
+        """Record a call with its result or its error, and note it in the run's working memory.
 
-        Raises `TaskNotRunning`, and `InvalidMemory` unless exactly one of both is given.
+        Raises `TaskNotRunning`, and `InvalidMemory` unless you give exactly one of the two.
         """
         self._running("tool_used")
         if (result is None) == (error is None):
@@ -176,9 +176,9 @@ class AgentLifecycle:
     async def end(self, result: str = "", *, sources: Sequence[str] = ()) -> tuple[Fact, ...]:
         """End the task: its result goes to episodic memory, new facts, which are returned, to semantic memory.
 
-        `sources` are ids of events that the result was said with: forgetting one also forgets what was drawn from it.
-        After a cancellation, call it again: it is idempotent. Raises `TaskNotRunning`, and `IdempotencyConflict` where
-        the task was ended with another result.
+        `sources` are ids of events behind the result: forgetting one also forgets what was drawn from it. After a
+        cancellation, call it again: it is idempotent. Raises `TaskNotRunning`, and `IdempotencyConflict` if the task
+        was ended with another result.
         """
         task = self._running("end")
         done = _end_id(task, 0)
@@ -196,7 +196,7 @@ class AgentLifecycle:
         return facts
 
     async def fail(self, error: BaseException | str) -> None:
-        """The task failed, or (for a cancellation) was stopped: recorded in both places. Raises `TaskNotRunning`."""
+        """Record in both places that the task failed or (for a cancellation) was stopped. Raises `TaskNotRunning`."""
         task = self._running("fail")
         what = error if isinstance(error, str) else f"{type(error).__name__}: {error}".rstrip(": ")
         failed = _end_id(task, 0)
@@ -221,7 +221,7 @@ class AgentLifecycle:
     async def run(self, task: str) -> AsyncIterator[Run]:
         """Start a task, and end it with the block: with `run.result`, or as failed if the block raises.
 
-        The block's exception goes on to the caller.
+        The block's exception reaches the caller.
         """
         run = Run(self, await self.start(task))
         try:
@@ -247,10 +247,10 @@ class AgentLifecycle:
         layers: "Layer | Sequence[Layer]" = ("semantic", "procedural"),
         write: bool = False,
     ) -> "AgentLifecycle":
-        """Start a task of a sub-agent in a conversation of its own; its `end` or `fail` answers the call here.
+        """Start a sub-agent's task in its own conversation; its `end` or `fail` answers the call here.
 
-        Memories and rules of this agent that fit the task are put into the sub-agent's context. It may read `layers`
-        of this agent's memory (and with `write` append to them) by `engine.agent(id).shared(…)` until `revoke`.
+        Memories and rules of this agent that fit the task are put into the sub-agent's context. It may read `layers` of
+        this agent's memory (and with `write` append to them) through `engine.agent(id).shared(…)` until `revoke`.
         """
         self._running("subagent")
         info = await self.thread.info()
@@ -279,7 +279,7 @@ class AgentLifecycle:
 
     @property
     def preparation(self) -> Preparation:
-        """The memory that the running task began with. Raises `TaskNotRunning`."""
+        """The memory that the running task started with. Raises `TaskNotRunning`."""
         return self._running("preparation")
 
     # its parts

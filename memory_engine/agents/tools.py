@@ -148,7 +148,7 @@ class ScratchpadRead(Arguments, frozen=True):
 ARGUMENTS: tuple[type[Arguments], ...] = (
     Append, Search, Learn, RecallFact, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead
 )  # fmt: skip
-"""Every tool, in the order in which models see them."""
+"""Every tool, in the order that models see them."""
 
 
 ToolFormat = Literal["openai", "anthropic"]
@@ -157,10 +157,10 @@ _KEPT = ("type", "enum", "minimum", "maximum", "minLength", "maxLength", "descri
 
 
 def memory_tools(format: ToolFormat = "openai") -> list[dict[str, object]]:
-    """The definitions of all tools, to be given to a model with each call.
+    """The definitions of all tools, to pass to a model with each call.
 
-    `"openai"`: chat-completions (which litellm takes for any provider), in strict mode: every field is required,
-    and one that may be left out may be null. `"anthropic"`: such fields are optional. Else raises `ValueError`.
+    `"openai"`: chat-completions (which litellm takes for any provider), in strict mode: every field is required, and an
+    optional one may be null. `"anthropic"`: such fields are optional. Else raises `ValueError`.
     """
     if format == "openai":
         return [
@@ -235,7 +235,7 @@ _CLASSES: Mapping[str, type[Arguments]] = {cls.tool: cls for cls in ARGUMENTS}
 class ToolAnswer:
     """The answer for the model. `is_error`: the call could not be done, and the text says what to do instead.
 
-    `data` is what a program may want of it: the entries that were found (`entries`), an entry's `id`, and the like.
+    `data` is for programs: the entries found (`entries`), an entry's `id`, and so on.
     """
 
     text: str
@@ -261,9 +261,9 @@ class _Refused(Exception):
 
 
 class MemoryTools:
-    """Does what a model asks of a thread's memory. `scratchpad` is the conversation that the agent works in.
+    """Runs a model's calls on a thread's memory. `scratchpad` is the conversation that the agent works in.
 
-    Give an agent (`engine.agent("a")`) for `memory` to let it remember across conversations.
+    Pass an agent (`engine.agent("a")`) as `memory` to let it remember across conversations.
     """
 
     def __init__(self, memory: Thread, scratchpad: Thread | None = None) -> None:
@@ -284,7 +284,7 @@ class MemoryTools:
         }
 
     async def call(self, name: str, arguments: "str | bytes | Mapping[str, object]" = "{}") -> ToolAnswer:
-        """Do one call, its arguments as the model wrote them (JSON text) or as a mapping.
+        """Run one call; its arguments are the model's JSON text, or a mapping.
 
         Raises only errors that the model did not cause: a `StorageError`, a closed engine or thread.
         """

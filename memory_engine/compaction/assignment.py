@@ -52,7 +52,7 @@ def _lacks(given: object) -> str:
         return "it is a model; open with compact_model=… to have it summarize"
     for method in ("can_compact", "compact"):
         if not callable(getattr(given, method, None)):
-            return f"it has no method `{method}` (see docs/extending.md)"
+            return f"it has no method `{method}` (see docs/how-to/write-a-compactor.md)"
     name = getattr(given, "name", None)
     if not (isinstance(name, str) and name.strip() and name.isprintable()):
         return f"its `name` is {name!a}; give it a short one, which the log records with each of its results"

@@ -1,4 +1,4 @@
-"""The seam to compactors: what they get, and what they return."""
+"""The interface of compactors: what they get, and what they return."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -13,13 +13,12 @@ from memory_engine.errors.effects import Usage
 
 
 class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that a compactor gets beside the chunks.
+    """The facts that a compactor gets besides the chunks.
 
-    `budget_tokens` is what the summary may take (estimated tokens). `chunks` given to
-    `compact` are the originals, read back from the log where earlier summaries cover them;
-    `earlier` are the lines of summaries whose originals were too many to read.
-    `recorded_at` maps a chunk's id to the ISO time of its event. A compactor that computes for longer than a
-    millisecond awaits `pause()` in between: it gives the seconds that it may go on for before the next pause.
+    `budget_tokens` is what the summary may take (estimated tokens). `chunks` given to `compact` are the originals, read
+    back from the log where earlier summaries cover them; `earlier` are the lines of summaries whose originals were too
+    many to read. `recorded_at` maps a chunk's id to the ISO time of its event. A compactor that computes for longer
+    than a millisecond awaits `pause()` in between: it returns the seconds to compute before the next pause.
     """
 
     thread_id: str
@@ -34,7 +33,7 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary in lines, each with the ids of the chunks it came from (empty: all of them). Lists do, too."""
+    """A summary in lines, each with the ids of the chunks it came from (empty: all of them). Lists work too."""
 
     lines: tuple[SummaryLine, ...]
     model: str = ""
@@ -49,11 +48,11 @@ class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):
 class Compactor(Protocol):
     """Turns chunks into fewer tokens. It changes nothing itself; it may be slow and may raise.
 
-    A compactor that asks a model declares an attribute `calls_model = True`: what-ifs and comparisons then do not run
-    it, unless you allow them to. One that takes chunks outside the working flow declares the `categories` that it
-    takes: `categories = ("environment",)`; without it, that is the working flow alone. One that needs nothing but what
-    it is given, and takes milliseconds, may declare `works_ahead = True`: an automatic compaction then has its result
-    ready before it starts, and events of the thread wait only while it is written.
+    If yours asks a model, declare `calls_model = True`: what-ifs and comparisons then run it only if you allow them to.
+    If it takes chunks outside the working flow, declare the `categories` that it takes, such as `categories =
+    ("environment",)`; the default is the working flow alone. If it needs nothing but its input, and takes milliseconds,
+    you may declare `works_ahead = True`: an automatic compaction then has its result ready before it starts, and the
+    thread's events wait only while it is written.
     """
 
     @property
@@ -62,21 +61,21 @@ class Compactor(Protocol):
         ...
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:
-        """Whether the compactor can handle these chunks together: those that `compact` would get. Pure."""
+        """Whether the compactor can handle these chunks together, which are what `compact` would get. Pure."""
         ...
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
-        """Return the summary of the chunks, in order. It may raise anything: the originals then stand."""
+        """Return the summary of the chunks, in order. It may raise anything: the originals then stay."""
         ...
 
 
 def calls_model(compactor: Compactor) -> bool:
-    """Whether a compactor says that it asks a model."""
+    """Whether a compactor declares that it asks a model."""
     return bool(getattr(compactor, "calls_model", False))
 
 
 def works_ahead(compactor: Compactor) -> bool:
-    """Whether a compactor says that it has its result in milliseconds, from nothing but what it is given."""
+    """Whether a compactor declares that it needs only milliseconds, and nothing but its input."""
     return bool(getattr(compactor, "works_ahead", False))
 
 

@@ -18,6 +18,9 @@ SINGLE_TOKENS_MIN = 64
 SUMMARY_TOKENS_MIN = 400
 """Tokens that a summary may always take, however small its share of the history is."""
 
+PRESSING = 2
+"""From so many thresholds of chunks, or soft limits of tokens, on a compaction waits for no quiet moment."""
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Chunk ids: those to drop, those to replace one by one, and those to replace together (in order).
@@ -43,6 +46,12 @@ def is_due(tally: Tally, policy: CompactionPolicy) -> bool:
     """Whether the thresholds ask for a compaction. O(1): the counters are kept with the state."""
     many = tally.compactable >= policy.threshold and tally.compactable_tokens >= policy.tokens_min
     return policy.enabled and (many or tally.compactable_tokens > policy.soft_tokens)
+
+
+def is_pressing(tally: Tally, policy: CompactionPolicy) -> bool:
+    """Whether so much waits that a compaction no longer waits for a quiet moment: who writes without rest has none."""
+    many, large = PRESSING * policy.threshold, PRESSING * policy.soft_tokens
+    return tally.compactable >= many or tally.compactable_tokens > large
 
 
 def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:

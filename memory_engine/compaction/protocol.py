@@ -39,19 +39,19 @@ from memory_engine.errors.effects import Usage
 
 Trigger = Literal["auto", "manual", "hard"]
 ORIGINAL_TOKENS_MAX = 20_000
-"""Earlier summaries are made again from their originals up to this many tokens; beyond, their lines are taken over."""
+"""Earlier summaries are rebuilt from originals of up to this many tokens; beyond, their lines are reused."""
 GRACE_S = 0.5
-"""Seconds that a cancelled compactor may take to end. After that nobody waits for it any more."""
+"""Seconds that a cancelled compactor may take to end. After that it is no longer awaited."""
 DEADLINE_S_MAX = 1e9
 """A later deadline is recorded as this one: thirty years from now."""
 ERROR_CHARS_MAX = 2_000
-"""Characters of an error's text that are recorded."""
+"""Characters of an error's text to record."""
 
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a compaction. `new_chunks` stand where `covered` stood; `dropped` left nothing behind.
+    """The outcome of a compaction. `new_chunks` replace `covered`; `dropped` left nothing behind.
 
-    `instead_of` names the compactor that failed, where another stood in for it.
+    `instead_of` names the failed compactor, if another replaced it.
     """
 
     compaction_id: str
@@ -87,10 +87,10 @@ async def _at_once() -> None:
 
 
 class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One compaction of one thread. `state` is the one that its plan was made of.
+    """One compaction of one thread. `state` is the one that it was planned on.
 
-    Where events may come meanwhile, `ready` keeps them out before the result is written, and `append` is to call
-    `check` with the state that the result goes onto.
+    If events may come meanwhile, `ready` keeps them out before the result is written, and `append` must call `check`
+    with the state that the result is applied to.
     """
 
     thread_id: str
@@ -102,25 +102,25 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     policy: CompactionPolicy
     originals: Originals
     append: Callable[[Sequence[Event]], Awaitable[Receipt]]
-    """Commits events together, and gives the last one's receipt."""
+    """Commits events together, and returns the last one's receipt."""
     now_us: int
     incompressible: set[str]
     """Collects the COMPRESSIBLE chunks that did not get shorter."""
     afresh: Mapping[str, Sequence[Chunk]] = {}
-    """By covered summary: the originals that are compacted in its place, and that count for its length."""
+    """By covered summary: the originals to compact in its place, which count for its length."""
     failure: CompactorFailed | None = None
-    """The failure of the compactor that others stand in for."""
+    """The failure of the compactor that others replace."""
     ready: Callable[[], Awaitable[None]] = _at_once
     pause: Pause = let_others
     """For compactors that compute (`CompactionContext.pause`)."""
     ahead: bool = False
-    """Whether nothing is recorded before the result is there."""
+    """Whether nothing is recorded until the result is there."""
 
     async def execute(self) -> CompactionReport:
         """Run the compaction, and record how it ends, whatever happens.
 
-        Raises `CompactorFailed` after recording it, with the originals in place. When
-        cancelled, records that the compaction is abandoned.
+        Raises `CompactorFailed` after recording it, with the originals in place. If cancelled, records that the
+        compaction is abandoned.
         """
         name = "+".join(dict.fromkeys(compactor.name for compactor, _ in self.pieces)) or "drop"
         deadline_us = self.now_us + int(min(self.policy.deadline_s, DEADLINE_S_MAX) * 1_000_000)
@@ -165,7 +165,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def check(self, now: State) -> None:
-        """Raise `CompactorFailed` if the result does not fit the state any more."""
+        """Raise `CompactorFailed` if the result no longer fits the state."""
         why = obstacle(self.plan, self._shown(), self.state, now)
         if why:
             raise CompactorFailed("", SUPERSEDED, why)
@@ -343,7 +343,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary_budget(replaced: int, policy: CompactionPolicy) -> int:
-    """The tokens that a summary may take: its share, or 400, but never nearly all that it replaces."""
+    """The tokens that a summary may take: its share, or 400, but never almost as many as it replaces."""
     least = min(SUMMARY_TOKENS_MIN, replaced * 4 // 5)
     return max(min(max(int(replaced * policy.ratio), least), policy.summary_tokens_max // 2), 32)
 

@@ -13,7 +13,7 @@ from memory_engine.compaction.assignment import Afresh, assigned, checked_compac
 from memory_engine.compaction.base import Compactor, works_ahead
 from memory_engine.compaction.failures import SUPERSEDED, Failures
 from memory_engine.compaction.history import LogOriginals
-from memory_engine.compaction.plan import Plan, is_due, is_overdue, plan_auto, plan_manual
+from memory_engine.compaction.plan import Plan, is_due, is_overdue, is_pressing, plan_auto, plan_manual
 from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, owner_is_gone
 from memory_engine.core.cancellation import finished, observed
 from memory_engine.core.events.base import Event
@@ -24,6 +24,7 @@ from memory_engine.core.events.compaction import (
     CompactionUndone,
     CompactorStoodIn,
 )
+from memory_engine.core.loops import OfLoop
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.slices import Pace
 from memory_engine.core.state import State, Tally
@@ -75,7 +76,7 @@ class CompactionService:
         self._compactors = [c for c, _ in sorted(compactors, key=lambda entry: -entry[1])]
         self.fallback = fallback
         self._running: dict[str, asyncio.Future[None]] = {}
-        self._pace = Pace()
+        self._pace = OfLoop(Pace)
         self._undone: WeakKeyDictionary[ThreadRuntime, int] = WeakKeyDictionary()
         self._failures: WeakKeyDictionary[ThreadRuntime, Failures] = WeakKeyDictionary()
 
@@ -101,7 +102,7 @@ class CompactionService:
 
         The last event of the commit is what caused it.
         """
-        self._pace.committed()
+        self._pace.here.committed()
         policy = self.policy_of(runtime)
         tally = runtime.state.tally
         if not is_due(tally, policy) or self.is_running(runtime.id) or self._kernel.tasks.closing:
@@ -194,7 +195,7 @@ class CompactionService:
 
     async def settle(self, runtime: ThreadRuntime) -> None:
         """Wait until no compaction of the thread is under way; how it ended is in the log."""
-        with self._pace.awaited():
+        with self._pace.here.awaited():
             while runtime.id in self._running:
                 await asyncio.wait([self._running[runtime.id]])
 
@@ -254,7 +255,7 @@ class CompactionService:
 
         async def work() -> CompactionReport:
             if ahead:
-                await self._pace.quiet()
+                await self._pace.here.quiet(lambda: is_pressing(runtime.state.tally, self.policy_of(runtime)))
             return await self._compaction(runtime, lambda: self._attempt(runtime, trigger, chunk_ids), trigger)
 
         is_whole = self.policy_of(runtime).blocking == "whole"
@@ -417,7 +418,7 @@ class CompactionService:
             afresh=again.afresh,
             failure=failure,
             ready=ready,
-            pause=self._pace.pause,
+            pause=self._pace.here.pause,
             ahead=self._works_ahead(trigger),
         )
         return await run.execute()

@@ -32,6 +32,7 @@ from memory_engine.core.events.compaction import CompactionUndone, RestoredChunk
 from memory_engine.core.lazy import regex
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.errors import CompactionNotLive
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
@@ -177,7 +178,7 @@ async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str)
     runtime = kernel[OpenThreads].get(thread.id) or await kernel[OpenThreads].open(thread.id)
 
     async def make() -> NewEvent:
-        found = await _Found.of(kernel, runtime, compaction, undone=False)
+        found = await _Found.of(kernel, _ThreadNow.of(runtime), compaction, undone=False)
         event = await found.undo(reason)
         event_id = f"undo:{event.compaction_id[:256]}:{event.completed}"
         if await kernel.store.find(thread.id, [event_id]):  # a what-if has put something else in its place
@@ -201,10 +202,34 @@ async def redo_compaction(thread: ThreadHandle, compaction: str, *, compactor: C
     runtime = kernel[OpenThreads].get(thread.id) or await kernel[OpenThreads].open(thread.id)
 
     async def again() -> Again:
-        found = await _Found.of(kernel, runtime, compaction, undone=True)
+        found = await _Found.of(kernel, _ThreadNow.of(runtime), compaction, undone=True)
         return await found.again()
 
     return await kernel[CompactionService].redo(runtime, again, compactor)
+
+
+async def undoing(thread: ThreadHandle, compaction: str, *, reason: str = "") -> CompactionUndone:
+    """The event that would undo a compaction now. Nothing is written.
+
+    Raises `CompactionNotLive` where `undo_compaction` would.
+    """
+    kernel = thread.kernel
+    head = await kernel.reader.head(thread.id)
+    standing = _ThreadNow(thread.id, await kernel.reader.state_at(thread.id, head.seq), None)
+    return await (await _Found.of(kernel, standing, compaction, undone=False)).undo(reason)
+
+
+@frozen
+class _ThreadNow:
+    """A thread as it stands now; `policy` is its own, if it has one."""
+
+    id: str
+    state: State
+    policy: CompactionPolicy | None
+
+    @classmethod
+    def of(cls, runtime: ThreadRuntime) -> "_ThreadNow":
+        return cls(runtime.id, runtime.state, runtime.record.policy)
 
 
 @frozen
@@ -212,22 +237,22 @@ class _Found:
     """The compaction that the caller named, as the thread stands now."""
 
     kernel: Kernel
-    runtime: ThreadRuntime
+    thread: _ThreadNow
     compaction: Compaction
     steps: Steps
     aftermath: Aftermath
 
     @classmethod
-    async def of(cls, kernel: Kernel, runtime: ThreadRuntime, named: str, *, undone: bool) -> "_Found":
+    async def of(cls, kernel: Kernel, thread: _ThreadNow, named: str, *, undone: bool) -> "_Found":
         """Find it by its id or that of a summary, or take the latest; `undone` allows one that was undone."""
-        steps = await read_steps(kernel.reader, runtime.id, runtime.state.seq)
-        found = await _named(kernel, runtime.id, steps, named, undone=undone)
-        aftermath = await read_aftermath(kernel.reader, runtime.id, runtime.state, after=found.seq)
-        return cls(kernel, runtime, with_fate(found, steps, aftermath), steps, aftermath)
+        steps = await read_steps(kernel.reader, thread.id, thread.state.seq)
+        found = await _named(kernel, thread.id, steps, named, undone=undone)
+        aftermath = await read_aftermath(kernel.reader, thread.id, thread.state, after=found.seq)
+        return cls(kernel, thread, with_fate(found, steps, aftermath), steps, aftermath)
 
     def refused(self, why: str) -> CompactionNotLive:
         """The error that says why it cannot be done."""
-        return CompactionNotLive(self.runtime.id, self.compaction.compaction_id, why)
+        return CompactionNotLive(self.thread.id, self.compaction.compaction_id, why)
 
     async def undo(self, reason: str) -> CompactionUndone:
         """The event that undoes it. Raises `CompactionNotLive`."""
@@ -243,14 +268,14 @@ class _Found:
                 taken.update(dict.fromkeys(replaced.covers, standing[0] if standing else ""))
         if not taken:
             raise self.refused(f"its summary is gone{_since(compaction.by)}: what it covered stays away too")
-        before = await self.kernel.reader.state_at(self.runtime.id, compaction.seq - 1)
+        before = await self.kernel.reader.state_at(self.thread.id, compaction.seq - 1)
         return CompactionUndone(
             compaction_id=compaction.compaction_id,
             completed=compaction.seq,
             summaries=compaction.summaries,
             restored=restored_chunks(before, self.aftermath, taken),
             reason=reason,
-            seen=self.runtime.state.seq,
+            seen=self.thread.state.seq,
         )
 
     async def again(self) -> Again:
@@ -281,11 +306,11 @@ class _Found:
     async def _undone_again(self) -> Again:
         """The restored chunks that still stand; summaries among them are made of their originals."""
         fates = [self.aftermath.fate(chunk_id) for chunk_id in self.steps.restored[self.compaction.seq]]
-        state = self.runtime.state
+        state = self.thread.state
         standing = {fate.chunk_id: chunk for fate in fates if (chunk := state.get(fate.chunk_id)) is not None}
         if not standing:
             raise self.refused(self._why_gone(fates))
-        plan = plan_manual(state, self.kernel[CompactionService].policy_of(self.runtime), list(standing))
+        plan = plan_manual(state, self.thread.policy or self.kernel.config.compaction, list(standing))
         summaries = {
             chunk.id: chunk.parent_ids
             for chunk in standing.values()
@@ -300,13 +325,13 @@ class _Found:
 
     async def _originals(self, covered: dict[str, tuple[str, ...]]) -> dict[str, list[Chunk]]:
         """By each summary: the originals of what it covers that were not forgotten; left out where there are none."""
-        forgettings = await read_forgettings(self.kernel.reader, self.runtime.id, 0, self.runtime.state.seq)
-        log = LogOriginals(self.kernel.reader, self.runtime.id)
+        forgettings = await read_forgettings(self.kernel.reader, self.thread.id, 0, self.thread.state.seq)
+        log = LogOriginals(self.kernel.reader, self.thread.id)
         found = {summary: await log.afresh(covers, forgettings) for summary, covers in covered.items()}
         return {summary: originals for summary, originals in found.items() if originals}
 
     def _is_critical(self, chunk_id: str) -> bool:
-        chunk = self.runtime.state.get(chunk_id)
+        chunk = self.thread.state.get(chunk_id)
         return chunk is not None and chunk.retention is Retention.CRITICAL
 
     def _why_gone(self, fates: list[Fate]) -> str:

@@ -5,37 +5,34 @@ a policy divides the budget among summaries, turns and recall (`divide_by_policy
 newest turn alone exceeds the budget, the newest turns that fit are chosen there too. The default policy is here.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from attrs import Attribute, field, frozen
 from msgspec.structs import replace
 
-from memory_engine.context.invariants import SPOKEN, Atom
-from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens
+from memory_engine.context.flow import REFILL, Costed, Flow, Window, in_order_of_atoms, tokens_of
+from memory_engine.context.invariants import SPOKEN
+from memory_engine.context.rendering import assemble, message_tokens
 from memory_engine.context.shortening import LINES_LEFT_OUT_END, keep_last_lines, shorten
-from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import InvalidArgument
 
-REFILL = 0.93
-"""When the oldest turns no longer fit, the window is cut to this share of its room, so that
-it moves once in a while and not at every turn (each move costs the prompt cache)."""
 SUMMARY_LEAST = 60
-"""Tokens that summaries may take beside recall of a small room too, but of no more than a fifth of it.
+"""Tokens that summaries may take beside recall even in a small room, but never more than a fifth of it.
 
-Few: they are taken from the originals that answer, and what a summary stands for is found by recall.
+Few: they are taken from the originals that answer, and recall finds what a summary stands for.
 """
 RECALLED_MAX = 4_000
-"""Tokens of recalled originals beyond which more of them hardly help (see docs/context.md)."""
+"""Tokens of recalled originals above which more hardly help (see docs/concepts/contexts.md)."""
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens that a policy divides, once the pinned chunks are in.
 
-    `flowing` is left for everything else. `newest` is the newest turn (the last message of a person and
-    what follows it), `recent` all turns of the state, the newest included, `summaries` its summaries.
+    `flowing` is left for everything else. `newest` is the newest turn (a person's last message and what follows it),
+    `recent` all turns of the state, the newest included, `summaries` its summaries.
     """
 
     flowing: int
@@ -47,7 +44,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 class Split(msgspec.Struct, frozen=True, kw_only=True):
     """The most that each part may take, in tokens. What one part leaves over goes to the next, in this order.
 
-    The newest turn is in before all of them, and counts as recent. The atom right before it is in too, beyond
+    The newest turn comes in before all of them, and counts as recent. The atom right before it comes in too, beyond
     `recent`, if it takes no more than `previous`.
     """
 
@@ -58,8 +55,8 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Splitter = Callable[[Room], Split]
-"""Divides the room. It learns neither the question nor the finds, so the text before the recalled block is the same for
-every question, and a provider's prompt cache holds. Pure; negative numbers are refused with `ValueError`."""
+"""Divides the room. It sees neither the question nor the hits, so the text before the recalled block is the same for
+every question, and a provider's prompt cache holds. Pure; negative numbers raise `ValueError`."""
 
 
 def _tokens(_policy: object, attribute: "Attribute[int]", value: int) -> None:
@@ -89,18 +86,18 @@ def _function(_policy: object, _attribute: object, value: Splitter | None) -> No
 
 @frozen(kw_only=True)
 class ContextPolicy:
-    """What is in a context beside what always is, in which order, and with which share of the budget.
+    """What a context holds besides what is always in it, in which order, and with which share of the token budget.
 
-    `blocks` are the names of the standing blocks in their order, or a mapping of names to their shares of the budget;
-    `None` takes all that plug-ins contribute, `()` none.
+    `blocks` names the standing blocks in order, or maps names to their shares of the budget; `None` takes all that
+    plug-ins contribute, `()` none.
 
     `summary`, `recent` and `previous` are shares of `Room.flowing` in a context with a query: a little for summaries
-    and recent turns, the rest for recall, up to `recalled_max` tokens. Of what a large room leaves over, first recent
-    turns are taken, then summaries, then more is recalled. Where there is no summary and all turns fit, they are all
-    in, whatever their share. `split` is a function of your own in place of these shares.
+    and recent turns, the rest for recall, up to `recalled_max` tokens. What a large room leaves over goes first to
+    recent turns, then to summaries, then to more recall. If there is no summary and all turns fit, all are in, whatever
+    their share. `split` is your own function in place of these shares.
 
     `refill` is the share of its room that the window of turns is cut to when the oldest no longer fit. A smaller one
-    moves it less often, and each move costs the prompt cache; a larger one uses more of the budget.
+    moves the window less often, and each move costs the prompt cache; a larger one uses more of the budget.
     """
 
     blocks: Sequence[str] | Mapping[str, float] | None = field(default=None, validator=_blocks)
@@ -130,147 +127,17 @@ class ContextPolicy:
 
 GRAIN = 32
 """The room of a window beside a question is given in steps of so many tokens, so that few windows are kept up."""
-BORDER_MIN = 48
-"""Tokens from which on the turn before the window is shown cut short, in what the window leaves over."""
 SUMMARY_SHARE = 0.5
 """The share of the room that summaries may take before turns are dropped in their favour."""
 QUESTION_SHARE = 0.5
 """The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
 SPARED_SHARE = 0.25
 """The share of a room that is kept for recall even where the newest turn does not fit."""
+
 ASKED_CHARS_MAX = 2_000
 """The characters of a message that say what it asks of the results that follow it."""
-WINDOWS_MAX = 64
-"""Rooms for which a growing flow remembers where their windows begin."""
-
 
 DEFAULT_POLICY = ContextPolicy()
-
-
-class Costed(msgspec.Struct, frozen=True, gc=False):
-    """A rendered atom with its tokens. `fixed`: it is in, whatever else is."""
-
-    atom: Atom
-    pieces: tuple[RenderedChunk, ...]
-    tokens: int
-    fixed: bool
-
-    @property
-    def is_summary(self) -> bool:
-        """Whether it is a summary, which stands for earlier chunks."""
-        return self.atom.chunks[0].category is Category.MEMORY
-
-    @property
-    def is_spoken(self) -> bool:
-        """Whether a person, or the agent that leads, says something in it."""
-        return any(chunk.type in SPOKEN for chunk in self.atom.chunks)
-
-
-def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], counter: TokenCounter) -> Costed:
-    """An atom rendered and counted."""
-    pieces = tuple(
-        RenderedChunk(chunk, tuple(render(chunk)), position)
-        for position, chunk in zip(atom.positions, atom.chunks, strict=True)
-    )
-    tokens = sum(message_tokens(m, counter) for m in assemble(pieces))
-    fixed = any(c.retention is Retention.CRITICAL or c.category is Category.SYSTEM for c in atom.chunks)
-    return Costed(atom, pieces, tokens, fixed)
-
-
-class Window(msgspec.Struct, frozen=True):
-    """The newest turns that fit into a room, kept up as turns are added.
-
-    It walks from the oldest turn, so that the start of the window depends on the log alone and moves only when it has
-    to. The turn before `start` is shown too, cut to `border` tokens; 0: it is not.
-    """
-
-    room: int
-    refill: float = REFILL
-    start: int = 0
-    border: int = 0
-    _tokens: int = 0
-    _seen: int = 0
-
-    def over(self, turns: Sequence[Costed]) -> "Window":
-        """The window after the rest of these turns, whose first ones this window has seen already."""
-        total, start, border, room = self._tokens, self.start, self.border, self.room
-        goal = int(room * self.refill)
-        for n in range(self._seen, len(turns)):
-            total += turns[n].tokens
-            if total + border > room:
-                while start <= n and total > (goal if start < n else room):
-                    total -= turns[start].tokens
-                    start += 1
-                border = goal - total if start and goal - total >= BORDER_MIN else 0
-        return Window(room, self.refill, start, border, total, len(turns))
-
-
-class Flow(msgspec.Struct, frozen=True):
-    """Atoms by their part in a budget: the fixed ones, the summaries, and the turns, each in order.
-
-    One that extends another (`head`) continues the other's windows.
-    """
-
-    fixed: Sequence[Costed] = ()
-    summaries: Sequence[Costed] = ()
-    turns: Sequence[Costed] = ()
-    fixed_tokens: int = 0
-    asked: int = -1
-    """The place among the turns of the newest message of a person, which is being worked on; -1: there is none."""
-    head: "Flow | None" = None
-    windows: dict[tuple[int, float], Window] = msgspec.field(default_factory=dict[tuple[int, float], Window])
-
-    @classmethod
-    def of(cls, costed: Iterable[Costed]) -> "Flow":
-        """The atoms, sorted out."""
-        fixed: list[Costed] = []
-        summaries: list[Costed] = []
-        turns: list[Costed] = []
-        for one in costed:
-            (fixed if one.fixed else summaries if one.is_summary else turns).append(one)
-        asked = next((n for n in range(len(turns) - 1, -1, -1) if turns[n].is_spoken), -1)
-        return cls(fixed, summaries, turns, tokens_of(fixed), asked)
-
-    def plus(self, later: "Flow") -> "Flow":
-        """The same, extended by the atoms that follow."""
-        return Flow(
-            [*self.fixed, *later.fixed],
-            [*self.summaries, *later.summaries],
-            [*self.turns, *later.turns],
-            self.fixed_tokens + later.fixed_tokens,
-            len(self.turns) + later.asked if later.asked >= 0 else self.asked,
-            self,
-        )
-
-    def alone(self) -> "Flow":
-        """The same without `head`, whose windows it takes over."""
-        known = list(self.head.windows.items())[-WINDOWS_MAX:] if self.head is not None else ()
-        windows = {key: window.over(self.turns) for key, window in known}
-        return replace(self, head=None, windows=windows | self.windows)
-
-    def window(self, room: int, refill: float = REFILL) -> Window:
-        """The window of a room over the turns."""
-        window = self.windows.get((room, refill))
-        if window is None:
-            before = self.head.window(room, refill) if self.head is not None else Window(room, refill)
-            window = self.windows[room, refill] = before.over(self.turns)
-        return window
-
-    def asked_in(self, place: int) -> frozenset[str]:
-        """The terms of the message that the turn at this place followed, and so was made for."""
-        for n in range(place - 1, -1, -1):
-            if self.turns[n].is_spoken:
-                text = " ".join(c.text for c in self.turns[n].atom.chunks if c.type in SPOKEN)
-                return frozenset(terms(text[:ASKED_CHARS_MAX]))
-        return frozenset()
-
-    def atoms(self) -> list[Costed]:
-        """All of them, in the order of the state."""
-        return _in_order([*self.fixed, *self.summaries, *self.turns])
-
-
-def _in_order(costed: Iterable[Costed]) -> list[Costed]:
-    return sorted(costed, key=lambda c: c.atom.positions[0])
 
 
 def choose_newest(flow: Flow, room: int, counter: TokenCounter, refill: float = REFILL) -> list[Costed] | None:
@@ -282,7 +149,7 @@ def choose_newest(flow: Flow, room: int, counter: TokenCounter, refill: float = 
     turns = _newest_turns(flow, room - tokens_of(kept), counter, refill)
     if turns is None and kept:
         kept, turns = [], _newest_turns(flow, room, counter, refill)
-    return None if turns is None else _in_order([*flow.fixed, *kept, *turns])
+    return None if turns is None else in_order_of_atoms([*flow.fixed, *kept, *turns])
 
 
 def _newest_turns(flow: Flow, room: int, counter: TokenCounter, refill: float) -> list[Costed] | None:
@@ -293,7 +160,7 @@ def _newest_turns(flow: Flow, room: int, counter: TokenCounter, refill: float) -
     window, asked = flow.window(room, refill), flow.asked
     if not 0 <= asked < min(window.start, len(flow.turns) - 1):
         return _shown(flow, window, counter)
-    question = _cut_to(flow.turns[asked], int(room * QUESTION_SHARE), counter)
+    question = _cut_to(flow, flow.turns.one(asked), int(room * QUESTION_SHARE), counter)
     if question is None:
         return _shown(flow, window, counter)
     window = flow.window(room - -(-question.tokens // GRAIN) * GRAIN, refill)
@@ -308,12 +175,12 @@ def _shown(flow: Flow, window: Window, counter: TokenCounter, spare: int = 0) ->
 
     `None` where the newest does not fit at all.
     """
-    turns = list(flow.turns[window.start :])
+    turns = list(flow.turns.since(window.start))
     if window.border:
         before = window.start - 1
-        cut = _cut_to(flow.turns[before], window.border + spare, counter, flow.asked_in(before))
+        cut = _cut_to(flow, flow.turns.one(before), window.border + spare, counter, flow.asked_in(before))
         turns[:0] = [cut] if cut is not None else []
-    return turns if turns or not flow.turns else None
+    return turns if turns or not len(flow.turns) else None
 
 
 def summaries_within(flow: Flow, room: int, share: int, counter: TokenCounter) -> list[Costed]:
@@ -323,10 +190,10 @@ def summaries_within(flow: Flow, room: int, share: int, counter: TokenCounter) -
     """
     left = share
     if tokens_of(flow.summaries) > share:
-        left = max(share, room - tokens_of(flow.turns))
+        left = max(share, room - flow.turns.tokens)
     kept: list[Costed] = []
     for summary in reversed(flow.summaries):
-        fitting = summary if summary.tokens <= left else _last_lines(summary, left, counter)
+        fitting = summary if summary.tokens <= left else _last_lines(flow, summary, left, counter)
         if fitting is not None:
             kept.append(fitting)
             left -= fitting.tokens
@@ -351,7 +218,7 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, counter: Toke
     flowing = room - flow.fixed_tokens
     if flowing < 0:
         return None
-    turns, at = flow.turns, _newest_turn(flow)
+    turns, at = flow.turns, flow.newest_turn
     offered = _room(flow, flowing, at)
     split = _split(policy, offered)
     if offered.newest > flowing:
@@ -359,46 +226,25 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, counter: Toke
     kept = summaries_within(flow, 0, min(split.summary, flowing - offered.newest), counter)
     left = flowing - tokens_of(kept)
     start = min(at, flow.window(min(split.recent, left), policy.refill).start)
-    if start == at > 0 and turns[at - 1].tokens <= min(split.previous, left - offered.newest):
+    if start == at > 0 and turns.sizes[at - 1] <= min(split.previous, left - offered.newest):
         start -= 1
-    chosen = _in_order([*flow.fixed, *kept, *turns[start:]])
-    return Divided(chosen, min(split.recalled, left - tokens_of(turns[start:])))
+    chosen = in_order_of_atoms([*flow.fixed, *kept, *turns.since(start)])
+    return Divided(chosen, min(split.recalled, left - turns.tokens_since(start)))
 
 
 def whole(flow: Flow, policy: ContextPolicy) -> Divided:
     """All atoms, where no budget is given: the policy says how much is recalled beside them."""
-    flowing = tokens_of(flow.turns) + tokens_of(flow.summaries) + policy.recalled_max
-    return Divided(flow.atoms(), _split(policy, _room(flow, flowing, _newest_turn(flow))).recalled)
+    flowing = flow.turns.tokens + tokens_of(flow.summaries) + policy.recalled_max
+    return Divided(flow.atoms(), _split(policy, _room(flow, flowing, flow.newest_turn)).recalled)
 
 
 def _room(flow: Flow, flowing: int, at: int) -> Room:
     return Room(
         flowing=flowing,
-        newest=tokens_of(flow.turns[at:]),
-        recent=tokens_of(flow.turns),
+        newest=flow.turns.tokens_since(at),
+        recent=flow.turns.tokens,
         summaries=tokens_of(flow.summaries),
     )
-
-
-def last_spoken(flow: Flow) -> int:
-    """The position of the last message of a person or of the agent that leads; -1 if there is none."""
-    pieces = (piece for c in (*flow.fixed, *flow.summaries, *flow.turns) for piece in c.pieces)
-    return max((piece.position for piece in pieces if piece.chunk.type in SPOKEN), default=-1)
-
-
-def tokens_of(costed: Iterable[Costed]) -> int:
-    """Their tokens together."""
-    return sum(c.tokens for c in costed)
-
-
-def _newest_turn(flow: Flow) -> int:
-    """Where in `turns` the newest begins: with the last message of a person, else with the last atom."""
-    spoken = last_spoken(flow)
-    if spoken >= 0:
-        for n, turn in enumerate(flow.turns):
-            if turn.atom.positions[0] > spoken or spoken in turn.atom.positions:
-                return n
-    return max(0, len(flow.turns) - 1)
 
 
 def _split(policy: ContextPolicy, room: Room) -> Split:
@@ -419,20 +265,36 @@ def _cut(flow: Flow, room: int, spared: int, counter: TokenCounter, refill: floa
     return None
 
 
-def _cut_to(costed: Costed, room: int, counter: TokenCounter, asked: frozenset[str] = frozenset()) -> Costed | None:
+def _cut_to(flow: Flow, one: Costed, room: int, counter: TokenCounter, asked: Costed | None = None) -> Costed | None:
     """The atom in at most `room` tokens, its longest texts cut where they must be; `None` where that cannot be.
 
     Of a cut text its beginning and its end stay, and what it says about the terms that were asked.
     """
-    if costed.tokens <= room:
-        return costed
+    if one.tokens <= room:
+        return one
+    return flow.cuts.known(one, asked, room, counter, lambda: _shortened(one, room, counter, _asked_terms(asked)))
+
+
+def _asked_terms(asked: Costed | None) -> frozenset[str]:
+    if asked is None:
+        return frozenset()
+    text = " ".join(chunk.text for chunk in asked.atom.chunks if chunk.type in SPOKEN)
+    return frozenset(terms(text[:ASKED_CHARS_MAX]))
+
+
+def _shortened(costed: Costed, room: int, counter: TokenCounter, asked: frozenset[str]) -> Costed | None:
     pieces = shorten(costed.pieces, room, counter, asked)
     if pieces is None:
         return None
     return replace(costed, pieces=pieces, tokens=sum(message_tokens(m, counter) for m in assemble(pieces)))
 
 
-def _last_lines(summary: Costed, room: int, counter: TokenCounter) -> Costed | None:
+def _last_lines(flow: Flow, summary: Costed, room: int, counter: TokenCounter) -> Costed | None:
+    """A summary's newest lines in at most `room` tokens; `None` where not even the last one fits."""
+    return flow.cuts.known(summary, summary, room, counter, lambda: _newest_lines(summary, room, counter))
+
+
+def _newest_lines(summary: Costed, room: int, counter: TokenCounter) -> Costed | None:
     pieces = tuple(keep_last_lines(piece, room, counter) for piece in summary.pieces)
     if any(str(message.get("content")).endswith(LINES_LEFT_OUT_END) for piece in pieces for message in piece.messages):
         return None  # not even the last line fits

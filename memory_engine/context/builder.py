@@ -16,17 +16,13 @@ from msgspec.structs import replace
 from memory_engine.context.budget import (
     DEFAULT_POLICY,
     ContextPolicy,
-    Costed,
-    Flow,
     choose_newest,
-    cost,
     divide_by_policy,
-    last_spoken,
-    tokens_of,
     whole,
 )
-from memory_engine.context.context import Context, Spent
-from memory_engine.context.invariants import atoms_of
+from memory_engine.context.context import Context, LeftOut, Spent
+from memory_engine.context.flow import TRAILING, Costed, Flow, tokens_of
+from memory_engine.context.flow_index import FlowIndex, StateParts
 from memory_engine.context.rendering import (
     Message,
     RenderedChunk,
@@ -39,13 +35,11 @@ from memory_engine.context.rendering import (
 from memory_engine.context.shortening import fair_shares, keep_last_lines
 from memory_engine.context.standing import OfferedBlock, Place, StandingBlock
 from memory_engine.context.thinking import carried_thinking, thinking_tokens
-from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention, outdated_instructions
+from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
 from memory_engine.core.state import State, StateView
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
 
-TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 0.15}
-"""Chunks that change in place, and so stand last, by category, with the share of a budget that each may take."""
 TRAILING_MIN = 96
 """Tokens that each of these may take of a small budget too."""
 STANDING = -2
@@ -70,6 +64,10 @@ class ChunkSource(Protocol):
         """The chunks in a container, in order."""
         ...
 
+    def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
+        """Those of the ids whose chunks are here, in order."""
+        ...
+
 
 @frozen
 class Arranged:
@@ -91,6 +89,36 @@ class Arranged:
     def children(self, chunk_id: str) -> Iterable[Chunk]:
         """The chunks in a container, in order."""
         return self.state.children(chunk_id)
+
+    def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
+        """Those of the ids whose chunks are here, in order."""
+        wanted = set(chunk_ids)
+        return [chunk.id for chunk in self.chunks() if chunk.id in wanted]
+
+
+@frozen
+class Indexed:
+    """A state with the index of its thread: of the state only what is new, or shown, is read."""
+
+    state: State
+    index: FlowIndex
+
+    @property
+    def seq(self) -> int:
+        """The last event that the state holds."""
+        return self.state.seq
+
+    def chunks(self) -> Iterable[Chunk]:
+        """The chunks, in order."""
+        return self.state.chunks()
+
+    def children(self, chunk_id: str) -> Iterable[Chunk]:
+        """The chunks in a container, in order."""
+        return self.state.children(chunk_id)
+
+    def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
+        """Those of the ids whose chunks are here, in order."""
+        return self.state.in_order(chunk_ids)
 
 
 class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +216,7 @@ class Layout(msgspec.Struct, frozen=True):
         if not self.first and not self.turn:
             return (*flowing, *self.trailing)
         places = range(len(flowing))
-        spoken = last_spoken(self.flow)
+        spoken = self.flow.spoken
         instructed = next((n for n in places if flowing[n].chunk.category is not Category.SYSTEM), len(flowing))
         newest = next((n for n in places if flowing[n].position == spoken), len(flowing))
         parts = (flowing[:instructed], self.first, flowing[instructed:newest], self.turn, flowing[newest:])
@@ -201,7 +229,7 @@ class Layout(msgspec.Struct, frozen=True):
             pinned=self.fixed - self.standing - self.carried + flow.fixed_tokens,
             standing=self.standing,
             summary=tokens_of(flow.summaries),
-            recent=tokens_of(flow.turns),
+            recent=flow.turns.tokens,
         )
 
 
@@ -254,7 +282,8 @@ class ContextBuilder:
         those that are always in cannot fit at all.
         """
         blocks = self._blocks(state, max_tokens, standing)
-        layout = self._layout(state, max_tokens, blocks, policy)
+        parts = self._parts(state)
+        layout = self._layout(state, parts, max_tokens, blocks, policy)
         chosen = layout.within(max_tokens, self.counter, policy)
         if chosen is None:
             raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
@@ -278,7 +307,8 @@ class ContextBuilder:
         Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
         """
         blocks = self._blocks(state, max_tokens, standing)
-        layout = self._layout(state, max_tokens, blocks, policy)
+        parts = self._parts(state)
+        layout = self._layout(state, parts, max_tokens, blocks, policy)
         if max_tokens is None:
             divided = whole(layout.flow, policy)
         else:
@@ -289,7 +319,7 @@ class ContextBuilder:
         blocks = _unsaid(blocks, divided.chosen, thread_id)
         layout = layout.beside(blocks, self.counter)
         pieces = layout.pieces(divided.chosen)
-        spoken = last_spoken(layout.flow)
+        spoken = layout.flow.spoken
         flowing = pieces[: len(pieces) - len(layout.trailing)]
         return ContextDraft(
             state=state,
@@ -303,12 +333,20 @@ class ContextBuilder:
             thinking=layout.thinking,
         )
 
-    def trailing(self, state: ChunkSource | StateView, max_tokens: int | None) -> list[RenderedChunk]:
-        """The pieces that stand after all atoms, in the order of the state, each kind within its share of a budget."""
+    def index(self) -> FlowIndex:
+        """An index of a thread that nothing was read into yet."""
+        return FlowIndex(self.messages, self.counter)
+
+    def trailing(
+        self, chunks: Iterable[Chunk], state: ChunkSource | StateView, max_tokens: int | None
+    ) -> list[RenderedChunk]:
+        """The pieces of chunks that stand after all atoms, in the order of the state.
+
+        Each kind is within its share of a budget.
+        """
         pieces = [
             RenderedChunk(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
-            for chunk in state.chunks()
-            if chunk.category in TRAILING
+            for chunk in chunks
         ]
         if max_tokens is None:
             return pieces
@@ -326,12 +364,21 @@ class ContextBuilder:
             for piece, size, limit in zip(pieces, sizes, limits, strict=True)
         ]
 
+    def _parts(self, state: ChunkSource) -> StateParts:
+        if isinstance(state, Indexed):
+            return state.index.parts(state.state)
+        return StateParts.of(state.chunks(), self.messages, self.counter)
+
     def _layout(
-        self, state: ChunkSource, max_tokens: int | None, blocks: Sequence[ShownBlock], policy: ContextPolicy
+        self,
+        state: ChunkSource,
+        parts: StateParts,
+        max_tokens: int | None,
+        blocks: Sequence[ShownBlock],
+        policy: ContextPolicy,
     ) -> Layout:
-        top = in_flow(state.chunks())
-        layout = Layout.of(self._flow(top), self.trailing(state, max_tokens), self.counter, blocks)
-        return self.with_thinking(layout, top, max_tokens, policy)
+        layout = Layout.of(parts.flow, self.trailing(parts.trailing, state, max_tokens), self.counter, blocks)
+        return self.with_thinking(layout, parts.chunks, max_tokens, policy)
 
     def with_thinking(
         self, layout: Layout, chunks: Sequence[Chunk], max_tokens: int | None, policy: ContextPolicy = DEFAULT_POLICY
@@ -354,9 +401,6 @@ class ContextBuilder:
                 shown.append(ShownBlock(one.source.place, block, piece))
         return shown
 
-    def _flow(self, chunks: Iterable[Chunk]) -> Flow:
-        return Flow.of(cost(atom, self.messages, self.counter) for atom in atoms_of(chunks))
-
     def overrun(
         self,
         state: ChunkSource,
@@ -366,9 +410,10 @@ class ContextBuilder:
         standing: Sequence[OfferedBlock] = (),
     ) -> ContextBudgetError:
         """The error for a budget that is too small, with the smallest one that is not."""
+        read = self._parts(state)
 
         def fits(budget: int) -> bool:
-            layout = self._layout(state, budget, self._blocks(state, budget, standing), policy)
+            layout = self._layout(state, read, budget, self._blocks(state, budget, standing), policy)
             return layout.within(budget, self.counter, policy) is not None
 
         low, high = max_tokens, 2 * max(max_tokens, TRAILING_MIN)
@@ -378,13 +423,6 @@ class ContextBuilder:
             middle = (low + high) // 2
             low, high = (low, middle) if fits(middle) else (middle, high)
         return ContextBudgetError(thread_id, high, max_tokens)
-
-
-def in_flow(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """The chunks that do not stand last, without the instructions of earlier sessions."""
-    found = [chunk for chunk in chunks if chunk.category not in TRAILING]
-    outdated = outdated_instructions(found)
-    return [chunk for chunk in found if chunk.id not in outdated] if outdated else found
 
 
 def in_order(chosen: Sequence[Costed]) -> list[RenderedChunk]:
@@ -397,7 +435,7 @@ def _finish(
 ) -> Context:
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}
-    included = tuple(chunk.id for chunk in state.chunks() if chunk.id in shown)
+    kept = state.state if isinstance(state, Indexed) else state
     return Context(
         thread_id=thread_id,
         seq=state.seq,
@@ -405,8 +443,8 @@ def _finish(
         tokens=FRAME + sum(message_tokens(m, counter) for m in messages),
         tokens_exact=counter.exact,
         tokenizer=counter.name,
-        included=included,
-        excluded=tuple(chunk.id for chunk in state.chunks() if chunk.id not in shown),
+        included=tuple(state.in_order(shown)),
+        left_out=LeftOut(kept.chunks, frozenset(shown)),
         shortened=tuple(piece.chunk.id for piece in pieces if piece.shortened),
         chunks=tuple(chunk for piece in pieces for chunk in (piece.chunk, *state.children(piece.chunk.id))),
         spent=spent,

@@ -1,5 +1,7 @@
-"""The input of a model call: what it shows and what it leaves out, and its forms for providers."""
+"""The input of a model call: what it includes, what it leaves out, and its forms for providers."""
 
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, overload
 
 import msgspec
@@ -22,10 +24,10 @@ else:
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of each part of a context; together they are all of it (or a little more, if a result precedes its call).
+    """Tokens of each part of a context; together they are its total (or a little more, if a result precedes its call).
 
-    `pinned` counts the chunks that are always in: instructions, CRITICAL chunks, scratchpad, task, to-do list,
-    environment; `standing` the blocks that views contribute.
+    `pinned` counts the chunks that are always included: instructions, CRITICAL chunks, scratchpad, task, to-do list,
+    environment; `standing` counts the blocks that views contribute.
     """
 
     pinned: int = 0
@@ -35,20 +37,49 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     recalled: int = 0
 
 
+class LeftOut:
+    """The ids of a state's chunks that a context leaves out, listed only when you ask for them."""
+
+    def __init__(self, chunks: Callable[[], Iterable[Chunk]], shown: frozenset[str]) -> None:
+        self._chunks = chunks
+        self._shown = shown
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The ids, in the order of the state."""
+        return tuple(chunk.id for chunk in self._chunks() if chunk.id not in self._shown)
+
+    def __eq__(self, other: object) -> bool:
+        return self.ids == other.ids if isinstance(other, LeftOut) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # compared, never a key
+
+    def __reduce__(self) -> tuple[type["_ListedIds"], tuple[tuple[str, ...]]]:
+        return _ListedIds, (self.ids,)
+
+
+class _ListedIds(LeftOut):
+    """The same, where they were listed already: no state is needed any more."""
+
+    def __init__(self, ids: tuple[str, ...]) -> None:
+        super().__init__(tuple, frozenset())
+        self.ids = ids
+
+
 @frozen(kw_only=True)
 class Context:
     """The input of a model call. `tokens` counts `messages`, exactly if `tokens_exact`.
 
-    `included` and `excluded` are chunk ids in the order of the state; `shortened` are
-    those included whose text was cut to fit. `spent` says which part took how much.
+    `included` and `excluded` are chunk ids in the order of the state; `shortened` are the included ones whose text was
+    cut to fit. `spent` says which part took how many tokens.
 
-    `recalled` are the passages that a `query` brought, as they are shown, oldest first, and `recalled_text` the
-    text of their block; `recall_failure` says why an embedder or a re-ranker took no part although there is one.
-    In `chunks` the block is one chunk with the status RECALLED, which is in no state. So is each of the `standing`
-    blocks: the preferences of the user, the tenant's `agent.md` and the like, as they are shown.
+    `recalled` are the passages that a `query` brought, as shown, oldest first, and `recalled_text` the text of their
+    block; `recall_failure` says why an embedder or a re-ranker that you configured took no part. In `chunks` the block
+    is one chunk with the status RECALLED, which is in no state. So is each of the `standing` blocks: the user's
+    preferences, the tenant's `agent.md` and so on, as shown.
 
-    `messages` are chat-completions messages; `render` gives the same context as the request of a provider.
-    `thinking_tokens` are those of the running tool loop's thinking, which `messages` and `tokens` leave out.
+    `messages` are chat-completions messages; `render` gives the same context as a provider's request. `thinking_tokens`
+    counts the running tool loop's thinking, which `messages` and `tokens` leave out.
     """
 
     thread_id: str
@@ -58,7 +89,7 @@ class Context:
     tokens_exact: bool
     tokenizer: str
     included: tuple[str, ...]
-    excluded: tuple[str, ...]
+    _left_out: LeftOut = field(repr=False, alias="left_out")
     shortened: tuple[str, ...] = ()
     chunks: tuple[Chunk, ...] = field(default=(), repr=False)
     spent: Spent = Spent()
@@ -67,12 +98,17 @@ class Context:
     recall_failure: str = ""
     standing: tuple[StandingBlock, ...] = ()
     pieces: tuple[RenderedChunk, ...] = field(default=(), repr=False, eq=False)
-    """The chunks with their own messages, in the order of the context: what `messages` were put together from. The last
-    `trailing` change in place."""
+    """The chunks with their own messages, in context order: what `messages` are built from. The last `trailing` change
+    in place."""
     trailing: int = 0
     thinking: tuple[str, ...] = ()
-    """The ids of the thinking that a provider gets back, if it is its own."""
+    """The ids of the thinking that is sent back to a provider, if it is its own."""
     thinking_tokens: int = 0
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """The ids of the chunks left out, in the order of the state."""
+        return self._left_out.ids
 
     def _repr_html_(self) -> str:
         """Its messages, for a notebook."""
@@ -99,11 +135,11 @@ class Context:
         reasoning_content: bool = False,
         cache: bool = True,
     ) -> "openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput":
-        """This context in a provider's form, as its SDK takes it, by the provider's rules whatever was said.
+        """This context in a provider's form, as its SDK takes it; it follows the provider's rules whatever was said.
 
-        `reasoning_content` (openai.chat) gives the thinking of a running tool loop back under that name, as DeepSeek,
-        Qwen and vLLM want it; OpenAI's own chat completions take none. `cache` (anthropic) sets breakpoints for the
-        prompt cache. Raises `ValueError` for another form.
+        `reasoning_content` (openai.chat) returns the thinking of a running tool loop under that name, as DeepSeek, Qwen
+        and vLLM want it; OpenAI's own chat completions take none. `cache` (anthropic) sets breakpoints for the prompt
+        cache. Raises `ValueError` for another form.
         """
         carried = self.thinking
         if form == "openai.chat" and reasoning_content:

@@ -162,43 +162,45 @@ class Loops:
     results) stands alone.
     """
 
-    _run: list[tuple[int, bool]] = field(factory=list)
-    """Positions of a run, and whether each is thinking."""
+    _rounds: list[int] = field(factory=list)
+    """The positions at which the rounds of a run begin, each with a thinking that follows something else."""
+    _end: int = 0
+    _thought: bool = False
+    """Whether the last chunk of the run is thinking."""
     _thinks: bool = False
     _calls: bool = False
+    _parted: int = 0
+    """The number of the oldest rounds that were told to be one each."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """A chunk of another type ends the loop, which stays whole."""
+        """A chunk of another type ends the loop, which stays whole. A round that is too old to stay open is one."""
         if chunk.type in _INSIDE:
             is_thinking = chunk.type == ChunkType.THINKING
-            self._run.append((position, is_thinking))
+            if not self._rounds or (is_thinking and not self._thought):
+                self._rounds.append(position)
+            self._thought, self._end = is_thinking, position + 1
             self._thinks = self._thinks or is_thinking
             self._calls = self._calls or bool(chunk.calls)
-            return ()
-        members = [at for at, _ in self._run] if self._thinks and self._calls else ()
-        self._run, self._thinks, self._calls = [], False, False
+            if not self._is_loop or self._parted >= len(self._rounds) - ROUNDS_KEPT:
+                return ()
+            self._parted += 1
+            return range(self._rounds[self._parted - 1], self._rounds[self._parted])
+        members = range(self._rounds[0], self._end) if self._is_loop else ()
+        self._rounds, self._thinks, self._calls, self._parted = [], False, False, 0
         return members
 
     def pending(self, _passed: int, /) -> Iterator[Group]:
         """The open loop at the end; where it has too many rounds, each of the oldest is alone."""
-        if not (self._thinks and self._calls):
+        if not self._is_loop:
             return
-        rounds = self._rounds()
-        old = rounds[:-ROUNDS_KEPT]
-        for members in old:
-            yield Group(members, open=False)
-        yield Group([position for members in rounds[len(old) :] for position in members])
+        kept = max(0, len(self._rounds) - ROUNDS_KEPT)
+        for n in range(self._parted, kept):
+            yield Group(range(self._rounds[n], self._rounds[n + 1]), open=False)
+        yield Group(range(self._rounds[kept], self._end))
 
-    def _rounds(self) -> list[list[int]]:
-        """The run cut before each thinking that follows something else."""
-        rounds: list[list[int]] = [[]]
-        thought = True
-        for position, is_thinking in self._run:
-            if is_thinking and not thought:
-                rounds.append([])
-            rounds[-1].append(position)
-            thought = is_thinking
-        return rounds
+    @property
+    def _is_loop(self) -> bool:
+        return self._thinks and self._calls
 
 
 @define
@@ -207,7 +209,9 @@ class Bonds:
 
     chunks: list[Chunk] = field(factory=list)
     reach: int = 0
-    """The position of the first chunk that a newly read chunk belongs with, since this was last set."""
+    """The position of the first chunk that a newly read chunk joins, or is shown before, since this was last set."""
+    joined: int = 0
+    """The position of the first chunk of all atoms that a newly read chunk has changed, since this was last set."""
     _leader: list[int] = field(factory=list)
     _calls: Calls = field(factory=Calls)
     _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Loops()))
@@ -235,8 +239,8 @@ class Bonds:
             for invariant in (self._calls, *self._others):
                 members = invariant.read(position, chunk)
                 if members:
-                    self.reach = min(self.reach, members[0])
-                    _join(self._leader, members)
+                    first = _join(self._leader, members)
+                    self.reach, self.joined = min(self.reach, first), min(self.joined, first)
             if chunk.type in SPOKEN:
                 self._spoken = position
             elif chunk.type == ChunkType.AGENT_RESPONSE:
@@ -253,26 +257,47 @@ class Bonds:
         """Whether the atoms stay the same whatever chunks follow."""
         return all(len(group.members) == 1 for group in self.pending())
 
-    def atoms(self, since: int = 0) -> list[Atom]:
-        """The atoms of the chunks from a position on that none spans, in order of their first chunks."""
-        leader = self._leader[:]
+    @property
+    def spoken(self) -> int:
+        """The position of the last message of a person or of the agent that leads; -1 if there is none."""
+        return self._spoken
+
+    @property
+    def provisional(self) -> int:
+        """The position of the first chunk of all atoms that are so only as long as nothing follows."""
+        grouped = (position for group in self.pending() if len(group.members) > 1 for position in group.members)
+        return min((_found(self._leader, position) for position in grouped), default=len(self.chunks))
+
+    def first_of(self, position: int) -> int:
+        """The position of the first chunk of the atom that a chunk is in, whatever follows."""
+        return _found(self._leader, position)
+
+    def atoms(self, since: int = 0) -> Iterator[Atom]:
+        """The atoms whose first chunk stands at a position or behind it, in order of their first chunks."""
+        leader, above = self._leader, dict[int, int]()
         opened = []
         for group in self.pending():
-            _join(leader, group.members)
+            firsts = {_above(above, _found(leader, position)) for position in group.members}
+            above.update(dict.fromkeys(firsts - {min(firsts)}, min(firsts)))
             if group.open:
                 opened.append(group.members[0])
-        members: dict[int, list[int]] = {}
+        leading: list[int] = []
+        members: dict[int, list[int]] = {}  # of those of several: most have one, and a list each would be many
         for position in range(since, len(leader)):
-            members.setdefault(_found(leader, position), []).append(position)
-        open_leaders = {_found(leader, position) for position in opened}
-        return [
-            Atom(tuple(at), tuple([self.chunks[p] for p in at]), first in open_leaders) for first, at in members.items()
-        ]
+            first = _above(above, _found(leader, position))
+            if first == position:
+                leading.append(first)
+            elif first >= since:
+                members.setdefault(first, [first]).append(position)
+        open_firsts = {_above(above, _found(leader, position)) for position in opened}
+        for first in leading:
+            at = members.get(first, (first,))
+            yield Atom(tuple(at), tuple([self.chunks[p] for p in at]), first in open_firsts)
 
 
 def atoms_of(chunks: Iterable[Chunk]) -> list[Atom]:
     """The atoms, the smallest sets of chunks that no invariant forbids to treat apart, in order of their first."""
-    return Bonds().read(chunks).atoms()
+    return list(Bonds().read(chunks).atoms())
 
 
 def _found(leader: list[int], position: int) -> int:
@@ -282,10 +307,19 @@ def _found(leader: list[int], position: int) -> int:
     return position
 
 
-def _join(leader: list[int], members: Sequence[int]) -> None:
-    first = _found(leader, members[0])
-    for member in members[1:]:
-        leader[_found(leader, member)] = first
+def _above(above: dict[int, int], first: int) -> int:
+    while first in above:
+        first = above[first]
+    return first
+
+
+def _join(leader: list[int], members: Sequence[int]) -> int:
+    """Make one atom of those that these chunks are in. Returns its first position, which leads it."""
+    firsts = {_found(leader, member) for member in members}
+    first = min(firsts)
+    for other in firsts:
+        leader[other] = first
+    return first
 
 
 T = TypeVar("T")

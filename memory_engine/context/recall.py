@@ -10,6 +10,7 @@ The block is a view: reading a context writes nothing to the log.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import groupby
 
 import msgspec
@@ -20,6 +21,7 @@ from memory_engine.context.budget import ContextPolicy
 from memory_engine.context.builder import ContextBuilder, ContextDraft
 from memory_engine.context.context import Context
 from memory_engine.context.excerpt import excerpt
+from memory_engine.context.live import over_newest
 from memory_engine.context.recall_from import searchable
 from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.aside import aside
@@ -76,12 +78,9 @@ async def recalled_context(
     kernel = thread.kernel
     query = checked_query(recall.query)
     others = await searchable(thread, recall.others, at=recall.at)
-    builder, items = kernel[ContextBuilder], state.tally.chunks
-    draft = await aside(
-        lambda: builder.draft(state, thread.id, recall.max_tokens, recall.policy, standing=standing), items=items
-    )
+    draft = await _draft(kernel, thread.id, state, recall, standing)
     if draft.room < ROOM_MIN or not state.seq:
-        return await aside(draft.finished, items=items)
+        return await aside(draft.finished, items=len(draft.pieces))
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
     kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
     asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0)
@@ -90,7 +89,22 @@ async def recalled_context(
     block.take(hit for hit in found if hit.thread_id != thread.id or hit.seq <= state.seq)
     if len(found) < limit and block.left >= ROOM_MIN:
         await _fill(kernel, draft, block, recall.at or 0)
-    return evolve(await aside(block.context, items=items), recall_failure=found.failure)
+    return evolve(await aside(block.context, items=len(draft.pieces)), recall_failure=found.failure)
+
+
+async def _draft(
+    kernel: Kernel, thread_id: str, state: State, recall: RecallRequest, standing: Sequence[OfferedBlock]
+) -> ContextDraft:
+    draft = partial(
+        kernel[ContextBuilder].draft,
+        thread_id=thread_id,
+        max_tokens=recall.max_tokens,
+        policy=recall.policy,
+        standing=standing,
+    )
+    if recall.at is None and recall.max_tokens is not None:
+        return await over_newest(kernel, thread_id, state, draft)
+    return await aside(lambda: draft(state), items=state.tally.chunks)
 
 
 class _Block:

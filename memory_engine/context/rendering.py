@@ -261,21 +261,22 @@ def assemble(pieces: Iterable[RenderedChunk]) -> list[Message]:
     A placeholder stands where a call has no result, a note for a result whose call is not there.
     """
     flat = [(piece.chunk, message) for piece in pieces for message in piece.messages]
-    answers = _answers(flat)
+    if not any(message.get("role") == "tool" or message.get("tool_calls") for _, message in flat):
+        return [message for _, message in flat]
     result: list[Message] = []
+    tools = sum(message.get("role") == "tool" for _, message in flat)
+    answers = _answers(flat) if tools else {}
     used: set[int] = set()
     for n, (_, message) in enumerate(flat):
         if message.get("role") == "tool":
             continue
         result.append(message)
-        for call_id in _call_ids(message):
+        for call_id in _call_ids(message) if "tool_calls" in message else ():
             answer = answers.pop((n, call_id), None) or answers.pop((NOBODY, call_id), None)
             if answer is not None:
                 used.add(id(answer))
             result.append(answer or {"role": "tool", "tool_call_id": call_id, "content": NO_RESULT})
-    if len(used) < sum(message.get("role") == "tool" for _, message in flat):
-        return _with_strays(flat, result, used)
-    return result
+    return _with_strays(flat, result, used) if len(used) < tools else result
 
 
 def _answers(flat: Sequence[tuple[Chunk, Message]]) -> dict[tuple[int, str], Message]:
@@ -293,7 +294,7 @@ def _answers(flat: Sequence[tuple[Chunk, Message]]) -> dict[tuple[int, str], Mes
             any_.setdefault(place, message)
             if chunk.final:
                 final.setdefault(place, message)
-        else:
+        elif "tool_calls" in message:
             asking.update(dict.fromkeys(_call_ids(message), n))
     return any_ | final
 
@@ -344,3 +345,18 @@ def _part_tokens(part: Mapping[str, object], counter: TokenCounter) -> int:
 def message_bytes(message: Message) -> bytes:
     """A message as providers roughly get it: deterministic JSON, and a line break."""
     return encode_json(message) + b"\n"
+
+
+def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
+    """The number of bytes, or messages, at the beginning that are the same."""
+    length = min(len(before), len(after))
+    if before[:length] == after[:length]:
+        return length
+    low, high = 0, length  # the first `low` are the same, the first `high` are not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if before[low:middle] == after[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -8,10 +8,18 @@ from collections.abc import Iterable, Sequence
 
 from attrs import define, field, frozen
 
-from memory_engine.context.budget import Costed, Flow, cost
-from memory_engine.context.builder import FRAME, TRAILING, ContextBuilder, Layout, in_flow, in_order
+from memory_engine.context.builder import FRAME, ContextBuilder, Layout, in_order
+from memory_engine.context.flow import TRAILING, Costed, Flow, cost
+from memory_engine.context.flow_index import in_flow
 from memory_engine.context.invariants import Atom, Bonds
-from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_bytes, message_tokens
+from memory_engine.context.rendering import (
+    Message,
+    RenderedChunk,
+    assemble,
+    common_prefix,
+    message_bytes,
+    message_tokens,
+)
 from memory_engine.core.chunks import Chunk, is_of_session
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.operations import Operation
@@ -29,11 +37,33 @@ class MeasuredContext:
     `rendering.message_bytes`).
     """
 
-    messages: list[Message]
+    before: Sequence[Message]
+    """Messages at the beginning; contexts of one series mostly share the very list."""
+    behind: Sequence[Message]
+    """All others."""
     tokens: int
     bytes: int
     trailing: int
     last: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.behind)
+
+    @property
+    def messages(self) -> list[Message]:
+        """All of them, in a new list."""
+        return [*self.before, *self.behind]
+
+    def since(self, place: int) -> Sequence[Message]:
+        """The messages from a place on."""
+        own = place - len(self.before)
+        return self.behind[own:] if own >= 0 else self.messages[place:]
+
+    def same_as(self, other: "MeasuredContext") -> int:
+        """The number of messages at the beginning that are the same."""
+        if self.before is other.before:
+            return len(self.before) + common_prefix(self.behind, other.behind)
+        return common_prefix(self.messages, other.messages)
 
 
 @frozen
@@ -64,6 +94,10 @@ class MeasuredMessages:
     def size(self, message: Message) -> MessageSize:
         """The tokens of a message."""
         return self._sizes.get(id(message)) or self._measured(message)
+
+    def tokens(self, message: Message) -> int:
+        """The tokens of a message alone."""
+        return self.size(message).tokens
 
     def let_go(self, kept: Iterable[Chunk]) -> None:
         """Forget the messages of all other chunks, once they are many."""
@@ -118,6 +152,25 @@ class Settled:
         )
 
 
+@frozen
+class SeriesMark:
+    """Where a series stood: from there it can be gone through again at the cost of the later changes alone."""
+
+    state: State
+    settled: Settled
+    trailing: list[RenderedChunk] | None
+    last_key: bytes
+    flowing: dict[str, int]
+    chunks: Sequence[Chunk] = ()
+    """The series' own, which only grows at its end: the first `length` of them are the flow."""
+    length: int = -1
+
+    @property
+    def flow(self) -> Sequence[Chunk] | None:
+        """The flow, if it had been read."""
+        return self.chunks[: self.length] if self.length >= 0 else None
+
+
 class ContextSeries:
     """A state that grows event by event, and its contexts within `max_tokens` (`None`: without a limit)."""
 
@@ -127,25 +180,36 @@ class ContextSeries:
         thread_id: str,
         max_tokens: int | None,
         messages: MeasuredMessages,
-        settled: Settled | None = None,
     ) -> None:
-        """`settled` comes from a series over a state that began in the same way."""
         self._draft: StateDraft = state.draft()
         self._thread_id = thread_id
         self.max_tokens = max_tokens
         self.messages = messages
-        self.settled = settled or Settled()
+        self.settled = Settled()
         self._bonds: Bonds | None = None
         """The bonds of the whole flow; `None` where it changed elsewhere than at its end."""
-        self._flowing: set[str] = set()
+        self._flowing: dict[str, int] = {}
+        """The places of chunks in the flow, and perhaps of some that a series from a later mark has at its end."""
         self._last_key = b""
         self._settle_at = 0
         self._trailing: list[RenderedChunk] | None = None
         self._known: dict[tuple[int, ...], Costed] = {}
 
-    def anew(self, state: State, settled: Settled) -> "ContextSeries":
-        """A series that starts from another state, of which this part was settled."""
-        return ContextSeries(state, self._thread_id, self.max_tokens, self.messages, settled)
+    def mark(self) -> SeriesMark:
+        """Where it stands now."""
+        bonds = self._bonds
+        read: tuple[Sequence[Chunk], int] = (bonds.chunks, len(bonds.chunks)) if bonds is not None else ((), -1)
+        return SeriesMark(self.state(), self.settled, self._trailing, self._last_key, self._flowing, *read)
+
+    def since(self, mark: SeriesMark) -> "ContextSeries":
+        """A series that stands where this one stood."""
+        series = ContextSeries(mark.state, self._thread_id, self.max_tokens, self.messages)
+        series.settled = mark.settled
+        flow = mark.flow
+        if flow is not None:
+            series._trailing, series._last_key, series._flowing = mark.trailing, mark.last_key, mark.flowing
+            series._went_on(mark.settled, flow)
+        return series
 
     def state(self) -> State:
         """The current state."""
@@ -168,7 +232,8 @@ class ContextSeries:
         bonds = self._bonds or self._read_again()
         tail = self._tail(bonds)
         if self._trailing is None:
-            self._trailing = builder.trailing(self._draft, self.max_tokens)
+            last = (chunk for chunk in self._draft.chunks() if chunk.category in TRAILING)
+            self._trailing = builder.trailing(last, self._draft, self.max_tokens)
         before: Sequence[Message] = ()
         tokens, size = FRAME, 0
         if self.max_tokens is not None:
@@ -183,7 +248,8 @@ class ContextSeries:
         messages = assemble([*in_order(tail), *self._trailing])
         sizes = [self.messages.size(message) for message in messages]
         return MeasuredContext(
-            [*before, *messages],
+            before,
+            messages,
             tokens + sum(one.tokens for one in sizes),
             size + sum(one.bytes for one in sizes),
             len(before) + len(messages) - sum(len(piece.messages) for piece in self._trailing),
@@ -193,13 +259,15 @@ class ContextSeries:
     def _note(self, chunk_id: str, placed: Placed | None) -> None:
         """Keep the parts that a change leaves alone: the flow before a chunk added at its end, and the last chunks."""
         is_flowing = placed is not None and not placed.container and placed.chunk.category not in TRAILING
-        if chunk_id in self._flowing:
+        bonds = self._bonds
+        place = self._flowing.get(chunk_id)
+        if place is not None and (bonds is None or place < len(bonds.chunks)):
             self._bonds = None
         elif placed is None or not is_flowing:
             self._trailing = None  # children too: only the chunks that stand last show them
-        elif self._bonds is not None and placed.key > self._last_key and not is_of_session(placed.chunk):
-            self._bonds.read((placed.chunk,))
-            self._flowing.add(chunk_id)
+        elif bonds is not None and placed.key > self._last_key and not is_of_session(placed.chunk):
+            self._flowing[chunk_id] = len(bonds.chunks)
+            bonds.read((placed.chunk,))
             self._last_key = placed.key
         else:
             self._bonds = None
@@ -209,7 +277,7 @@ class ContextSeries:
         top = in_flow(self._draft.chunks())
         if not self.settled.begins(top):
             self.settled = Settled()
-        self._flowing = {chunk.id for chunk in top}
+        self._flowing = {chunk.id: position for position, chunk in enumerate(top)}
         placed = self._draft.placed_at(top[-1].id) if top else None
         self._last_key = placed.key if placed is not None else b""
         self.messages.let_go(self._draft.chunks())
@@ -243,7 +311,7 @@ class ContextSeries:
         known = self._known.get(atom.positions)
         if known is not None and known.atom.chunks == atom.chunks:
             return known
-        return cost(atom, self.messages.of, self.messages.builder.counter)
+        return cost(atom, self.messages.of, self.messages.tokens)
 
     def _cut(self, chunks: Sequence[Chunk], costed: Sequence[Costed]) -> int:
         """The end of the chunks that can be settled: no atom spans it, and none before it depends on later chunks."""

@@ -33,8 +33,9 @@ def carried_thinking(chunks: Sequence[Chunk], max_tokens: int | None, counter: T
     verifiable = [chunk for chunk in running_thinking(chunks) if chunk.status or chunk.native]
     if max_tokens is None or thinking_tokens(verifiable, counter) <= max_tokens * THINKING_SHARE:
         return tuple(verifiable)
-    calls = [n for n, chunk in enumerate(chunks) if chunk.calls]
-    first = next((n for n in reversed(calls[:-1]) if not _same(chunks[n], chunks[calls[-1]])), -1)
+    calls = (n for n in range(len(chunks) - 1, -1, -1) if chunks[n].calls)
+    last = next(calls, -1)
+    first = next((n for n in calls if not _same(chunks[n], chunks[last])), -1)
     latest = {chunk.id for chunk in chunks[first + 1 :]}
     kept = tuple(chunk for chunk in verifiable if chunk.id in latest)
     return kept if thinking_tokens(kept, counter) <= max_tokens * THINKING_SHARE else ()

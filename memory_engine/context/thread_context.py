@@ -3,12 +3,14 @@
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
 from memory_engine.context.invariants import SPOKEN
+from memory_engine.context.live import over_newest
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
 from memory_engine.core.arguments import checked_number
@@ -88,9 +90,10 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
         if query is not None:
             wanted = RecallRequest(query=query, max_tokens=room, at=seq, policy=policy, others=recall_from)
             return await recalled_context(thread, state, wanted, standing)
-        return await aside(
-            lambda: builder.build(state, thread.id, room, policy=policy, standing=standing), items=state.tally.chunks
-        )
+        build = partial(builder.build, thread_id=thread.id, max_tokens=room, policy=policy, standing=standing)
+        if seq is None and room is not None:
+            return await over_newest(kernel, thread.id, state, build)
+        return await aside(lambda: build(state), items=state.tally.chunks)
     except ContextBudgetError as error:
         raise ContextBudgetError(thread.id, error.needed + reserved, max_tokens or 0) from None
 

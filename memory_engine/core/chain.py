@@ -28,11 +28,14 @@ DIGEST_BYTES = 32
 _STATUS_AFTER = {ExecutionPause.event_type: PAUSED, ExecutionResume.event_type: ACTIVE}
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 _COMPACTION_ENDS = frozenset(cls.event_type for cls in (CompactionCompleted, CompactionFailed, CompactionAbandoned))
+MOVES_STATUS = _COMPACTION_ENDS | {CompactionStarted.event_type, *_STATUS_AFTER}
+"""Types of the events that change a head's status or its open compaction."""
 
 
 def link_hash(stored: StoredEvent, previous: bytes) -> bytes:
     """The hash that a row must have after one with the hash `previous` (empty: the first)."""
-    return link(previous or GENESIS, stored.header(), *commitments(stored))
+    payload_digest, record_digest = commitments(stored)
+    return link(previous or GENESIS, stored.header(), payload_digest, record_digest)
 
 
 def commitments(stored: StoredEvent) -> tuple[bytes, bytes]:
@@ -153,8 +156,11 @@ def unreadable_marks(thread_id: str, head: Head) -> IntegrityError:
     return IntegrityError(thread_id, head.seq, f"the marks of its head cannot be read: {head.unreadable}")
 
 
-def apply_rows(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str) -> None:
-    """Apply recorded operations. Chunks lack the fields that they share with events (see `codec.resolve_chunks`).
+def apply_rows(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str, registry: EventRegistry | None) -> None:
+    """Apply recorded operations, each with its chunks as they are read back.
+
+    Without a registry no event is decoded: chunks lack the fields that they share with their events (see
+    `codec.resolve_chunks`), and only their places are worth anything.
 
     Raises `IntegrityError` naming thread and seq where a row's operations cannot be read or applied.
     """
@@ -162,6 +168,9 @@ def apply_rows(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str) -
         check_hash(thread_id, stored)
         try:
             record = decode_reduction(stored.record)
-            apply_to_draft(draft, record.operations, record.chunks, seq=stored.seq)
-        except (InvalidOperation, *_UNREADABLE) as error:
+            chunks = record.chunks
+            if record.shares and registry is not None:
+                chunks = resolve_chunks(record, registry.decode(stored.type, stored.version, stored.payload))
+            apply_to_draft(draft, record.operations, chunks, seq=stored.seq)
+        except (InvalidOperation, EventDecodeError, *_UNREADABLE) as error:
             raise IntegrityError(thread_id, stored.seq, str(error)) from error

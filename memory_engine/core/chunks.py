@@ -9,7 +9,7 @@ from memory_engine.core.events.base import Content, ImagePart, Part, SummaryLine
 
 
 class Retention(StrEnum):
-    """How far compactions may change a chunk."""
+    """How far a compaction may change a chunk."""
 
     CRITICAL = "critical"
     COMPRESSIBLE = "compressible"
@@ -32,8 +32,12 @@ class Category(StrEnum):
     SCRATCHPAD = "scratchpad"
 
 
+_FLOW, _COMPACTABLE = Category.WORKING_FLOW, tuple(COMPACTABLE)
+"""For every change of a state: a tuple finds its own members without a hash of them, which enums compute in Python."""
+
+
 class ChunkType(StrEnum):
-    """The built-in types. A chunk's `type` is an open string: users add their own."""
+    """The built-in types. A chunk's `type` is an open string: you can add your own."""
 
     SYSTEM = "system"
     USER_MESSAGE = "user_message"
@@ -58,24 +62,23 @@ class ChunkType(StrEnum):
 
 
 INSTRUCTIONS = "session:instructions"
-"""The name of the chunk that holds the instructions of the session."""
+"""The name of the chunk that holds the session's instructions."""
 RECALLED = "recalled"
-"""The status of a chunk that was recalled from memory: nothing is learned or promoted from it a second time."""
+"""The status of a chunk recalled from memory: nothing is learned or promoted from it a second time."""
 INTERRUPTED = "interrupted"
 """The status of a response that broke off before its end."""
 REDACTED = "redacted"
-"""The status of a summary with forgotten sources: it is never made again from its originals."""
+"""The status of a summary with forgotten sources: it is never rebuilt from its originals."""
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One unit of retained context.
 
-    `id` is derived from the event (`ctx.new_id()`): `"<seq>.<n>"`, so every chunk leads
-    to its event. `name` is a logical identity that stays when the chunk is updated
-    (`"task"`, `"todo:3"`). `calls` opens calls, `call_id` answers one (`final=False`:
-    not the last answer). `parent_ids` are the chunks it came from; where a reducer
-    leaves them empty, the engine fills in those that it replaces. `tokens` is stamped by the engine.
-    `native` is its event's: JSON of what the provider's message holds beyond these fields.
+    `id` is derived from the event (`ctx.new_id()`): `"<seq>.<n>"`, so every chunk leads to its event. `name` is a
+    logical identity that survives updates of the chunk (`"task"`, `"todo:3"`). `calls` opens calls, `call_id` answers
+    one (`final=False`: not the last answer). `parent_ids` are the chunks it came from; if a reducer leaves them empty,
+    the engine fills in those that it replaces. The engine sets `tokens`. `native` belongs to the event: JSON of what
+    the provider's message holds beyond these fields.
     """
 
     id: str
@@ -105,7 +108,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def said_at(self) -> int:
         """The seq of the event that first said this: an earlier one for a marked, shortened or restored chunk.
 
-        A summary, and how a task ended, say something of their own.
+        A summary, and the outcome of a task, count as new statements.
         """
         if self.type in (ChunkType.COMPACTED, ChunkType.EXECUTION):
             return self.seq
@@ -114,21 +117,21 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def text(self) -> str:
-        """The text of the content (of the lines, for a summary); images by their `alt`, files by their name."""
+        """The text of the content (of the lines, for a summary); images by their `alt`, files by name."""
         if self.lines:
             return "\n".join(line.text for line in self.lines)
         return content_text(self.content)
 
     @property
     def is_compactable(self) -> bool:
-        """Whether it counts towards, and may be taken by, a compaction of the working flow."""
-        return self.category is Category.WORKING_FLOW and self.retention in COMPACTABLE
+        """Whether it counts towards a compaction of the working flow, and may be compacted by one."""
+        return self.category is _FLOW and self.retention in _COMPACTABLE
 
 
 def is_of_session(chunk: Chunk) -> bool:
     """Whether the chunk holds the instructions that a session began with.
 
-    By its name; or, in the state of an older log, by all that tells it from other instructions: injected ones bear the
+    Told by its name; or, in an older log's state, by what sets it apart from other instructions: injected ones have the
     label `system`, and a thread starts with its own at seq 1. One at seq 1 without a label may be either: it is not.
     """
     if chunk.type != ChunkType.SYSTEM or chunk.category is not Category.SYSTEM:
@@ -145,7 +148,7 @@ def outdated_instructions(chunks: Iterable[Chunk]) -> frozenset[str]:
 
 
 def content_text(content: Content) -> str:
-    """The text of content; an image stands as `[image: alt]`, a file as `[file: name]` before its own text."""
+    """The text of content; an image becomes `[image: alt]`, a file `[file: name]` before its own text."""
     if isinstance(content, str):
         return content
     return "\n".join(map(_part_text, content))

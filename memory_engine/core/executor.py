@@ -207,11 +207,11 @@ def _place(placed: Placed) -> bytes:
 
 def check_ids(chunks: Iterable[Chunk], *, seq: int) -> None:
     """Raise `ForeignChunkId` for a new chunk whose id does not belong to the event at `seq`."""
+    own = str(seq)
     for chunk in chunks:
         head, _, tail = chunk.id.partition(".")
         # one spelling only: stores keep the two numbers, and "2.00" would come back as "2.0"
-        canonical = tail.isdecimal() and tail.isascii() and (tail == "0" or tail[0] != "0")
-        if head != str(seq) or not canonical:
+        if head != own or not (tail == "0" or (tail.isdecimal() and tail.isascii() and tail[0] != "0")):
             raise ForeignChunkId(chunk.id)
 
 

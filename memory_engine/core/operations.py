@@ -19,14 +19,14 @@ class Add(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="
 
 
 class Update(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="UPDATE", gc=False):
-    """A new version (`by`) of `chunk` takes its place, keeps its type and its children."""
+    """Replace `chunk` with a new version (`by`) that keeps its type and its children."""
 
     chunk: str
     by: str
 
 
 class Delete(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="DELETE", gc=False):
-    """Take a chunk, and its children, out of the state."""
+    """Remove a chunk, and its children, from the state."""
 
     chunk: str
 
@@ -41,14 +41,14 @@ class Reorder(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", t
 
 
 class Replace(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="REPLACE", gc=False):
-    """Another chunk (`by`) takes the place of `chunk`, whose children go."""
+    """Replace `chunk` with another chunk (`by`); the children of `chunk` are removed."""
 
     chunk: str
     by: str
 
 
 class BatchReplace(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="BATCH_REPLACE", gc=False):
-    """The chunks go; those in `by` (perhaps none) stand where the first of them stood."""
+    """Remove the chunks; those in `by` (perhaps none) take the place of the first of them."""
 
     chunks: tuple[str, ...]
     by: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class BatchReplace(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="o
 
 
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="BATCH", gc=False):
-    """Operations applied in order, all or none."""
+    """Operations to apply in order, all or none."""
 
     operations: tuple["Operation", ...]
 
@@ -67,6 +67,7 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag
 
 
 Operation: TypeAlias = Add | Update | Delete | Reorder | Replace | BatchReplace | Batch
+"""Data that says how the state changes."""
 
 
 def operation_name(operation: Operation) -> str:
@@ -75,7 +76,7 @@ def operation_name(operation: Operation) -> str:
 
 
 def place_of(operation: Operation) -> str:
-    """Where an operation puts its chunk, as `describe` leaves it out: ` in 5.0 after 4.0`; empty for the end."""
+    """Where an operation puts its chunk, which `describe` omits: ` in 5.0 after 4.0`; empty for the end."""
     if not isinstance(operation, Add | Reorder):
         return ""
     container = f" in {operation.container}" if isinstance(operation, Add) and operation.container else ""

@@ -13,7 +13,7 @@ Fractional Indexing", 2020) over base 256.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar, cast
 
 V = TypeVar("V")
@@ -34,20 +34,27 @@ K = TypeVar("K", bound=Keyed)
 
 
 class PersistentMap(Generic[V]):
-    """An immutable mapping from str; iteration order is not defined and never used."""
+    """An immutable mapping from str; iteration order is not defined and never used.
 
-    __slots__ = ("_buckets", "_size")
+    `slot` gives the number by which a key finds its bucket. Keys that are put together share more with older values
+    where their numbers are the same.
+    """
 
-    def __init__(self, buckets: tuple[dict[str, V], ...] = ({},), size: int = 0) -> None:
+    __slots__ = ("_buckets", "_size", "_slot")
+
+    def __init__(
+        self, buckets: tuple[dict[str, V], ...] = ({},), size: int = 0, *, slot: Callable[[str], int] = hash
+    ) -> None:
         self._buckets = buckets
         self._size = size
+        self._slot = slot
 
     def __len__(self) -> int:
         return self._size
 
     def get(self, key: str) -> V | None:
         """The value, or `None`."""
-        return self._buckets[hash(key) & (len(self._buckets) - 1)].get(key)
+        return self._buckets[self._slot(key) & (len(self._buckets) - 1)].get(key)
 
     def draft(self) -> "MapDraft[V]":
         """A mutable copy that shares everything."""
@@ -57,10 +64,10 @@ class PersistentMap(Generic[V]):
         """With these values put (`None`: removed). Copies touched buckets; splits all as they outgrow their number."""
         buckets = list(self._buckets)
         mask = len(buckets) - 1
-        size = self._size
+        size, slot = self._size, self._slot
         copied: set[int] = set()
         for key, value in changes.items():
-            at = hash(key) & mask
+            at = slot(key) & mask
             if at not in copied:
                 buckets[at] = buckets[at].copy()
                 copied.add(at)
@@ -72,18 +79,18 @@ class PersistentMap(Generic[V]):
                 bucket[key] = value
                 size += 1
         if size > 64 * len(buckets) and size > 4 * len(buckets) ** 2:
-            buckets = _split(buckets, size)
-        return PersistentMap(tuple(buckets), size)
+            buckets = _split(buckets, size, slot)
+        return PersistentMap(tuple(buckets), size, slot=slot)
 
 
-def _split(buckets: list[dict[str, V]], size: int) -> list[dict[str, V]]:
+def _split(buckets: list[dict[str, V]], size: int, slot: Callable[[str], int]) -> list[dict[str, V]]:
     count = len(buckets)
     while size > 64 * count and size > 4 * count**2:
         count *= 4
     grown: list[dict[str, V]] = [{} for _ in range(count)]
     for bucket in buckets:
         for key, value in bucket.items():
-            grown[hash(key) & (count - 1)][key] = value
+            grown[slot(key) & (count - 1)][key] = value
     return grown
 
 
@@ -114,6 +121,30 @@ class MapDraft(Generic[V]):
         return self._base.changed(self._changes) if self._changes else self._base
 
 
+class Splice(Generic[K]):
+    """A run of items that stands in the place of another. `at_end`: nothing stands behind it.
+
+    `kept_behind`: the number of items of the same blocks behind it that stayed.
+    """
+
+    __slots__ = ("added", "at_end", "kept_behind", "removed")
+
+    def __init__(self, removed: Sequence[K], added: Sequence[K], kept_behind: int) -> None:
+        self.removed = removed
+        self.added = added
+        self.kept_behind = kept_behind
+        self.at_end = False
+
+
+def _spliced(blocks: Sequence[Sequence[K]], added: Sequence[K]) -> Splice[K]:
+    """What changed between blocks and the items in their place."""
+    removed = [item for block in blocks for item in block]
+    most = min(len(removed), len(added))
+    first = next((n for n in range(most) if removed[n] is not added[n]), most)
+    last = next((n for n in range(most - first) if removed[-1 - n] is not added[-1 - n]), most - first)
+    return Splice(removed[first : len(removed) - last], added[first : len(added) - last], last)
+
+
 class SortedSequence(Generic[K]):
     """An immutable sequence of items, ordered by their unique keys."""
 
@@ -132,6 +163,25 @@ class SortedSequence(Generic[K]):
 
     def __len__(self) -> int:
         return sum(map(len, self._blocks))
+
+    def since(self, other: "SortedSequence[K]") -> "list[Splice[K]]":
+        """What changed since another, in order: as quick as few blocks are not shared."""
+        places = {id(block): n for n, block in enumerate(other._blocks)}
+        found: list[Splice[K]] = []
+        added: list[K] = []
+        passed = 0
+        for block in self._blocks:
+            shared = places.get(id(block))
+            if shared is None:
+                added.extend(block)
+                continue
+            if added or shared > passed:
+                found.append(_spliced(other._blocks[passed:shared], added))
+                added = []
+            passed = shared + 1
+        last = _spliced(other._blocks[passed:], added)
+        last.at_end = not last.kept_behind
+        return [one for one in (*found, last) if one.removed or one.added]
 
     def draft(self) -> "SequenceDraft[K]":
         """A mutable copy that shares every block until it is touched."""

@@ -14,10 +14,10 @@ from memory_engine.core.state import State
 
 
 class NewEvent(msgspec.Struct, frozen=True):
-    """An event to append, with the facts that its sender knows of it.
+    """An event to append, with the facts that you know about it.
 
-    `id` makes dispatch idempotent: same id and payload give the first receipt.
-    `causation_id` is the event that caused it, `correlation_id` groups events across threads.
+    `id` makes dispatch idempotent: the same id and payload return the first receipt. `causation_id` is the event that
+    caused it, `correlation_id` groups events across threads.
     """
 
     event: Event
@@ -30,8 +30,8 @@ class NewEvent(msgspec.Struct, frozen=True):
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """A row of the log: envelope, payload and recorded operations as bytes. Times in microseconds since 1970.
 
-    The fields up to `correlation_id` are the header, in the order in which the chain binds it. A row that was read
-    bears the hash of the row before it in `previous`, so that it can be checked when it is decoded.
+    The fields up to `correlation_id` are the header, in the order in which the chain binds it. A row that was read has
+    the hash of the row before it in `previous`, so that it can be checked when it is decoded.
     """
 
     seq: int
@@ -81,7 +81,7 @@ class RecordedEvent(msgspec.Struct, frozen=True):
 
 
 class StateHandle:
-    """The state at a receipt's seq: at hand for a fresh receipt, read back for an older one."""
+    """The state at a receipt's seq: in memory for a fresh receipt, read from the store for an older one."""
 
     __slots__ = ("_load", "_state", "seq")
 
@@ -102,7 +102,7 @@ class StateHandle:
 
 @frozen
 class Receipt:
-    """Proof that an event is durable. Equal receipts belong to one event at one place of one history."""
+    """Proof that an event is durable. Equal receipts mean one event at one place in one history."""
 
     thread_id: str
     seq: int

@@ -1,7 +1,6 @@
 """Reducers: pure functions from (view, event, ctx) to operations and chunks.
 
-Unlike in Redux, a reducer returns operations and not a state, so that the log can hold
-the changes beside the events.
+Unlike in Redux, a reducer returns operations, not a state, so that the log can hold the changes beside the events.
 """
 
 import random
@@ -20,16 +19,18 @@ from memory_engine.core.state import StateDraft, StateView
 from memory_engine.core.tokens import estimate_chunk
 from memory_engine.errors import DuplicateRegistration, EventRefused, InvalidOperation, ReducerError
 
+_replaced = msgspec.structs.replace
+
 
 class Reduction(msgspec.Struct, frozen=True, gc=False):
-    """The effect of an event: operations in order, and the new chunks that they place. Lists do, too."""
+    """The effect of an event: operations in order, and the new chunks that they place. Lists work too."""
 
     operations: tuple[Operation, ...] = ()
     chunks: tuple[Chunk, ...] = ()
 
 
 NOTHING = Reduction()
-"""The reduction of an event that changes no state."""
+"""The reduction of an event that leaves the state unchanged."""
 
 
 class ReduceContext:
@@ -52,7 +53,7 @@ class ReduceContext:
 
     @property
     def random(self) -> random.Random:
-        """A generator seeded by the event's id and the reducer's name; anew at each access."""
+        """A generator seeded by the event's id and the reducer's name; each access returns a new one."""
         return random.Random(f"{self.event_id}/{self.reducer}")
 
 
@@ -66,13 +67,13 @@ class Reducer(Protocol[E_contra]):
     """
 
     def __call__(self, view: StateView, event: E_contra, ctx: ReduceContext, /) -> Reduction:
-        """The effect of `event` on the state that `view` shows."""
+        """The effect of `event` on the state in `view`."""
         ...
 
 
 @frozen
 class RegisteredReducer:
-    """A reducer under its name, in its place."""
+    """A reducer with its name and position."""
 
     name: str
     event_type: str
@@ -88,7 +89,7 @@ class ReducerRegistry:
         self._names: dict[str, str] = {}
 
     def copy(self) -> "ReducerRegistry":
-        """A copy with the same reducers, which can change without this one."""
+        """A copy with the same reducers, independent of this one."""
         copied = ReducerRegistry()
         copied._by_type.update(self._by_type)
         copied._names.update(self._names)
@@ -97,7 +98,7 @@ class ReducerRegistry:
     def add(self, event_class: type[Event], reducer: Reducer[Event], *, name: str = "", order: int = 0) -> None:
         """Run `reducer` for events of a class. Built-ins have order 0.
 
-        Raises `DuplicateRegistration` where the name (default: the function's) is taken.
+        Raises `DuplicateRegistration` if the name (default: the function's) is taken.
         """
         name = name or getattr(reducer, "__name__", type(reducer).__name__)
         if name in self._names:
@@ -119,7 +120,7 @@ class ReducerRegistry:
         self._by_type[event_type] = tuple(old for old in self._by_type[event_type] if old.name != name)
 
     def of_type(self, event_type: str) -> tuple[RegisteredReducer, ...]:
-        """The reducers for a type, in the order in which they run."""
+        """The reducers for a type, in the order they run."""
         return self._by_type.get(event_type, ())
 
     def names(self) -> tuple[str, ...]:
@@ -134,10 +135,10 @@ class ReducerRegistry:
 def reduce_into(
     draft: StateDraft, reducers: Iterable[RegisteredReducer], event: Event, ctx: ReduceContext, thread_id: str
 ) -> Reduction:
-    """Run the reducers one after the other on the draft; each sees the changes of the one before.
+    """Run the reducers in turn on the draft; each sees the changes of the ones before.
 
-    Returns the whole reduction, tokens stamped. Raises `ReducerError` naming event, reducer
-    and operation, `EventRefused` where a reducer refuses the event; the draft is then of no further use.
+    Returns the whole reduction, with tokens set. Raises `ReducerError` naming event, reducer and operation,
+    `EventRefused` if a reducer refuses the event; do not use the draft after that.
     """
     whole = NOTHING
     for entry in reducers:
@@ -154,6 +155,8 @@ def reduce_into(
 def _run(draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str) -> Reduction:
     try:
         reduction = _reduced(draft, entry, event, ctx, thread_id)
+        if not reduction.operations and not reduction.chunks:
+            return NOTHING
         stamped = [_stamped(chunk) for chunk in reduction.chunks]
         check_ids(stamped, seq=ctx.seq)
         apply_to_draft(draft, reduction.operations, stamped, seq=ctx.seq)
@@ -184,14 +187,14 @@ def _stamped(chunk: Chunk) -> Chunk:
     parent_ids: object = chunk.parent_ids
     if type(parent_ids) is list or type(content) is list or type(calls) is list:
         chunk = with_tuples(chunk, "parent_ids", "content", "calls")
-    return msgspec.structs.replace(chunk, tokens=estimate_chunk(chunk))
+    return _replaced(chunk, tokens=estimate_chunk(chunk))
 
 
 def appended(chunk: Chunk) -> Reduction:
-    """One new chunk at the end of the state."""
+    """Appends one new chunk to the state."""
     return Reduction(operations=(Add(chunk.id),), chunks=(chunk,))
 
 
 def reduce_view_change(_view: StateView, _event: Event, _ctx: ReduceContext) -> Reduction:
-    """Change no chunk: projections fold the event, and the model's context stays as it is."""
+    """Change no chunk: projections fold the event, and the model's context stays the same."""
     return NOTHING

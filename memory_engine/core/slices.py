@@ -77,11 +77,11 @@ class Pace:
         self._committed_s = perf_counter()
         self._end(after_commit=True)
 
-    async def quiet(self) -> None:
-        """Wait until commits no longer follow one another or somebody waits, but not for ever, in turn."""
+    async def quiet(self, presses: Callable[[], bool] = lambda: False) -> None:
+        """Wait until commits no longer follow one another, it presses, or somebody waits; not for ever, and in turn."""
         latest_s = perf_counter() + PATIENCE_S
         async with self._line:
-            while (left_s := min(self._committed_s + QUIET_S, latest_s) - perf_counter()) > 0:
+            while not presses() and (left_s := min(self._committed_s + QUIET_S, latest_s) - perf_counter()) > 0:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left_s):
                         await self._hurry.wait()

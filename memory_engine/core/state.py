@@ -1,26 +1,50 @@
 """The state: ordered chunks of a thread at a seq. A value; the truth is the log."""
 
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from typing import Protocol, TypeVar
 
 import msgspec
 
-from memory_engine.core.chunks import Chunk
+from memory_engine.core.chunks import RECALLED, Chunk, ChunkType, Retention
 from memory_engine.core.persistent import MapDraft, PersistentMap, SequenceDraft, SortedSequence
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A chunk at its place: order key, and the id of the container it stands in (`""`: the top)."""
+    """A chunk at its place: order key, and the id of its container (`""`: the top)."""
 
     chunk: Chunk
     key: bytes
     container: str = ""
 
 
+class Mark(StrEnum):
+    """A trait that few chunks of a state share, so that they are found without reading the others.
+
+    Marks stand among the names of chunks. Each begins with half a character, which no name in a log can hold.
+    """
+
+    EPHEMERAL = "\udc00ephemeral"
+    RECALLED = "\udc00recalled"
+    SNIPPET = "\udc00snippet"
+
+
+def _names_of(chunk: Chunk) -> Iterator[str]:
+    """The names that a chunk is found by: its own, and its marks."""
+    if chunk.name:
+        yield chunk.name
+    if chunk.retention is Retention.EPHEMERAL:
+        yield Mark.EPHEMERAL
+    if chunk.status == RECALLED:
+        yield Mark.RECALLED
+    if chunk.type == ChunkType.SNIPPET:
+        yield Mark.SNIPPET
+
+
 class Tally(msgspec.Struct, frozen=True, gc=False):
-    """Counters kept with the state, so that no threshold needs a scan."""
+    """Counters kept with the state, so that thresholds need no scan."""
 
     chunks: int = 0
     tokens: int = 0
@@ -39,18 +63,18 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
 
 
 class StateView(Protocol):
-    """The questions that a reducer may ask about the state. No call takes longer as the log grows."""
+    """The questions that a reducer may ask about the state. No call gets slower as the log grows."""
 
     def get(self, chunk_id: str) -> Chunk | None:
         """The chunk, if it is in the state."""
         ...
 
     def named(self, name: str) -> Chunk | None:
-        """The chunk that bears this logical name now."""
+        """The chunk that has this logical name now."""
         ...
 
     def bearers(self, name: str) -> tuple[Chunk, ...]:
-        """All chunks that bear this logical name, oldest first."""
+        """All chunks that have this logical name, oldest first."""
         ...
 
     def last(self) -> Chunk | None:
@@ -109,14 +133,18 @@ class _StateQueries:
         return placed.chunk if placed is not None else None
 
     def named(self, name: str) -> Chunk | None:
-        """The chunk that bears this logical name now: of several, the newest."""
+        """The chunk that has this logical name now: of several, the newest."""
         bearers = self._names.get(name)
         return self.get(bearers[-1]) if bearers else None
 
     def bearers(self, name: str) -> tuple[Chunk, ...]:
-        """All chunks that bear this logical name, oldest first."""
+        """All chunks that have this logical name, oldest first."""
         found = map(self.get, self._names.get(name) or ())
         return tuple(chunk for chunk in found if chunk is not None)
+
+    def marked(self, mark: Mark) -> tuple[Chunk, ...]:
+        """All chunks with a mark, oldest first."""
+        return self.bearers(mark)
 
     def last(self) -> Chunk | None:
         """The last chunk at the top."""
@@ -167,7 +195,7 @@ class State(_StateQueries):
         """The empty state at seq 0; every other comes from a draft."""
         self.seq = 0
         self.tally = Tally()
-        self._index = PersistentMap()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._index = PersistentMap(slot=_neighbourhood)  # pyright: ignore[reportIncompatibleVariableOverride]
         self._names = PersistentMap()  # pyright: ignore[reportIncompatibleVariableOverride]
         self._top = SortedSequence()  # pyright: ignore[reportIncompatibleVariableOverride]
         self._nested: PersistentMap[SortedSequence[Placed]] = PersistentMap()
@@ -193,13 +221,24 @@ class State(_StateQueries):
         rows = ((one.id, one.type, one.retention.value, one.tokens, one.text) for one in self.everything())
         return table(caption, ("id", "type", "retention", "tokens", "text"), rows)
 
+    @property
+    def top(self) -> SortedSequence[Placed]:
+        """The chunks at the top with their places, in order."""
+        return self._top
+
+    def in_order(self, chunk_ids: Iterable[str]) -> list[str]:
+        """The given ids whose chunks are at the top, in the state's order."""
+        found = (self._index.get(chunk_id) for chunk_id in dict.fromkeys(chunk_ids))
+        placed = [one for one in found if one is not None and not one.container]
+        return [one.chunk.id for one in sorted(placed, key=lambda one: one.key)]
+
     def draft(self) -> "StateDraft":
         """A mutable copy that shares the parts it does not touch."""
         return StateDraft(self)
 
 
 class StateDraft(_StateQueries):
-    """A state being changed. `touched` collects each chunk's new place (`None`: gone) since it was last cleared."""
+    """A state being changed. `touched` collects each chunk's new place (`None`: removed) since it was last cleared."""
 
     __slots__ = ("_nested", "_opened", "touched")
 
@@ -222,7 +261,7 @@ class StateDraft(_StateQueries):
         return opened if opened is not None else self._nested.get(chunk_id) or ()
 
     def siblings(self, container: str) -> SequenceDraft[Placed]:
-        """The sequence inside a container (`""`: the top), to be changed."""
+        """The sequence inside a container (`""`: the top), for changing."""
         if not container:
             return self._top
         opened = self._opened.get(container)
@@ -235,16 +274,16 @@ class StateDraft(_StateQueries):
         """Put a chunk at its place."""
         chunk = placed.chunk
         self._index.set(chunk.id, placed)
-        if chunk.name:
+        for name in _names_of(chunk):
             # in order of ids, not of insertion: a state that was read back must name the same chunk
-            bearers = {*(self._names.get(chunk.name) or ()), chunk.id}
-            self._names.set(chunk.name, tuple(sorted(bearers, key=_made)))
+            bearers = {*(self._names.get(name) or ()), chunk.id}
+            self._names.set(name, tuple(sorted(bearers, key=_made)))
         self.siblings(placed.container).insert(placed)
         self.tally = self.tally.plus(chunk, 1)
         self.touched[chunk.id] = placed
 
     def remove(self, placed: Placed) -> None:
-        """Take a chunk out, with everything inside it."""
+        """Remove a chunk, with everything inside it."""
         for inner in list(self.placed_within(placed)):
             self._forget(inner.chunk)
             if inner.chunk.is_container:
@@ -262,17 +301,17 @@ class StateDraft(_StateQueries):
 
     def _forget(self, chunk: Chunk) -> None:
         self._index.drop(chunk.id)
-        if chunk.name:
-            bearers = tuple(other for other in self._names.get(chunk.name) or () if other != chunk.id)
+        for name in _names_of(chunk):
+            bearers = tuple(other for other in self._names.get(name) or () if other != chunk.id)
             if bearers:
-                self._names.set(chunk.name, bearers)
+                self._names.set(name, bearers)
             else:
-                self._names.drop(chunk.name)
+                self._names.drop(name)
         self.tally = self.tally.plus(chunk, -1)
         self.touched[chunk.id] = None
 
     def freeze(self, seq: int) -> State:
-        """The state at `seq`. The draft may not be used any more."""
+        """The state at `seq`. Do not use the draft afterwards."""
         state = State.__new__(State)
         state.seq = seq
         state.tally = self.tally
@@ -292,6 +331,14 @@ class StateDraft(_StateQueries):
             else:
                 nested.set(container, sequence.freeze())
         return nested.freeze()
+
+
+def _neighbourhood(chunk_id: str) -> int:
+    """The same number for chunks that were made one after the other: states of one log then share what is older."""
+    try:
+        return int(chunk_id[: chunk_id.find(".")]) >> 7
+    except ValueError:  # an id that no event has given is asked for too
+        return 0
 
 
 def _made(chunk_id: str) -> tuple[int, int]:

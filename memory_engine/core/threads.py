@@ -17,12 +17,12 @@ from memory_engine.errors import InvalidArgument, InvalidPolicy
 ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
 SCOPE_KINDS = frozenset({"user", "tenant", "agent", "industry"})
 SCOPE_EPOCHS = 1 << 20
-"""A thread whose id another had before, and each scope's, begins at an epoch of its own, so far from that of another:
-who knew a deleted one sees it gone."""
+"""The first epoch of each scope's thread, and of one that reuses an id. Epochs of one id are so far apart that those
+who knew a deleted thread see it gone."""
 
 
 def is_scope_id(thread_id: str) -> bool:
-    """Whether an id is of the kind that users, tenants, agents and industries have, such as `user:acme/u1`."""
+    """Whether an id has the form used for users, tenants, agents and industries, such as `user:acme/u1`."""
     kind, colon, _ = thread_id.partition(":")
     return bool(colon) and kind in SCOPE_KINDS
 
@@ -59,15 +59,14 @@ _STORED_POLICY = msgspec.json.Decoder(_StoredPolicy)
 class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=True):
     """When and how a thread is compacted.
 
-    A compaction starts when `threshold` compactable working-flow chunks are there that take `tokens_min` tokens
-    together, or when they take more than `soft_tokens`; over `hard_tokens` it is done before the next context.
-    The newest `keep_recent` chunks stay as they are. A summary takes `ratio` of the tokens
-    that it replaces; when the summaries together pass `summary_tokens_max` they are merged into one.
-    A compactor has `deadline_s` seconds.
+    A compaction starts when at least `threshold` compactable working-flow chunks together take `tokens_min` tokens, or
+    when they take more than `soft_tokens`; over `hard_tokens` it is done before the next context. The newest
+    `keep_recent` chunks stay as they are. A summary takes `ratio` of the tokens that it replaces; when the summaries
+    together exceed `summary_tokens_max` they are merged into one. A compactor's deadline is `deadline_s` seconds.
 
-    `blocking` says how long events wait: with `whole` from the compaction's start to its end; with `commit` they go on
-    while the compactor works, and wait only while its result is checked against them and written. If they have
-    changed what it read, its result is given up.
+    `blocking` says how long events wait: with `whole`, from the compaction's start to its end; with `commit`, only
+    while its result is checked against them and written, not while the compactor works. If they have changed what it
+    read, its result is discarded.
 
     Raises `InvalidPolicy` for a value that could not be read back from a thread's record.
     """
@@ -88,7 +87,7 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
 V = TypeVar("V", bound=str | None)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoders raise for stored bytes that they cannot read."""
+"""The errors that decoders raise for stored bytes they cannot read."""
 
 
 def encode_policy(policy: CompactionPolicy) -> str:
@@ -102,9 +101,9 @@ def decode_policy(stored: bytes | str) -> CompactionPolicy:
 
 
 def readable_policy(stored: bytes | str) -> tuple[CompactionPolicy | None, str]:
-    """The policy of a thread's record, and why it cannot be read (empty: it can).
+    """The policy of a thread's record, and why it cannot be read (empty if it can).
 
-    Of one that cannot be read, the fields that can be are kept, with the defaults of the others; `None` if none can.
+    If it cannot be read, the readable fields are kept, with defaults for the others; `None` if none are readable.
     """
     try:
         return decode_policy(stored), ""
@@ -133,10 +132,10 @@ def encoded_pairs(metadata: Mapping[str, str]) -> list[str]:
 
 
 def readable_metadata(stored: bytes | str) -> tuple[dict[str, str], str]:
-    """The metadata of a thread's record, and why it cannot be read (empty: it can).
+    """The metadata of a thread's record, and why it cannot be read (empty if it can).
 
-    Of one that cannot be read nothing is dropped: a value that is not a text comes as its JSON, and what is not JSON
-    stands whole under `unreadable`.
+    If it cannot be read, nothing is dropped: a value that is not text comes as its JSON, and what is not JSON is kept
+    whole under `unreadable`.
     """
     try:
         return _METADATA.decode(stored), ""
@@ -171,22 +170,22 @@ class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamagedRecord(ThreadRecord, frozen=True, kw_only=True):
-    """A record as far as it could be read. `unreadable` names each fact that could not be, with the reason."""
+    """A record as far as it could be read. `unreadable` names each unreadable fact, with the reason."""
 
     unreadable: tuple[str, ...]
 
     def mended(self) -> ThreadRecord:
-        """The record that holds what could be read, to be written in its place (see `Store.put_record`)."""
+        """The record with what could be read, to be written in its place (see `Store.put_record`)."""
         return ThreadRecord(**{name: getattr(self, name) for name in ThreadRecord.__struct_fields__})
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where a thread stands. Every commit compares (seq, epoch) and sets the next.
+    """The current position of a thread. Every commit compares (seq, epoch) and sets the next.
 
-    `marks` holds the seq of the latest event of each tracked type: whether a view is up to date
-    is known without reading the log. A mark may be too high (in a fork), never too low. `unreadable` says why the
-    stored marks cannot be read, where they cannot: then there are none, and the thread must be rebuilt. `damaged` says
-    that the row is not what was written: its numbers are shown to nobody.
+    `marks` holds the seq of the latest event of each tracked type: it tells whether a view is up to date without
+    reading the log. A mark may be too high (in a fork), never too low. `unreadable` says why the stored marks cannot be
+    read, if so: then there are none, and the thread must be rebuilt. `damaged` says that the row is not what was
+    written: its numbers are never shown.
     """
 
     seq: int = 0
@@ -210,7 +209,7 @@ class LiveChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 def as_metadata(given: Mapping[str, V] | None) -> dict[str, V]:
-    """Metadata as a caller gives it; `None` is none. Raises `InvalidArgument`."""
+    """Metadata as a caller passes it; `None` means empty. Raises `InvalidArgument`."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -219,7 +218,7 @@ def as_metadata(given: Mapping[str, V] | None) -> dict[str, V]:
 
 
 def check_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
-    """The metadata; raises `InvalidIdentifier` for what could not be stored, read back or compared exactly."""
+    """The metadata; raises `InvalidIdentifier` if it could not be stored, read back or compared exactly."""
     for key, value in metadata.items():
         check_identifier("metadata key", key)
         if value != "":
@@ -230,7 +229,7 @@ def check_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
 def check_record(record: ThreadRecord) -> None:
     """Raise for facts that could not be stored, read back or compared exactly.
 
-    `InvalidIdentifier` for an id, a scope, a key or value of the metadata, `InvalidPolicy` for what is not a policy.
+    `InvalidIdentifier` for an id, a scope, or a metadata key or value; `InvalidPolicy` for what is not a policy.
     """
     check_identifier("thread id", record.id)
     check_identifier("kind", record.kind)
@@ -246,8 +245,8 @@ def check_record(record: ThreadRecord) -> None:
 class LoadedThread(msgspec.Struct, frozen=True):
     """A thread as stored: record, head, live rows, and the events that their chunks come from, by seq.
 
-    `indexed`: it has an index of passages, which commits keep up to date. `broken`: what is noted of a log that was
-    found broken (see `store.broken`).
+    `indexed`: it has an index of passages, which commits keep up to date. `broken`: what is noted about a log found
+    broken (see `store.broken`).
     """
 
     record: ThreadRecord
@@ -259,19 +258,19 @@ class LoadedThread(msgspec.Struct, frozen=True):
 
 
 def generation_of(head: Head) -> int:
-    """The number of the thread among those that had its id. It stays when anything is written to the thread."""
+    """The number of the thread among those that had its id. Writing to the thread does not change it."""
     return head.epoch // SCOPE_EPOCHS
 
 
 class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """The record and the head of a thread. `events` counts a fork's shared past too.
+    """The record and the head of a thread. `events` includes a fork's shared past.
 
-    `damaged` names what is not as it was written, with the reason; it is empty for a thread that is whole. Where it
-    names the head, `chunks` and `tokens` are 0, and status, events and hash are what its row says, right or wrong.
+    `damaged` names what differs from what was written, with the reason; it is empty for an intact thread. If it names
+    the head, `chunks` and `tokens` are 0, and status, events and hash are what its row says, right or wrong.
 
-    `updated_at` is when its last event was recorded, or when it was made. `generation` is another number for each
-    thread that a store gives one id, after the one before was deleted: a later one has a greater number. A copy of the
-    store has others, so it is not in the JSON form.
+    `updated_at` is when its last event was recorded, or when it was created. `generation` tells apart threads that had
+    the same id one after another, each deleted before the next: a later one has a greater number. A copy of the store
+    has different ones, so it is not in the JSON form.
     """
 
     json_names = (
@@ -300,7 +299,7 @@ class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, record: ThreadRecord, head: Head, updated_us: int) -> "ThreadInfo":
-        """Make it from the stored record and head, and the time of its last event."""
+        """Build it from the stored record and head, and the time of its last event."""
         damaged = record.unreadable if isinstance(record, DamagedRecord) else ()
         why = head.damaged or (f"its marks cannot be read: {head.unreadable}" if head.unreadable else "")
         return cls(

@@ -7,8 +7,8 @@ from typing import ClassVar, TypeVar, dataclass_transform
 class MemoryEngineError(Exception):
     """Base of all errors of this package.
 
-    A class of the tree declares its facts as fields, and takes them by position or by name. Two errors of one class
-    are equal when their facts are. An error can be pickled, as those that cross processes are.
+    Each class declares its facts as fields, and takes them by position or by name. Two errors of one class are equal if
+    their facts are. You can pickle an error, so it can cross processes.
     """
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
@@ -58,19 +58,19 @@ def facts(kind: type[AnError]) -> type[AnError]:
 
 
 def cut(text: str) -> str:
-    """The value as a message shows it: at most 60 characters of it."""
+    """The value for a message: at most 60 characters of it."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def is_url(place: str) -> bool:
-    """Whether the place of a store is a URL, and not the path of a file."""
+    """Whether a store's place is a URL rather than a file's path."""
     return "://" in place
 
 
 def shown_place(text: str) -> str:
-    """The place of a store, or a text that names one, as it is shown: without the passwords of URLs in it.
+    """The place of a store, or a text that names one, for display: without the passwords in URLs.
 
-    What stands between a user's name and the last `@`, and parameters such as `password=…`, become `***`.
+    What is between a user's name and the last `@`, and parameters such as `password=…`, become `***`.
     """
     if not is_url(text):
         return text
@@ -88,7 +88,7 @@ class InvalidInput(MemoryEngineError):
 
 @facts
 class InvalidEvent(InvalidInput):
-    """The event holds a value that the log could not give back as it is."""
+    """The event holds a value that the log could not return unchanged."""
 
     event_type: str
     where: str
@@ -100,7 +100,7 @@ class InvalidEvent(InvalidInput):
 
 @facts
 class InvalidMessage(InvalidInput):
-    """A provider's message that cannot become events. `where` is its place in what was given: `$[2].content[0]`."""
+    """A provider's message that cannot become events. `where` is its place in the input: `$[2].content[0]`."""
 
     where: str
     why: str
@@ -109,13 +109,13 @@ class InvalidMessage(InvalidInput):
         return f"not recorded: {self.why} (at {self.where}); nothing of what was given was written"
 
     def within(self, place: str) -> "InvalidMessage":
-        """The same, where the message itself stands at `place`."""
+        """The same error for a message that is itself at `place`."""
         return InvalidMessage(place + self.where.removeprefix("$"), self.why)
 
 
 @facts
 class NotContinued(InvalidInput):
-    """A list of messages that should go on with what a thread holds, and does not."""
+    """A list of messages that does not continue what the thread holds."""
 
     thread_id: str
 
@@ -142,7 +142,7 @@ class SeqNotInLog(InvalidInput, ValueError):
 
 @facts
 class EventTooLarge(InvalidInput):
-    """The encoded payload is over the hard limit."""
+    """The encoded payload exceeds the hard limit."""
 
     event_type: str
     bytes: int
@@ -179,7 +179,7 @@ class InvalidIdentifier(InvalidInput):
 
 @facts
 class InvalidArgument(InvalidInput, ValueError, TypeError):
-    """An argument of a value or a type that its method does not take."""
+    """An argument with a value or type that its method does not take."""
 
     what: str
     value: object
@@ -191,7 +191,7 @@ class InvalidArgument(InvalidInput, ValueError, TypeError):
 
 @facts
 class DuplicateRegistration(InvalidInput):
-    """Two registrations under one name: the later would silently win."""
+    """Two registrations under one name: the later one would silently win."""
 
     what: str
     name: str
@@ -202,7 +202,7 @@ class DuplicateRegistration(InvalidInput):
 
 @facts
 class UntrackedEvents(InvalidInput):
-    """A projection that lists tracked events beside untracked ones: it would be given every event of a thread."""
+    """A projection that lists both tracked and untracked events: it would get every event of a thread."""
 
     projection: str
     untracked: tuple[str, ...]
@@ -237,7 +237,9 @@ class MissingExtra(InvalidInput):
     extra: str
 
     def __str__(self) -> str:
-        return f"{self.feature} needs an optional package: pip install 'memory-event-engine[{self.extra}]'"
+        return (
+            f"{self.feature} needs an optional package, extra `{self.extra}`: in a clone, pip install '.[{self.extra}]'"
+        )
 
 
 @facts
@@ -266,7 +268,7 @@ class InvalidSearch(InvalidInput):
 
 @facts
 class InvalidTool(InvalidInput):
-    """A tool of a model call that is not JSON. `where` is its place, `name` what it is called, where it says so."""
+    """A tool of a model call that is not JSON. `where` is its place, `name` its name, if it has one."""
 
     where: str
     name: str
@@ -278,12 +280,12 @@ class InvalidTool(InvalidInput):
 
 
 class ThreadError(MemoryEngineError):
-    """Something about a thread as a whole."""
+    """An error about a thread as a whole."""
 
 
 @facts
 class ThreadNotFound(ThreadError):
-    """No thread of this id."""
+    """No thread has this id."""
 
     thread_id: str
 
@@ -293,7 +295,7 @@ class ThreadNotFound(ThreadError):
 
 @facts
 class ThreadExists(ThreadError):
-    """The id is taken. `deleted`: by a thread that was deleted, and whose log must not come back unasked."""
+    """The id is taken. `deleted`: by a deleted thread, whose log must not come back unasked."""
 
     thread_id: str
     deleted: bool = False
@@ -312,7 +314,7 @@ class ThreadExists(ThreadError):
 
 @facts
 class ThreadDiffers(ThreadError):
-    """The thread is there, and has another kind or other scopes than it is opened with: (name, found, asked) each."""
+    """The thread exists with another kind or other scopes than you asked for: (name, found, asked) each."""
 
     thread_id: str
     differences: tuple[tuple[str, str, str], ...]
@@ -324,7 +326,7 @@ class ThreadDiffers(ThreadError):
 
 @facts
 class EventNotFound(ThreadError):
-    """No event of this id in the thread's log."""
+    """No event in the thread's log has this id."""
 
     thread_id: str
     event_id: str
@@ -338,7 +340,7 @@ class EventNotFound(ThreadError):
 
 @facts
 class ThreadClosed(ThreadError):
-    """The thread takes no events any more."""
+    """The thread takes no more events."""
 
     thread_id: str
     status: str
@@ -365,7 +367,7 @@ class DispatchError(MemoryEngineError):
 
 @facts
 class IdempotencyConflict(DispatchError):
-    """An event id was used before with another payload."""
+    """An event id was already used with another payload."""
 
     thread_id: str
     event_id: str
@@ -380,7 +382,7 @@ class IdempotencyConflict(DispatchError):
 
 @facts
 class Conflict(DispatchError):
-    """The thread holds more than its writer had seen (`expected_seq`); `head` is the seq of its last event.
+    """The thread holds more than you had seen (`expected_seq`); `head` is the seq of its last event.
 
     Nothing was written.
     """
@@ -411,7 +413,7 @@ class QueueFull(DispatchError):
 
 @facts
 class ContentionError(DispatchError):
-    """Other processes wrote to the thread first, at every try. Nothing was written."""
+    """Other processes wrote to the thread first, at every retry. Nothing was written."""
 
     thread_id: str
     tries: int
@@ -429,7 +431,7 @@ class EngineClosed(DispatchError):
 
 @facts
 class EngineForked(DispatchError):
-    """A process that was forked off has neither the threads nor the locks of an engine that was opened before."""
+    """A forked process has neither the threads nor the locks of an engine opened before the fork."""
 
     opened_in: int
 

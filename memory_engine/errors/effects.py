@@ -6,14 +6,14 @@ from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, fact
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens that a model call took, as the provider counted them."""
+    """Tokens used by a model call, as the provider counted them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
 
     def plus(self, other: "Usage") -> "Usage":
-        """Both together."""
+        """The sum of both."""
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -23,7 +23,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @facts
 class InvalidPolicy(InvalidInput, ValueError):
-    """A field of a `CompactionPolicy` with a value that it cannot have."""
+    """A field of a `CompactionPolicy` with an impossible value."""
 
     field: str
     value: str
@@ -46,7 +46,7 @@ class InvalidCompactor(InvalidInput):
 
 @facts
 class ErasureUnfinished(MemoryEngineError):
-    """What was to be destroyed is out of every row, and its bytes may still be in the file."""
+    """What you asked to destroy is out of every row, but its bytes may still be in the file."""
 
     act: str
     why: str
@@ -60,7 +60,7 @@ class ErasureUnfinished(MemoryEngineError):
 
 @facts
 class LegalHold(MemoryEngineError):
-    """Something that is held was to be destroyed. It was not, and neither was anything else of the act."""
+    """Something to be destroyed is held. It was not destroyed, and neither was anything else in the act."""
 
     thread_id: str
     hold: str
@@ -94,7 +94,7 @@ class NothingToCompact(CompactionError):
 
 @facts
 class CompactorFailed(CompactionError):
-    """The compactor raised, timed out, or gave an unusable result. The originals stand."""
+    """The compactor raised, timed out, or gave an unusable result. The originals stay."""
 
     compactor: str
     reason: str
@@ -109,10 +109,9 @@ class CompactorFailed(CompactionError):
 class ModelError(CompactionError):
     """The language model gave no usable answer.
 
-    `reason`: timeout, rate_limited, unavailable, refused, truncated, authentication,
-    context_window, bad_request or invalid_response; or the class name of another error that your
-    own model raised. `retryable` says whether trying again may help, `usage` counts the tokens
-    of the unusable answers.
+    `reason`: timeout, rate_limited, unavailable, refused, truncated, authentication, context_window, bad_request or
+    invalid_response; or the class name of another error that your own model raised. `retryable` says whether a retry
+    may help, `usage` counts the tokens of the unusable answers.
     """
 
     model: str
@@ -127,7 +126,7 @@ class ModelError(CompactionError):
 
 @facts
 class ContextBudgetError(MemoryEngineError):
-    """The chunks that a context must hold do not fit into the budget."""
+    """The chunks that a context must hold do not fit into the token budget."""
 
     thread_id: str
     needed: int
@@ -142,7 +141,7 @@ class ContextBudgetError(MemoryEngineError):
 
 
 class StorageError(MemoryEngineError):
-    """The store could not do what it was asked. No error names the password of a store's URL."""
+    """The store could not do what you asked. No error shows the password in a store's URL."""
 
     def _taken(self, values: tuple[object, ...], named: dict[str, object]) -> tuple[object, ...]:
         taken = zip(self.__match_args__, super()._taken(values, named), strict=True)
@@ -164,9 +163,9 @@ class StorageBusy(StorageError):
 
 @facts
 class StorageUnreachable(StorageBusy):
-    """The database server could not be reached within the timeout, or was lost while it wrote.
+    """The database server could not be reached within the timeout, or was lost during a write.
 
-    With `is_unknown` the call may have been applied: give it again, with the same event ids, and it is applied once.
+    With `is_unknown` the call may have been applied: retry with the same event ids, and it is applied once.
     """
 
     path: str
@@ -196,7 +195,7 @@ class StorageFailed(StorageError):
 
 @facts
 class StorageRefused(StorageError):
-    """The file took or gave nothing for one call, and goes on: a row of it, or of an index, is damaged."""
+    """The file refused one call, and continues: a row of it, or of an index, is damaged."""
 
     path: str
     why: str
@@ -210,7 +209,7 @@ class StorageRefused(StorageError):
 
 @facts
 class StoreReplaced(StorageFailed):
-    """The file of an open store was removed, moved or replaced. What is not acknowledged may be lost with it."""
+    """The file of an open store was removed, moved or replaced. Unacknowledged events may be lost with it."""
 
     path: str
     why: str
@@ -236,7 +235,7 @@ class BackupFailed(StorageError):
 
 @facts
 class SchemaError(StorageError):
-    """The file is not a store this version can use."""
+    """The file is not a store that this version can use."""
 
     path: str
     why: str
@@ -247,7 +246,7 @@ class SchemaError(StorageError):
 
 @facts
 class IntegrityError(StorageError):
-    """The log does not hold together. The thread is read-only; export still works."""
+    """The log is broken. The thread is read-only; export still works."""
 
     thread_id: str
     seq: int
@@ -274,7 +273,7 @@ class UnreadableRow(StorageError):
 
 @facts
 class EventDecodeError(StorageError):
-    """A stored payload does not fit its schema, or its type is not known here."""
+    """A stored payload does not fit its schema, or its type is unknown here."""
 
     event_type: str
     version: int
@@ -285,14 +284,14 @@ class EventDecodeError(StorageError):
 
 
 class HeadMoved(MemoryEngineError):
-    """Another writer's commit came first: (seq, epoch) are not the expected ones. Nothing was written."""
+    """Another writer committed first: (seq, epoch) are not the expected ones. Nothing was written."""
 
     def __str__(self) -> str:
         return "another writer's commit came first; nothing was written: read the thread's head, then commit again"
 
 
 class EventIdTaken(MemoryEngineError):
-    """An event id is in the thread's own log already, or twice in the unit. Nothing was written."""
+    """An event id is already in the thread's own log, or twice in the unit. Nothing was written."""
 
     def __str__(self) -> str:
         return "an event id is in the thread's log already; nothing was written: give each event an id of its own"

@@ -4,9 +4,9 @@ from memory_engine.errors.base import MemoryEngineError, cut, facts
 
 
 class InvalidOperation(MemoryEngineError):
-    """An operation that does not fit the state. The state is as it was.
+    """An operation that does not fit the state, which stays unchanged.
 
-    A reducer that raises one refuses its event: the sender gets `EventRefused`, which it caused.
+    A reducer that raises one refuses its event: the sender gets `EventRefused`, with this error as its cause.
     """
 
 
@@ -24,7 +24,7 @@ class UnknownChunk(InvalidOperation):
 
 
 class ForgottenChunk(UnknownChunk):
-    """The chunk was forgotten: the log holds it, and no view shows it."""
+    """The chunk was forgotten: the log holds it, but no view shows it."""
 
     def __str__(self) -> str:
         return f"chunk {self.chunk_id!r} was forgotten: no view shows it, at no moment"
@@ -32,7 +32,7 @@ class ForgottenChunk(UnknownChunk):
 
 @facts
 class DuplicateChunk(InvalidOperation):
-    """The chunk is in the state already."""
+    """The chunk is already in the state."""
 
     operation: str
     chunk_id: str
@@ -85,7 +85,7 @@ class ConflictingPosition(InvalidOperation):
 
 @facts
 class ForeignAnchor(InvalidOperation):
-    """The anchor stands in another container, or is the chunk itself."""
+    """The anchor is in another container, or is the chunk itself."""
 
     operation: str
     chunk_id: str
@@ -120,7 +120,7 @@ class TypeChanged(InvalidOperation):
 
 @facts
 class EmptyBatch(InvalidOperation):
-    """A BATCH or BATCH_REPLACE of nothing."""
+    """An empty BATCH or BATCH_REPLACE."""
 
     operation: str
 
@@ -172,7 +172,7 @@ class NestedTooDeep(InvalidOperation):
 
 @facts
 class StaleEvent(InvalidOperation):
-    """An event that was made from an older state than the one before it: others came in between."""
+    """An event made from an older state than the one before it: others came in between."""
 
     seen: int
     seq: int
@@ -183,7 +183,7 @@ class StaleEvent(InvalidOperation):
 
 @facts
 class UnknownTask(InvalidOperation):
-    """No task of this id runs; or none is named, and several run."""
+    """No task with this id is running; or none is named, and several are running."""
 
     task_id: str
     running: tuple[str, ...]
@@ -196,7 +196,7 @@ class UnknownTask(InvalidOperation):
 
 @facts
 class UnknownItem(InvalidOperation):
-    """The to-do list has no item of this id."""
+    """The to-do list has no item with this id."""
 
     item_id: str
     known: tuple[str, ...]

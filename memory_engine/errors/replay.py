@@ -6,7 +6,7 @@ from memory_engine.errors.effects import CompactionError, StorageError
 
 @facts
 class ReadOnly(MemoryEngineError):
-    """A write was asked of a read-only engine."""
+    """A write to a read-only engine."""
 
     what: str
 
@@ -16,7 +16,7 @@ class ReadOnly(MemoryEngineError):
 
 @facts
 class PastIsReadOnly(MemoryEngineError):
-    """A write was asked of the past."""
+    """A write to the past."""
 
     thread_id: str
     seq: int
@@ -56,7 +56,7 @@ class PredicateFailed(MemoryEngineError):
 
 @facts
 class InvalidExpression(InvalidInput):
-    """An expression of a command that cannot be evaluated."""
+    """A command's expression that cannot be evaluated."""
 
     expression: str
     why: str
@@ -101,7 +101,7 @@ class CompactionNotLive(CompactionError):
 
 @facts
 class InvalidRedaction(InvalidInput):
-    """A rule of a redaction that cannot be followed."""
+    """A redaction rule that cannot be followed."""
 
     rule: str
     why: str
@@ -112,7 +112,7 @@ class InvalidRedaction(InvalidInput):
 
 @facts
 class InvalidRetention(InvalidInput):
-    """A rule of retention that cannot be followed, or a file that holds none."""
+    """A retention rule that cannot be followed, or a file without rules."""
 
     rule: str
     why: str
@@ -125,7 +125,7 @@ class InvalidRetention(InvalidInput):
 class ImportRefused(StorageError):
     """A file that is not an export, or not the one that was written.
 
-    `kept` of its events are in the thread all the same: they were written before the file changed during the import.
+    `kept` of its events are in the thread anyway: they were written before the file changed during the import.
     """
 
     path: str
@@ -140,7 +140,7 @@ class ImportRefused(StorageError):
 
 @facts
 class CopyRefused(InvalidInput):
-    """A store that holds what is not of the one to be copied. Nothing was written."""
+    """The target store holds what is not in the store to copy. Nothing was written."""
 
     thread_id: str
     why: str
@@ -197,7 +197,7 @@ class UnknownRow(InvalidInput):
 
 @facts
 class NoSuchTest(InvalidInput):
-    """No regression test can be made of this."""
+    """No regression test can be made from this."""
 
     what: str
     why: str
@@ -208,7 +208,7 @@ class NoSuchTest(InvalidInput):
 
 @facts
 class CannotRereduce(InvalidInput):
-    """Events that cannot, or need not, be reduced anew. Nothing was written."""
+    """Events that cannot, or need not, be reduced again. Nothing was written."""
 
     thread_id: str
     from_seq: int

@@ -5,7 +5,7 @@ from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, fact
 
 @facts
 class WrongThreadKind(MemoryEngineError):
-    """A thread has the id of another kind's: somebody made it by hand."""
+    """A thread has the id of another kind's: it was created by hand."""
 
     thread_id: str
     kind: str
@@ -43,7 +43,7 @@ class PreferenceError(InvalidInput):
 
 @facts
 class DomainError(InvalidInput):
-    """A domain with mistakes: all of them, each with its place."""
+    """A domain with mistakes: lists all of them, each with its place."""
 
     problems: tuple[str, ...]
 
@@ -65,7 +65,7 @@ class InvalidVector(InvalidInput):
 
 @facts
 class InvalidParameters(InvalidInput):
-    """Parameters of a tool without a canonical JSON form."""
+    """Tool parameters without a canonical JSON form."""
 
     tool: str
     where: str
@@ -77,7 +77,7 @@ class InvalidParameters(InvalidInput):
 
 @facts
 class AnotherQuestionOpen(InvalidInput):
-    """An answer to another question than the open one."""
+    """An answer to a question other than the open one."""
 
     thread_id: str
     question: str
@@ -114,7 +114,7 @@ class NotText(InvalidInput):
 
 @facts
 class InvalidDocument(InvalidInput):
-    """A document, or a way to split one, that cannot be taken."""
+    """A document, or a way to split one, that is not accepted."""
 
     field: str
     value: object
@@ -128,7 +128,7 @@ class InvalidDocument(InvalidInput):
 class UnreadableDocument(InvalidInput):
     """A file, or a part of one, that cannot be read as a document. `place` is empty for the whole file.
 
-    `limit` names the one of the `ReadingLimits` that was passed, if it is for that.
+    `limit` names the one of the `ReadingLimits` that was exceeded, if that is why.
     """
 
     path: str
@@ -144,7 +144,7 @@ class UnreadableDocument(InvalidInput):
 
 @facts
 class InvalidMemory(InvalidInput):
-    """An entry, a question or an order that no layer of memory can take."""
+    """An entry, a question or an order that no memory layer accepts."""
 
     field: str
     value: object
@@ -156,7 +156,7 @@ class InvalidMemory(InvalidInput):
 
 @facts
 class UnknownMemory(InvalidInput):
-    """No entry of this id can be seen."""
+    """No visible entry has this id."""
 
     thread_id: str
     entry_id: str
@@ -202,7 +202,7 @@ class InvalidFilePath(InvalidInput):
 
 @facts
 class UnknownMemoryFile(InvalidInput):
-    """A thread has no memory file, and no folder with any, at this path."""
+    """The thread has no memory file, and no folder of memory files, at this path."""
 
     thread_id: str
     path: str
@@ -214,7 +214,7 @@ class UnknownMemoryFile(InvalidInput):
 
 @facts
 class MemoryFileExists(InvalidInput):
-    """A memory file, or a folder of some, stands where another was to be made."""
+    """A memory file, or a folder of them, is already at the path of a new one."""
 
     path: str
 
@@ -224,7 +224,7 @@ class MemoryFileExists(InvalidInput):
 
 @facts
 class UnknownFlow(InvalidInput):
-    """The conversation does not hold this run of a flow."""
+    """The conversation does not have this run of a flow."""
 
     flow_id: str
     thread_id: str

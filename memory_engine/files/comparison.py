@@ -236,7 +236,7 @@ class _Timed:
 
 async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> CompactorScore:
     """Run one log again, and measure what is left of the compacted messages."""
-    loaded = await kernel.store.load(thread_id)
+    loaded = await kernel.store.load(thread_id, sources=False)
     policy = change.policy or loaded.record.policy or CompactionPolicy()
     setting = await setting_of(kernel, loaded, evolve(change, policy=policy), loaded.head.seq)
     run = await rerun(setting)

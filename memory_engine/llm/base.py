@@ -17,9 +17,8 @@ Message = Mapping[str, object]
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """A whole, non-empty answer.
 
-    `model` is the model that gave it, as its provider names it, and `response_id` the
-    provider's id for it. `usage` counts every attempt that was answered, also those whose
-    answers could not be used.
+    `model` is the model that gave it, by its provider's name, and `response_id` the provider's id for it. `usage`
+    counts every answered attempt, also those whose answers could not be used.
     """
 
     text: str
@@ -29,7 +28,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LanguageModel(Protocol):
-    """Answers messages. One call at a time or many; may be used again after `aclose`."""
+    """Answers messages, in one call at a time or many; you may use it again after `aclose`."""
 
     @property
     def name(self) -> str:
@@ -41,13 +40,13 @@ class LanguageModel(Protocol):
     ) -> Completion:
         """Return the answer, of at most `max_tokens` tokens, within `timeout_s` seconds including retries.
 
-        Raises `ModelError` for everything that is not a whole, non-empty answer, including a
-        refusal and an answer that met `max_tokens`. Ends promptly when cancelled.
+        Raises `ModelError` unless the answer is whole and not empty, so also for a refusal and for an answer that
+        reached `max_tokens`. Ends promptly when cancelled.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close connections. Calls under way may fail."""
+        """Close connections. Running calls may fail."""
         ...
 
 

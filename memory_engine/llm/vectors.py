@@ -1,4 +1,4 @@
-"""The seams that similarity needs: embedders of texts, and indexes of vectors."""
+"""The interfaces for similarity: embedders of texts, and indexes of vectors."""
 
 import logging
 import sys
@@ -13,51 +13,51 @@ from memory_engine.errors import InvalidVector, ModelError
 _log = logging.getLogger("memory_engine.recall")
 
 Vector = Sequence[float]
-"""Finite numbers, as many as the embedder's dimension. Only its direction counts, not its length in space."""
+"""Finite numbers, as many as the embedder's dimension. Only its direction counts, not its length."""
 Packed = bytes
-"""A vector as it is stored (see `packed`): its numbers in single precision, four bytes each, the lowest byte first."""
+"""A vector as stored (see `packed`): its numbers in single precision, four bytes each, little-endian."""
 
 
 INVALID = "invalid_response"
-"""The reason of a `ModelError` for an unusable answer: another try would bring the same."""
+"""The reason of a `ModelError` for an unusable answer: a retry would bring the same."""
 GREATEST = (2 - 2**-23) * 2.0**127
 """The greatest number of single precision: beyond it a stored vector would hold an infinity."""
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors that lie close together where the texts mean the same.
+    """Turns texts into vectors that are close together if the texts mean the same.
 
-    A model that wants queries apart from the texts they are to find (E5, BGE, Nomic, GTE) has a method `embed_query`
-    too: like `embed`, for queries. See `QueryEmbedder`.
+    A model that treats queries differently from the texts to find (E5, BGE, Nomic, GTE) has a method `embed_query` too:
+    like `embed`, for queries. See `QueryEmbedder`.
     """
 
     @property
     def name(self) -> str:
-        """The model's name. Under another name all texts are embedded again."""
+        """The model's name. If it changes, all texts are embedded again."""
         ...
 
     @property
     def dimension(self) -> int:
-        """How many numbers a vector has; 0 where that is not known before the first answer (see `dimension_of`)."""
+        """The length of a vector; 0 if unknown before the first answer (see `dimension_of`)."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """One vector a text, in the same order. An empty text is allowed.
+        """One vector per text, in the same order. An empty text is allowed.
 
-        Raises `ModelError` where the model could not be reached, or refused. Ends promptly when cancelled.
+        Raises `ModelError` if the model could not be reached, or refused. Ends promptly when cancelled.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close connections. Calls under way may fail."""
+        """Close connections. Running calls may fail."""
         ...
 
 
 class QueryEmbedder(Embedder, Protocol):
-    """An embedder that embeds queries in another way than the texts they are to find."""
+    """An embedder that embeds queries differently from the texts to find."""
 
     async def embed_query(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """One vector a query, as `embed`, of the same dimension."""
+        """One vector per query, as `embed` does, with the same dimension."""
         ...
 
 
@@ -71,14 +71,14 @@ def query_method(embedder: Embedder) -> Embed | None:
 
 
 class VectorIndex(Protocol):
-    """Vectors by key, and which are nearest to another. `bytes` are read as a packed vector, wherever one is taken."""
+    """Vectors by key, and which are nearest to another. Wherever one is taken, `bytes` mean a packed vector."""
 
     def put(self, key: str, vector: Vector | Packed) -> None:
         """Add a vector, or replace the one under this key. Raises `InvalidVector`."""
         ...
 
     def put_many(self, items: Iterable[tuple[str, Vector | Packed]]) -> None:
-        """The same for many, as if put one by one, and faster. Raises `InvalidVector`; those before it are put."""
+        """The same for many, as if put one by one, but faster. Raises `InvalidVector`; those before it are put."""
         ...
 
     def remove(self, key: str) -> None:
@@ -109,10 +109,10 @@ VectorIndexFactory = Callable[[int], VectorIndex]
 
 
 class Match(msgspec.Struct, frozen=True):
-    """An entry that is similar to a query: `score` from 0 to 1, and the words that both have (in the entry's order).
+    """An entry similar to a query: `score` from 0 to 1, and the words they share (in the entry's order).
 
-    `how` is `"lexical"` for likeness of words, `"embedding"` for likeness by a model. `failure`
-    says why only words were compared although there is a model.
+    `how` is `"lexical"` for similar words, `"embedding"` for a model's similarity. `failure` says why only words were
+    compared although there is a model.
     """
 
     key: str
@@ -159,17 +159,17 @@ async def embedded(embedder: Embedder, texts: Sequence[str], *, is_query: bool =
 
 
 def checked_embedder(embedder: Embedder) -> Embedder:
-    """The embedder, if it is one. Raises `TypeError`, before a search stumbles over it."""
+    """The embedder, if it is one. Raises `TypeError`, before a search fails on it."""
     missing = [name for name in ("name", "dimension", "embed", "aclose") if not hasattr(embedder, name)]
     if missing:
         raise TypeError(
-            f"{embedder!r} is not an embedder: it has no {' and no '.join(missing)} (see docs/embeddings.md)"
+            f"{embedder!r} is not an embedder: it has no {' and no '.join(missing)} (see docs/how-to/embeddings.md)"
         )
     return embedder
 
 
 async def dimension_of(embedder: Embedder) -> int:
-    """The embedder's dimension; where it is not known yet, a word is embedded. Raises `ModelError`."""
+    """The embedder's dimension; if unknown, it embeds a word to find out. Raises `ModelError`."""
     if embedder.dimension:
         return embedder.dimension
     (vector,) = await embedded(embedder, ["dimension"])

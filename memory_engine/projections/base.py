@@ -19,29 +19,29 @@ ProjectionMode = Literal["inline", "async"]
 V = TypeVar("V")
 
 ROW_TYPES_KEPT = 256
-"""Of so many types it is remembered whether all readers may share a value: looking takes as long as reading a row."""
+"""Types to remember as safe or unsafe for readers to share: finding out takes as long as reading a row."""
 
 
 class Projection(Protocol[V]):
-    """A read model of each thread. What it declares may be plain attributes of a class: `mode = "inline"`.
+    """A read model of each thread. What it declares may be plain class attributes: `mode = "inline"`.
 
-    When a thread is cleared all rows go, without the projection's help. One that declares `survives_clear = True` keeps
-    them, and decides for itself what `ThreadCleared` does.
+    When a thread is cleared all rows are removed without the projection's help. One that declares `survives_clear =
+    True` keeps them, and decides for itself what `ThreadCleared` does.
     """
 
     @property
     def name(self) -> str:
-        """The name that its rows are kept under."""
+        """The name under which its rows are kept."""
         ...
 
     @property
     def version(self) -> int:
-        """It goes up when the meaning of the rows changes: those of another version are left alone, and made anew."""
+        """Increase it when the meaning of the rows changes: rows of another version are ignored and rebuilt."""
         ...
 
     @property
     def mode(self) -> str:
-        """When it runs (a `ProjectionMode`): `"inline"`, in the commit of the event, or `"async"`, soon after it."""
+        """When it runs (a `ProjectionMode`): `"inline"`, in the event's commit, or `"async"`, soon after it."""
         ...
 
     @property
@@ -57,9 +57,8 @@ class Projection(Protocol[V]):
 class View(Projection[V], Protocol[V]):
     """An inline projection of few event types, all declared `tracked`: it costs nothing until it is used.
 
-    A thread is opened without its rows: they are read when somebody asks for them, or when an
-    event of `events` comes. With `lazy` the second case reads nothing either: `apply` may then put
-    and drop rows, but not read them.
+    A thread opens without its rows: they are read on first use, or when an event of `events` comes. With `lazy` the
+    second case reads nothing either: `apply` may then put and drop rows, but not read them.
     """
 
     @property
@@ -74,7 +73,7 @@ class View(Projection[V], Protocol[V]):
 
 
 def seq_key(seq: int) -> str:
-    """A seq as a row's key. Keys sort as texts, so it has leading zeros: `0000000012`."""
+    """A seq as a row's key. Keys sort as text, so it has leading zeros: `0000000012`."""
     return f"{seq:010d}"
 
 
@@ -91,7 +90,7 @@ def event_types(projection: Projection[V]) -> frozenset[str] | None:
 
 
 def origin_of(projection: Projection[V]) -> Callable[[V], int] | None:
-    """What tells the seq that a row came of: readers pass over what was forgotten. `None`: the fold drops such rows."""
+    """Returns the seq that a row came from, so readers skip what was forgotten. `None`: the fold drops such rows."""
     found: Callable[[V], int] | None = getattr(projection, "origin", None)
     return found
 
@@ -102,10 +101,10 @@ def survives_clear(projection: Projection[V]) -> bool:
 
 
 def check_events(projection: Projection[V]) -> None:
-    """Raise `UntrackedEvents` for an inline projection that lists tracked events beside untracked ones.
+    """Raise `UntrackedEvents` for an inline projection that lists both tracked and untracked events.
 
-    One untracked class would make the view a projection of every event, and its `apply` would be given events that
-    it does not list. Raises `InvalidArgument` for a mode that there is not: a class may say any text.
+    One untracked class would make the view a projection of every event, and its `apply` would get events that it does
+    not list. Raises `InvalidArgument` for an unknown mode: a class may declare any text.
     """
     if projection.mode not in get_args(ProjectionMode):
         raise InvalidArgument(
@@ -127,11 +126,11 @@ def is_lazy(projection: Projection[V]) -> bool:
 V_co = TypeVar("V_co", covariant=True)
 
 _LAST_KEY = "\U0010ffff"
-"""Behind every key."""
+"""Sorts after every key."""
 
 
 class ReadableRows(Protocol[V_co]):
-    """Rows as their readers see them, in order of keys (by code points)."""
+    """Rows as their readers see them, in key order (by code points)."""
 
     def get(self, key: str) -> V_co | None:
         """The value under a key."""
@@ -155,7 +154,7 @@ class ReadableRows(Protocol[V_co]):
         ...
 
     def encoded(self) -> dict[str, bytes]:
-        """All rows as stored, in order of keys: a copy, which does not follow the thread."""
+        """All rows as stored, in key order: a copy, which does not follow the thread."""
         ...
 
     def __len__(self) -> int: ...
@@ -190,7 +189,7 @@ class Rows(Generic[V]):
     def get(self, key: str) -> V | None:
         """The value under a key. Frozen values are shared. Changing a mutable one does not change the row: put it back.
 
-        Raises `RowsNotLoaded` for blind rows, `UnreadableRow` for one whose stored bytes cannot be read.
+        Raises `RowsNotLoaded` for blind rows, `UnreadableRow` if the stored bytes cannot be read.
         """
         try:
             value = self._values.get(key)
@@ -251,7 +250,7 @@ class Rows(Generic[V]):
                 self._sorted.insert(at, key)
 
     def keys(self) -> Iterator[str]:
-        """The keys in their order, by code points."""
+        """The keys in order, by code points."""
         if self._sorted is None:
             kept = self._loaded()
             alive = kept.keys() | self._changed.keys()
@@ -259,7 +258,7 @@ class Rows(Generic[V]):
         return iter(self._sorted)
 
     def items(self) -> Iterator[tuple[str, V]]:
-        """Keys and values in the order of the keys."""
+        """Keys and values in key order."""
         for key in list(self.keys()):
             value = self.get(key)
             if value is not None:
@@ -290,7 +289,7 @@ class Rows(Generic[V]):
         return RowChanges(dict(self._changed), tuple(self._ranges))
 
     def keep(self) -> None:
-        """The changes were written."""
+        """Mark the changes as written."""
         if self._kept is not None:
             for key, encoded in self._changed.items():
                 if encoded is None:
@@ -301,7 +300,7 @@ class Rows(Generic[V]):
         self._ranges.clear()
 
     def restore(self, changes: "RowChanges") -> None:
-        """Go back to what `changes` gave."""
+        """Restore what `changes` returned."""
         self.revision += 1
         self._changed = dict(changes.rows)
         self._ranges = list(changes.ranges)
@@ -309,12 +308,12 @@ class Rows(Generic[V]):
         self._sorted = None
 
     def discard(self) -> None:
-        """The changes were not written."""
+        """Mark the changes as not written."""
         if self.is_changed:
             self.restore(RowChanges({}, ()))
 
     def encoded(self) -> dict[str, bytes]:
-        """All rows as stored, in order of keys."""
+        """All rows as stored, in key order."""
         kept = self._loaded()
         if not self._changed:
             return {key: kept[key] for key in self.keys()}

@@ -142,7 +142,7 @@ class Remaking:
 
     def _take(self, page: Sequence[StoredEvent]) -> None:
         if self.wanted.state:
-            apply_rows(self.draft, page, self.thread_id)
+            apply_rows(self.draft, page, self.thread_id, None)
         for stored in page:
             self.seen[stored.type] = stored.seq
             self.refolding.apply(stored)
@@ -182,7 +182,7 @@ class Remaking:
 
     async def _live(self) -> dict[str, LiveChunk | None]:
         """The change that writes the rows of the state and drops all others."""
-        stale = (row.chunk_id for row in (await self.store.load(self.thread_id)).live)
+        stale = (row.chunk_id for row in (await self.store.load(self.thread_id, sources=False)).live)
         live: dict[str, LiveChunk | None] = dict.fromkeys(stale)
         live.update((placed.chunk.id, live_chunk(placed)) for placed in self.draft.placed())
         return live

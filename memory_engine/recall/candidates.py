@@ -33,7 +33,7 @@ class Gathered:
     """The candidates of look-ups, one after the other, with what they count."""
 
     def __init__(self, question: Question) -> None:
-        self.waiting = 0
+        self.waiting = self.unindexed = 0
         self._asked_for = frozenset((*question.terms, *question.further))
         self._thread_ids: list[str] = []
         self._found: list[Candidate] = []
@@ -51,6 +51,7 @@ class Gathered:
         )
         self._keys.update((offset + place, looked.rows[place].key) for place in looked.chosen)
         self._thread_ids += thread_ids
+        self.unindexed += looked.lacking + looked.unread
         self._passages += looked.passages
         self._terms += looked.terms
         for term, count in looked.holding.items():

@@ -1,4 +1,4 @@
-"""The results of a search: hits read back from their events, and how they were found."""
+"""Search results: hits read back from their events, and how they were found."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -18,11 +18,11 @@ KINDS = (
     "message", "tool", "task", "note", "snippet", "memory", "preference", "playbook", "agent_md", "document", "pattern",
     "item", "summary",
 )  # fmt: skip
-"""The kinds of passages of the built-in events. Your own events may bring others."""
+"""The kinds of passages from built-in events. Your own events may add others."""
 
 
 class Superseded(msgspec.Struct, frozen=True, kw_only=True):
-    """The passage that has taken the place of another: `n`-th of the event at `seq`, said `at`."""
+    """The passage that replaced another: the `n`-th of the event at `seq`, said `at`."""
 
     thread_id: str
     seq: int
@@ -34,13 +34,13 @@ class Superseded(msgspec.Struct, frozen=True, kw_only=True):
 class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """A passage that was found. It counts as recalled: nothing is learned from it a second time.
 
-    `text` is the passage: the `n`-th (from 0) of the event `event_id` at `seq` of the thread. `kind` is one of
-    `KINDS`, `role` and `speaker` say who said it, `at` when (the time of recording, where no other is known).
-    `about` is the title or heading it stands under. `score` is from 0 to 1 within its search; `why` names
-    the signals that it mostly rests on, `parts`, where they were asked for, what each has added. `key` names what
-    the passage belongs to ("preference:verbosity", "document:<id>:…"). `likeness` is the model's cosine of question
-    and passage, where both have a vector. `alike` are ids of events with near-duplicates that were left out.
-    `superseded_by` is the newest statement found on the matter that is asked about, where this one is outdated by it.
+    `text` is the passage: the `n`-th (from 0) of the event `event_id` at `seq` of the thread. `kind` is one of `KINDS`,
+    `role` and `speaker` say who said it, `at` when (the time of recording, if no other is known). `about` is the title
+    or heading above it. `score` is from 0 to 1 within its search; `why` names the signals that it mostly rests on, and
+    `parts`, if you asked for them, what each added. `key` names what the passage belongs to ("preference:verbosity",
+    "document:<id>:…"). `likeness` is the model's cosine of question and passage, if both have a vector. `alike` are ids
+    of events whose near-duplicates were left out. `superseded_by` is the newest statement found on the matter you ask
+    about, if this one is outdated by it.
     """
 
     json_names = (
@@ -73,13 +73,13 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return (self.event_id, *self.alike)
 
     def rendered(self) -> str:
-        """The passage with its date and speaker in front; an outdated one with when it ended."""
+        """The passage preceded by its date and speaker; an outdated one also says when it ended."""
         newer = self.superseded_by
         until = f", superseded on {day_of(newer.at)}" if newer is not None else ""
         return f"[{self.day}{until}] {self._said()}"
 
     def below_its_day(self) -> str:
-        """The same, to stand in a list below the day on which it was said."""
+        """The same, for a list under the day on which it was said."""
         newer = self.superseded_by
         until = f"[superseded on {day_of(newer.at)}] " if newer is not None else ""
         return f"{until}{self._said()}"
@@ -95,16 +95,17 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
 
 Missing = Literal["embedder", "re-ranker"]
-"""A model that was to take part in a search."""
+"""A model that should take part in a search."""
 
 
 @frozen(kw_only=True)
 class Found(Sequence[Hit]):
     """Hits, best first.
 
-    `how` is "hybrid" where a model's vectors took part, else "lexical". `failure` says why they did not although
-    there is an embedder (or why a re-ranker's judgement is missing); `missing` names the models that did not answer.
-    `waiting` passages had no vector yet. `unread` are the ids of threads that are damaged and were left out.
+    `how` is "hybrid" if a model's vectors took part, else "lexical". `failure` says why they did not although there is
+    an embedder (or why a re-ranker's scores are missing); `missing` names the models that did not answer. `waiting`
+    passages had no vector yet. `unindexed` events of a long log, or passages of long events, were not searched: they
+    are being indexed for later searches. `unread` are the ids of damaged threads, which were left out.
     """
 
     query: str
@@ -112,6 +113,7 @@ class Found(Sequence[Hit]):
     how: str = "lexical"
     failure: str = ""
     waiting: int = 0
+    unindexed: int = 0
     missing: tuple[Missing, ...] = ()
     unread: tuple[str, ...] = ()
 
@@ -120,7 +122,7 @@ class Found(Sequence[Hit]):
     @overload
     def __getitem__(self, at: slice) -> tuple[Hit, ...]: ...
     def __getitem__(self, at: int | slice) -> Hit | tuple[Hit, ...]:
-        """A hit, or some of them."""
+        """A hit, or a slice of them."""
         return self.hits[at]
 
     def __len__(self) -> int:
@@ -142,7 +144,7 @@ class Found(Sequence[Hit]):
 
 
 def day_of(moment: datetime) -> str:
-    """The day of a moment, as it stands before a passage."""
+    """The day of a moment, as written before a passage."""
     return f"{moment.day} {moment:%B} {moment.year}"
 
 
@@ -163,7 +165,7 @@ class Shown(msgspec.Struct, frozen=True):
         return to_datetime(self.at_us)
 
     def embedded(self) -> str:
-        """As it is embedded: after when it was said, by whom, and its title. Models find by all of these."""
+        """The text to embed: it begins with when it was said, by whom, and its title. Models match on all of these."""
         at = self.at
         when = f"{at.hour % 12 or 12}:{at:%M} {'am' if at.hour < 12 else 'pm'} on {at.day} {at:%B}, {at.year}"
         who, title = self.text.speaker or self.text.role, self.text.about
@@ -171,7 +173,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 async def shown(reader: LogReader, extractors: Extractors, thread_id: str, places: Collection[int]) -> dict[int, Shown]:
-    """The passages at these places. A place without a passage is left out. Raises `IntegrityError`."""
+    """The passages at these places; places without one are left out. Raises `IntegrityError`."""
     rows = await reader.rows_at(thread_id, {place >> PLACES_BITS for place in places})
     texts: dict[int, tuple[Text, ...]] = {}
     for seq, stored in rows.items():

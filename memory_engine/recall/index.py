@@ -1,8 +1,9 @@
 """The index of passages, kept in step with the log, and the vectors that come after it.
 
-A thread has no index until somebody searches it. The first search reads the log; from then on the passages of an
+A thread has no index until somebody searches it. The first search has the log read; from then on the passages of an
 event are written by its own transaction. Where that did not happen (another process had not seen the index yet),
-the next search reads what is missing.
+the next search reads what is missing. Of a long log it waits for a moment only, and answers from what is there; the
+rest is read in a task of the engine, a page at a time.
 
 Vectors come after the event, by a queue that is the index itself, worked off in batches in the order of the log. What
 has no vector yet is known from the store, so nothing is lost when the process dies between an event and its vector,
@@ -11,15 +12,26 @@ and an embedder that is down delays vectors but never loses them.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
 
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_row
-from memory_engine.errors import MemoryEngineError, ModelError, ReadOnly, StorageError, StorageRefused, ThreadNotFound
+from memory_engine.core.records import StoredEvent
+from memory_engine.errors import (
+    EngineClosed,
+    MemoryEngineError,
+    ModelError,
+    ReadOnly,
+    StorageError,
+    StorageRefused,
+    ThreadNotFound,
+)
 from memory_engine.llm.vectors import INVALID, Embedder, Vector, VectorIndexFactory, embedded, packed
 from memory_engine.recall.hits import shown
 from memory_engine.recall.ranking import Ranker
@@ -28,19 +40,32 @@ from memory_engine.recall.vectors import Graphs
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, passage_step
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, PassageStep, Threads, passage_step
+from memory_engine.store.reader import PAGE
 
 AHEAD_MIN = 2_000
 """Events of logs without an index, together, from which on they are indexed when nothing is written: a search that had
 to index them would take a tenth of a second."""
 QUIET_S = 1.0
 """How long nothing was written when that begins."""
+BROUGHT_MAX = 5_000
+"""Events that a search waits for to be indexed, however long that takes: a quarter of a second."""
+LARGE_BYTES = 65_536
+"""Of a larger event only the texts are written at first; their words are taken and indexed later, in parts."""
+BYTES_AN_ITEM = 128
+"""Bytes of events whose words take as long as an item of other work (see `aside`)."""
+RESTS = 4
+"""So many times as long as it works, the making of an index rests while something is written."""
+PAGES_OF_WORDS = 4
+"""Pages of the log whose words are indexed together."""
 Gap = Callable[[str], AbstractContextManager[None]]
 IndexProgress = Callable[[int, int], None]
 """Called with the number of passages done, and the number to do."""
 UNINDEXED_MAX = 128
 """Passages whose words a search may read one by one. If more wait, it has them indexed first."""
 _NOTHING = LookUp()
+Ended: TypeAlias = "asyncio.Future[Exception | None]"
+"""Is done when work has ended, with the error that stopped it."""
 
 
 class Indexing:
@@ -49,47 +74,113 @@ class Indexing:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._under_way: dict[object, Ended] = {}
+        self._waited_s = 0.0
+        self.wrote_s = -QUIET_S
+        """When anything was committed last, by the loop's clock."""
 
-    async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
-        """The matches in a thread's index, up to date with its log.
+    async def look_up(self, thread_id: str, wanted: LookUp, until_s: float = 0.0) -> LookedUp:
+        """The matches in a thread's index, up to date with its log, or as far as it is at a time of the loop's clock.
+
+        Without a time that is `search_index_timeout_s` from now.
 
         Raises `ThreadNotFound`, `IntegrityError`, and `ReadOnly` where a read-only engine would have to make the index.
         """
-        passages = self._kernel.store.passages
+        passages, config = self._kernel.store.passages, self._kernel.config
+        until_s = until_s or asyncio.get_running_loop().time() + config.search_index_timeout_s
         looked = await passages.look_up(thread_id, wanted)
         needed = wanted.upto or looked.head  # not the events that others write meanwhile: they might never stop
-        while looked.seq < needed:
-            await self.catch_up(thread_id)
+        is_in_time = True
+        while looked.seq < needed and is_in_time:
+            is_in_time = await self._brought(thread_id, looked.lacking, until_s)
             looked = await passages.look_up(thread_id, wanted)
-        if looked.unindexed > UNINDEXED_MAX and not self._kernel.config.read_only:
-            await passages.index_words(thread_id)  # for the searches after this one
+        if looked.unindexed > UNINDEXED_MAX and not config.read_only:
+            indexed = self._meanwhile(("words", thread_id), lambda: passages.index_words(thread_id))
+            if looked.unread and await self._ended(indexed, until_s):
+                looked = await passages.look_up(thread_id, wanted)
         return looked
 
-    async def look_up_among(self, threads: Threads, wanted: LookUp, gap: Gap) -> LookedUp:
-        """The matches in the indexes of several threads, each up to date with its log as it stood.
+    async def look_up_among(self, threads: Threads, wanted: LookUp, gap: Gap, until_s: float) -> LookedUp:
+        """The same of several threads. `gap` gives a block in which a thread is read: one that is damaged is left out.
 
-        `gap` gives a block in which a thread is read: one that is damaged is left out. Raises `ThreadNotFound`.
+        Raises `ThreadNotFound`.
         """
         passages = self._kernel.store.passages
         looked = await passages.look_up_among(threads, wanted)
         if looked.behind:
-            for thread_id in looked.behind:
+            for n, thread_id in enumerate(looked.behind):
+                is_in_time = True
                 with gap(thread_id):
-                    await self.catch_up(thread_id)
+                    is_in_time = await self._brought(thread_id, looked.lacking, until_s)
+                if not is_in_time:
+                    self._meanwhile(("threads", threads), partial(self._bring_in, looked.behind[n:]))
+                    break
             looked = await passages.look_up_among(threads, wanted)
         if looked.unindexed > UNINDEXED_MAX and not self._kernel.config.read_only:
-            await passages.index_words_of(threads)  # for the searches after this one
+            indexed = self._meanwhile(("words", threads), lambda: passages.index_words_of(threads))
+            if looked.unread and await self._ended(indexed, until_s):
+                looked = await passages.look_up_among(threads, wanted)
         return looked
 
-    async def catch_up(self, thread_id: str, progress: IndexProgress | None = None) -> None:
-        """Index the events that the index lacks; all of them where there is no index."""
+    async def _brought(self, thread_id: str, lacking: int, until_s: float) -> bool:
+        """Whether a thread's index has come as far as its log: of many events in all it must have by then."""
+        if lacking <= BROUGHT_MAX:
+            await self._passages(thread_id, None)
+            return True
+        self._waited_s = max(self._waited_s, until_s)
+        return await self._ended(self._meanwhile(thread_id, lambda: self.catch_up(thread_id, gives_way=True)), until_s)
+
+    async def _bring_in(self, thread_ids: Sequence[str]) -> None:
+        for thread_id in thread_ids:
+            with suppress(MemoryEngineError):  # a search that waits for this thread is told
+                await self.catch_up(thread_id, gives_way=True)
+
+    def _meanwhile(self, what: object, work: Callable[[], Coroutine[object, object, None]]) -> Ended:
+        """Do this in a task of the engine, unless it is under way; the end of it, with the error that stopped it."""
+        ended = self._under_way.get(what)
+        if ended is None or ended.done():
+            ended = self._under_way[what] = asyncio.get_running_loop().create_future()
+            self._kernel.tasks.spawn(self._carry_out(what, work, ended), until_close=True)
+        return ended
+
+    async def _carry_out(self, what: object, work: Callable[[], Coroutine[object, object, None]], ended: Ended) -> None:
+        outcome: Exception | None = EngineClosed()
+        try:
+            await work()
+            outcome = None
+        except Exception as error:  # passed on to those who wait
+            outcome = error
+        finally:
+            ended.set_result(outcome)
+            if self._under_way.get(what) is ended:
+                del self._under_way[what]
+
+    async def _ended(self, work: Ended, until_s: float) -> bool:
+        """Whether work has ended by a time of the loop's clock. Raises what stopped it."""
+        wait_s = until_s - asyncio.get_running_loop().time()
+        await asyncio.wait({work}, timeout=max(0.0, wait_s))
+        if not work.done():
+            return False
+        if (error := work.result()) is not None:
+            raise error
+        return True
+
+    async def catch_up(self, thread_id: str, progress: IndexProgress | None = None, *, gives_way: bool = False) -> None:
+        """Index the events that the index lacks, and their words; all of them where there is no index.
+
+        If it `gives_way`, it leaves most of the time to commits, as long as there are any.
+        """
+        await self._passages(thread_id, progress, gives_way=gives_way)
+        await self._kernel.store.passages.index_words(thread_id)
+
+    async def _passages(self, thread_id: str, progress: IndexProgress | None, *, gives_way: bool = False) -> None:
         if self._kernel.config.read_only:
             raise ReadOnly(f"the index that a search of thread {thread_id!r} needs")
         lock = self._locks.setdefault(thread_id, asyncio.Lock())
         async with lock:
-            passages = self._kernel.store.passages
-            await passages.begin(thread_id)
-            await self._read(thread_id, progress)
+            await self._kernel.store.passages.begin(thread_id)
+            while await self._read(thread_id, progress, gives_way=gives_way) > PAGE:
+                pass  # what was written meanwhile: the last of it is read while nobody writes
             runtime = await self._kernel[OpenThreads].taken(thread_id)
             if not runtime.indexed:
                 await runtime.exclusively(lambda: self._finish(runtime))
@@ -105,21 +196,42 @@ class Indexing:
         await self._read(runtime.id, None)
         runtime.indexed = True
 
-    async def _read(self, thread_id: str, progress: IndexProgress | None) -> None:
-        kernel = self._kernel
-        looked = await kernel.store.passages.look_up(thread_id, _NOTHING)
-        async for page in kernel.reader.pages(thread_id, after=max(0, looked.seq), upto=looked.head):
-            steps = []
-            for stored in page:
-                event, _ = decode_row(thread_id, stored, kernel.reader.registry)
-                step = passage_step(kernel.extractors, thread_id, event, stored)
-                if step is not None:
-                    steps.append(step)
-            change = PassageChange(page[0].seq - 1, page[-1].seq, steps)
-            if not await kernel.store.passages.write(thread_id, change):
-                return  # another process indexes too, and has come further
+    async def _read(self, thread_id: str, progress: IndexProgress | None, *, gives_way: bool = False) -> int:
+        """Write the passages of the events that the index lacks by now; how many events these were."""
+        kernel, passages = self._kernel, self._kernel.store.passages
+        looked = await passages.look_up(thread_id, _NOTHING)
+        first, pages, began_s = max(0, looked.seq), 0, asyncio.get_running_loop().time()
+        async for page in kernel.reader.pages(thread_id, after=first, upto=looked.head):
+            size = len(page) + sum(len(stored.payload) for stored in page) // BYTES_AN_ITEM
+            steps = await aside(partial(self._steps, thread_id, page), items=size)
+            if not await passages.write(thread_id, PassageChange(page[0].seq - 1, page[-1].seq, steps)):
+                return 0  # another process indexes too, and has come further
+            pages += 1
+            if not pages % PAGES_OF_WORDS:
+                await passages.index_words(thread_id)
             if progress is not None:
                 progress(page[-1].seq, looked.head)
+            if gives_way:
+                began_s = await self._give_way(began_s)
+        return looked.head - first
+
+    async def _give_way(self, began_s: float) -> float:
+        """Rest after work that began at a time, where something is written and no search waits; when that ended."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        rests = now_s > self._waited_s and now_s - self.wrote_s < QUIET_S
+        await asyncio.sleep((now_s - began_s) * RESTS if rests else 0)
+        return loop.time()
+
+    def _steps(self, thread_id: str, page: Sequence[StoredEvent]) -> list[PassageStep]:
+        """What events change, with the words of all but large ones."""
+        reader, extractors = self._kernel.reader, self._kernel.extractors
+        found = []
+        for stored in page:
+            event, _ = decode_row(thread_id, stored, reader.registry)
+            is_large = len(stored.payload) > LARGE_BYTES
+            found.append(passage_step(extractors, thread_id, event, stored, analysed=not is_large))
+        return [step for step in found if step is not None]
 
 
 class IndexingAhead:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.core.arguments import checked_number
+from memory_engine.core.loops import OfLoop
 from memory_engine.core.text import features
 from memory_engine.errors import InvalidVector, ModelError, ThreadNotFound
 from memory_engine.llm.vectors import (
@@ -216,7 +217,7 @@ class TextIndex:
         if embedder is not None and vector_index is not None:
             self._vectors = _Vectors(embedder, vector_index, kept)
         self._words = _WordIndex()
-        self._lock = asyncio.Lock()
+        self._lock = OfLoop(asyncio.Lock)
 
     async def search(
         self, query: str, corpus: Corpus, *, limit: int, threshold: float | Thresholds = REQUESTS
@@ -231,7 +232,7 @@ class TextIndex:
         else:
             number = checked_number("threshold", threshold)
             least = Thresholds(number, number)
-        async with self._lock:
+        async with self._lock.here:
             failure = ""
             if self._vectors is not None:
                 try:

@@ -1,6 +1,6 @@
-"""Judging the found texts once more, each against the query: slower than the search, and more accurate.
+"""Scoring the found texts once more, each against the query: slower than the search, and more accurate.
 
-By a language model, or by a model here that reads query and text together (extra `sentence-transformers`).
+With a language model, or a local model that reads query and text together (extra `sentence-transformers`).
 """
 
 import importlib
@@ -25,7 +25,7 @@ TOKENS_MIN = 64
 
 
 class Reranker(Protocol):
-    """Judges how well texts answer a query."""
+    """Scores how well texts answer a query."""
 
     @property
     def name(self) -> str:
@@ -33,15 +33,14 @@ class Reranker(Protocol):
         ...
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """A score for each text, in the order of the texts; higher is better. Only scores of one call are comparable.
+        """A score per text, in the same order; higher is better. Only scores of one call are comparable.
 
-        Raises `ModelError` where the model could not be reached, or gave no such scores. Ends
-        promptly when cancelled.
+        Raises `ModelError` if the model could not be reached, or returned no such scores. Ends promptly when cancelled.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close connections. Calls under way may fail."""
+        """Close connections. Running calls may fail."""
         ...
 
 
@@ -60,10 +59,10 @@ async def scores_of(reranker: Reranker, query: str, texts: Sequence[str]) -> lis
 
 
 class ModelReranker:
-    """A `Reranker` that asks a chat model for a grade of every text, all in one request. Scores are from 0 to 1.
+    """A `Reranker` that asks a chat model to grade every text, in one request. Scores are from 0 to 1.
 
-    The first `chars_max` characters of a text count. Texts are data to the model, whatever they
-    say: they come as JSON strings, and one that gives orders is graded by its words about the query.
+    The first `chars_max` characters of a text count. Texts are data to the model, whatever they say: they come as JSON
+    strings, and one that gives orders is graded by what it says about the query.
     """
 
     def __init__(self, model: LanguageModel, *, timeout_s: float = 30.0, chars_max: int = 1_500) -> None:
@@ -150,10 +149,10 @@ Predict = Callable[[list[tuple[str, str]]], list[float]]
 
 
 class CrossEncoderReranker:
-    """A `Reranker` by the name of a cross-encoder on the hub, which the first call downloads, or one's path on disk.
+    """A `Reranker` by the name of a cross-encoder on the hub, which the first call downloads, or its path on disk.
 
-    It has one output, and its scores are as the library gives them: with most models from 0 to
-    1. Raises `MissingExtra` where sentence-transformers is not installed.
+    It has one output, and its scores are as the library gives them: with most models from 0 to 1. Raises `MissingExtra`
+    if sentence-transformers is not installed.
     """
 
     def __init__(self, model: str = MODEL, *, device: str | None = None) -> None:
@@ -174,9 +173,9 @@ class CrossEncoderReranker:
         return f"CrossEncoderReranker({self.name!r})"
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """A score for each text, in the order of the texts. The first call loads the model, which may take seconds.
+        """A score per text, in the same order. The first call loads the model, which may take seconds.
 
-        Raises `ModelError` where it cannot be loaded, or gives no such scores.
+        Raises `ModelError` if it cannot be loaded, or returns no such scores.
         """
         pairs = [(_whole(query), _whole(text)) for text in texts]
         scores: list[float] = []

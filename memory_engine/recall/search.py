@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from memory_engine.core.cancellation import finished
 from memory_engine.core.clock import to_datetime
+from memory_engine.core.loops import OfLoop
 from memory_engine.errors import (
     EventDecodeError,
     IntegrityError,
@@ -113,10 +114,14 @@ _DAMAGED = (IntegrityError, EventDecodeError, StorageRefused, UnreadableRow)
 
 
 class _Gaps:
-    """The threads of a search that could not be read, where there are others to be searched."""
+    """The threads of a search that could not be read, where there are others to be searched.
 
-    def __init__(self, *, are_many: bool) -> None:
+    `until_s` is when it waits no longer for indexes that are made, by the loop's clock.
+    """
+
+    def __init__(self, *, are_many: bool, until_s: float) -> None:
         self._are_many = are_many
+        self.until_s = until_s
         self.unread: dict[str, None] = {}
 
     @contextmanager
@@ -139,7 +144,7 @@ class Searching:
         self._models = models
         self._indexing = indexing
         self._embedding = embedding
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = OfLoop(lambda: asyncio.Semaphore(AT_ONCE))
 
     async def search(self, threads: Threads, asked: Asked) -> Found:
         """The best passages of these threads for a question, best first.
@@ -148,20 +153,23 @@ class Searching:
         is left out. Where embedder or re-ranker fail or do not keep their time, words decide. The result names what
         did not answer.
         """
-        gaps = _Gaps(are_many=threads.thread_ids is None or len(threads.thread_ids) > 1)
-        deadline_s = asyncio.get_running_loop().time() + self._kernel.config.search_model_timeout_s
+        config, now_s = self._kernel.config, asyncio.get_running_loop().time()
+        are_many = threads.thread_ids is None or len(threads.thread_ids) > 1
+        gaps = _Gaps(are_many=are_many, until_s=now_s + config.search_index_timeout_s)
+        deadline_s = now_s + config.search_model_timeout_s
         text = asked.query[:QUERY_CHARS_MAX]
         question = read_question(text, now_us=self._kernel.now_us() if asked.now_us is None else asked.now_us)
         current = Current(question)
         question = replace(question, further=current.further)
         meaning = await self._meaning(text, deadline_s) if text.strip() else _Meaning()
         wanted = max(asked.limit, RERANKED) if self._models.reranker is not None else asked.limit
-        async with self._turns:
+        async with self._turns.here:
             try:
-                choice, waiting = await self._choice(threads, asked, question, meaning, gaps)
+                gathered = await self._gathered(threads, asked, question, meaning, gaps)
             except (ModelError, InvalidVector) as error:  # others keep vectors of the same name and another size
                 meaning = _Meaning(failure=str(error))
-                choice, waiting = await self._choice(threads, asked, question, meaning, gaps)
+                gathered = await self._gathered(threads, asked, question, meaning, gaps)
+            choice = gathered.choice()
             hits = await self._hits(await self._ranked(question, choice, wanted, current), choice, gaps)
         hits, failure = await self._reranked(text, hits)
         hits = current.settled(hits)
@@ -170,7 +178,8 @@ class Searching:
             hits=tuple(hit if asked.explain else replace(hit, parts={}) for hit in hits[: asked.limit]),
             how="hybrid" if meaning.vector is not None else "lexical",
             failure=meaning.failure or failure,
-            waiting=waiting,
+            waiting=gathered.waiting,
+            unindexed=gathered.unindexed,
             missing=_missing(meaning.failure, failure),
             unread=tuple(gaps.unread),
         )
@@ -178,11 +187,11 @@ class Searching:
     @asynccontextmanager
     async def _aside(self) -> AsyncIterator[None]:
         """A block that waits for something else than this process: meanwhile another search has the turn."""
-        self._turns.release()
+        self._turns.here.release()
         try:
             yield
         finally:
-            await finished(self._turns.acquire())  # who has left it gives it back only once
+            await finished(self._turns.here.acquire())  # who has left it gives it back only once
 
     async def _ranked(self, question: Question, choice: Choice, wanted: int, current: Current) -> list[Ranked]:
         """The best candidates and their partners. Of very many, beside the loop: a dispatch must not wait for that."""
@@ -218,20 +227,20 @@ class Searching:
             timeout_s = self._kernel.config.search_model_timeout_s
             raise ModelError(model, "timeout", f"no answer within {timeout_s:g} s", retryable=True) from error
 
-    async def _choice(
+    async def _gathered(
         self, threads: Threads, asked: Asked, question: Question, meaning: _Meaning, gaps: "_Gaps"
-    ) -> tuple[Choice, int]:
-        """Candidates from all threads; how many passages have no vector yet."""
+    ) -> Gathered:
+        """Candidates from all threads."""
         gathered = Gathered(question)
         if len(threads.thread_ids or ()) == 1 or asked.parts:
             await self._one_by_one(await self._ids(threads), asked, question, meaning, (gathered, gaps))
-            return gathered.choice(), gathered.waiting
+            return gathered
         try:
             await self._at_once(threads, asked, question, meaning, (gathered, gaps))
         except _DAMAGED:  # of one of them: the others are searched
             gathered = Gathered(question)
             await self._one_by_one(await self._ids(threads), asked, question, meaning, (gathered, gaps))
-        return gathered.choice(), gathered.waiting
+        return gathered
 
     async def _ids(self, threads: Threads) -> Sequence[str]:
         if threads.thread_ids is not None:
@@ -249,18 +258,22 @@ class Searching:
         gathered, gaps = into
         wanted = _wanted(asked, question, _WHOLE)
         if meaning.vector is None:
-            looked = await self._indexing.look_up_among(threads, wanted, gaps.of)
+            looked = await self._indexing.look_up_among(threads, wanted, gaps.of, gaps.until_s)
             if gaps.unread:
-                looked = await self._indexing.look_up_among(await self._readable(threads, gaps), wanted, gaps.of)
+                looked = await self._indexing.look_up_among(
+                    await self._readable(threads, gaps), wanted, gaps.of, gaps.until_s
+                )
             gathered.add(looked, {}, looked.threads)
             return
-        await self._indexing.look_up_among(threads, LookUp(), gaps.of)
+        await self._indexing.look_up_among(threads, LookUp(), gaps.of, gaps.until_s)
         threads = await self._readable(threads, gaps) if gaps.unread else threads
         space, gathered.waiting = await self._space_among(threads, meaning)
         read = NEAREST_READ
         while True:
             near = space.nearest(meaning.vector, read)
-            looked = await self._indexing.look_up_among(threads, replace(wanted, near=tuple(near)), gaps.of)
+            looked = await self._indexing.look_up_among(
+                threads, replace(wanted, near=tuple(near)), gaps.of, gaps.until_s
+            )
             if looked.near >= NEAREST or len(near) < read:
                 break
             read *= FURTHER_READ
@@ -312,34 +325,39 @@ class Searching:
         gathered, gaps = into
         for thread_id in thread_ids:
             with gaps.of(thread_id):
-                space = await self._space(thread_id, meaning) if meaning.embedder is not None else None
-                looked, cosines = await self._looked_up(thread_id, asked, question, meaning, space and space[0])
+                space = await self._space(thread_id, meaning, gaps) if meaning.embedder is not None else None
+                given = (question, meaning, space and space[0])
+                looked, cosines = await self._looked_up(thread_id, asked, given, gaps)
             if thread_id in gaps.unread:
                 continue
             gathered.waiting += space[1] if space is not None else 0
             gathered.add(looked, cosines, (thread_id,))
 
     async def _looked_up(
-        self, thread_id: str, asked: Asked, question: Question, meaning: _Meaning, space: VectorSpace | None
+        self, thread_id: str, asked: Asked, given: "tuple[Question, _Meaning, VectorSpace | None]", gaps: "_Gaps"
     ) -> tuple[LookedUp, dict[int, float]]:
+        question, meaning, space = given
         part = asked.parts.get(thread_id, _WHOLE)
         wanted = _wanted(asked, question, part)
         if space is None or meaning.vector is None:
-            return await self._indexing.look_up(thread_id, wanted), {}
-        near = space.nearest(meaning.vector, NEAREST_READ, part.among)
-        looked = await self._indexing.look_up(thread_id, replace(wanted, near=tuple(near)))
-        if looked.near < NEAREST and len(near) == NEAREST_READ:
+            return await self._indexing.look_up(thread_id, wanted, gaps.until_s), {}
+        read = NEAREST_READ
+        if asked.upto:  # as many as have the usual number among those that there were then
+            read = min(FURTHER_READ * NEAREST_READ, -(-read * max(space.last_seq, asked.upto) // asked.upto))
+        near = space.nearest(meaning.vector, read, part.among)
+        looked = await self._indexing.look_up(thread_id, replace(wanted, near=tuple(near)), gaps.until_s)
+        if looked.near < NEAREST and len(near) == read:
             among = await self._kernel.store.passages.fitting(thread_id, wanted)
             near = space.nearest(meaning.vector, NEAREST, among)
-            looked = await self._indexing.look_up(thread_id, replace(wanted, near=tuple(near)))
+            looked = await self._indexing.look_up(thread_id, replace(wanted, near=tuple(near)), gaps.until_s)
         return looked, space.cosines(meaning.vector, looked.chosen)
 
-    async def _space(self, thread_id: str, meaning: _Meaning) -> tuple[VectorSpace, int] | None:
+    async def _space(self, thread_id: str, meaning: _Meaning, gaps: "_Gaps") -> tuple[VectorSpace, int] | None:
         """A thread's vectors by this model, the last few passages embedded now; how many still wait."""
         embedder, dimension = meaning.embedder, meaning.dimension
         if embedder is None:
             return None
-        await self._indexing.look_up(thread_id, LookUp())
+        await self._indexing.look_up(thread_id, LookUp(), gaps.until_s)
         waiting = await self._embedding.waiting(thread_id)
         if 0 < waiting <= BATCH and not self._kernel.config.read_only:
             try:

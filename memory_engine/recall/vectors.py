@@ -6,9 +6,10 @@ from collections.abc import Collection, Coroutine, Mapping
 from typing import Protocol
 
 from memory_engine.core.cancellation import finished
+from memory_engine.core.loops import OfLoop
 from memory_engine.errors import ThreadNotFound
 from memory_engine.llm.vectors import Vector, VectorIndex, VectorIndexFactory
-from memory_engine.store.passages import Threads
+from memory_engine.store.passages import PLACES_BITS, Threads
 from memory_engine.store.protocol import Store
 from memory_engine.store.snapshots import forgotten_at
 
@@ -58,11 +59,16 @@ class VectorSpace:
         self._unbuilt = 0
         self._is_building = False
         self._forgot = 0
-        self._lock = asyncio.Lock()
+        self._lock = OfLoop(asyncio.Lock)
+
+    @property
+    def last_seq(self) -> int:
+        """The seq of the last event with a vector."""
+        return self._upto >> PLACES_BITS
 
     async def follow(self, store: Store, thread_id: str, model: str, spawn: Spawn) -> None:
         """Read the vectors that came since, and build the graph further in a task of the engine."""
-        async with self._lock:
+        async with self._lock.here:
             if not self._upto:
                 self._forgot = forgotten_at(await store.head(thread_id))
             found = await store.passages.vectors(thread_id, model, self._upto)
@@ -83,7 +89,7 @@ class VectorSpace:
 
     async def follow_among(self, store: Store, threads: Threads, model: str, spawn: Spawn) -> Mapping[str, int]:
         """The same of several threads, whose graph is not kept; how many passages wait for a vector, by thread."""
-        async with self._lock:
+        async with self._lock.here:
             found = await store.passages.vectors_among(threads, model, self._known)
             items = [(str(place), packed) for place, packed in found.vectors]
             await asyncio.to_thread(self._index.put_many, items)

@@ -31,7 +31,7 @@ class _Deleted(msgspec.Struct, frozen=True):
 
 
 class Anchor(JsonForm, msgspec.Struct, frozen=True):
-    """The hash (in hexadecimal) of a thread's log at a seq: it stands for all that was recorded up to there.
+    """The hash (in hexadecimal) of a thread's log at a seq: it covers everything recorded up to there.
 
     `recorded_at` is when the event at `seq` was recorded (UTC). At seq 0 there is neither.
     """
@@ -42,15 +42,15 @@ class Anchor(JsonForm, msgspec.Struct, frozen=True):
     recorded_at: datetime | None = None
 
     def as_data(self) -> dict[str, object]:
-        """As plain JSON values, those of a line in a file of anchors."""
+        """As plain JSON values: one line in a file of anchors."""
         found: dict[str, object] = msgspec.to_builtins(self)
         return found
 
 
 class Contradicted(Anchor, frozen=True):
-    """An anchor that the log here does not bear out. `why`: its thread was deleted since, by a recorded act.
+    """An anchor that the log here contradicts. `why`: its thread has since been deleted, by a recorded act.
 
-    It is empty where no act explains it: the log is not the one whose hash was kept.
+    It is empty if no act explains it: this is not the log whose hash was kept.
     """
 
     why: str = ""
@@ -68,7 +68,7 @@ class Contradicted(Anchor, frozen=True):
 
 
 async def anchor(past: PastHandle) -> Anchor:
-    """The anchor of a thread at a moment. Raises `IntegrityError` where the hash is not that of the event."""
+    """The anchor of a thread at a moment. Raises `IntegrityError` if the hash is not that of the event."""
     rows = await past.kernel.reader.rows_at(past.id, {past.seq})
     if past.seq not in rows:
         return Anchor(past.id, 0, "")
@@ -131,7 +131,7 @@ async def _hashes(kernel: Kernel, thread_id: str, seqs: set[int]) -> dict[int, s
 
 
 def read_anchors(path: PathLike) -> list[Anchor]:
-    """Anchors from a file of JSON lines; empty lines are passed over. Raises `UnreadableAnchors`."""
+    """Anchors from a file of JSON lines; skips empty lines. Raises `UnreadableAnchors`."""
     found: list[Anchor] = []
     for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
         if line.strip():
@@ -143,7 +143,7 @@ def read_anchors(path: PathLike) -> list[Anchor]:
 
 
 def add_anchors(path: PathLike, anchors: Sequence[Anchor]) -> None:
-    """Add anchors to the end of a file, which is made if it is not there: earlier ones stay. Synced."""
+    """Append anchors to a file, which is created if missing: earlier ones stay. Synced."""
     with Path(path).open("ab") as file:
         file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in anchors))
         file.flush()

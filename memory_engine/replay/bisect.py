@@ -1,4 +1,4 @@
-"""Finding the event after which something holds, by halving the log."""
+"""Finding the event after which something holds, by bisecting the log."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -17,15 +17,15 @@ from memory_engine.runtime.handle import PastHandle
 
 P = TypeVar("P", bound=PastHandle)
 Predicate = Callable[[P], "bool | Awaitable[bool]"]
-"""A question about the thread at a seq. It should be pure: the same past, the same answer."""
+"""A question about the thread at a seq. It should be pure: same past, same answer."""
 
 
 @frozen(kw_only=True)
 class Bisection(JsonForm):
-    """The first event after which the predicate held, given that it held from some event on.
+    """The first event after which the predicate held, provided that it held from some event on.
 
-    `asked` are the seqs that were looked at and their answers, in order; `change` is the event's difference. Where
-    the predicate turns more than once, it is one of its turns to true.
+    `asked` are the seqs examined and their answers, in order; `change` is the event's difference. If the predicate
+    turns more than once, it is one of its turns to true.
     """
 
     event: RecordedEvent
@@ -41,9 +41,8 @@ class Bisection(JsonForm):
 async def bisect(after: P, upto: P, predicate: Predicate[P], progress: VerifyProgress | None = None) -> Bisection:
     """The first event after `after` and up to `upto` after which the predicate holds.
 
-    It is asked about as many times as the number of events can be halved, and first at both ends. Raises
-    `NothingToBisect` unless it does not hold at `after` and holds at `upto`, `PredicateFailed` naming the seq where
-    it raised.
+    Calls it about as often as the number of events can be halved, and first at both ends. Raises `NothingToBisect`
+    unless it is false at `after` and true at `upto`, `PredicateFailed` naming the seq where it raised.
     """
     checked_call("progress", progress)
     low, high = after.seq, upto.seq

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from attrs import define, field, frozen
 
-from memory_engine.context.builder import FRAME, TRAILING
-from memory_engine.context.rendering import NO_RESULT, Message, message_bytes
-from memory_engine.context.series import ContextSeries, MeasuredContext, MeasuredMessages, Settled
+from memory_engine.context.builder import FRAME
+from memory_engine.context.flow import TRAILING
+from memory_engine.context.rendering import NO_RESULT, Message, common_prefix, message_bytes
+from memory_engine.context.series import ContextSeries, MeasuredContext, MeasuredMessages, SeriesMark
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import STEPS, CompactionCompleted, CompactionUndone, EventSkipped
@@ -20,7 +21,6 @@ from memory_engine.core.json_form import JsonForm
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update, flattened
 from memory_engine.core.state import State
 from memory_engine.errors import ContextBudgetError
-from memory_engine.replay.diff import common_prefix
 from memory_engine.views.layers.events import ResultsOffloaded
 
 BESIDE = STEPS | {EventSkipped.event_type}
@@ -118,8 +118,7 @@ class _Sent:
     """The context of a call, and the state that it was made of."""
 
     context: MeasuredContext
-    state: State
-    settled: Settled
+    mark: SeriesMark
 
 
 @frozen
@@ -132,12 +131,12 @@ class _Difference:
 
     @classmethod
     def of(cls, old: MeasuredContext, new: MeasuredContext) -> "_Difference":
-        return cls(old, new, common_prefix(old.messages, new.messages))
+        return cls(old, new, old.same_as(new))
 
     @property
     def is_none(self) -> bool:
         """Whether the old one is the beginning of the new one."""
-        return self.same == len(self.old.messages)
+        return self.same == len(self.old)
 
     @property
     def is_trailing(self) -> bool:
@@ -151,7 +150,7 @@ class _Difference:
 
     def messages(self) -> tuple[Message | None, Message | None]:
         """The first that differ; `None` where there is none any more."""
-        old, new = self.old.messages[self.same :], self.new.messages[self.same :]
+        old, new = self.old.since(self.same), self.new.since(self.same)
         return (old[0] if old else None, new[0] if new else None)
 
 
@@ -171,7 +170,7 @@ class LedgerWalk:
         """Go on by one event. Raises `ContextBudgetError`."""
         _, is_call = self._runs.next(row.event, str(row.seq))
         if is_call:
-            sent = _Sent(self._series.context(), self._series.state(), self._series.settled)
+            sent = _Sent(self._series.context(), self._series.mark())
             if row.seq > self._after:
                 self._compare(sent.context, row.seq)
             self._sent, self._since = sent, []
@@ -205,9 +204,9 @@ class LedgerWalk:
     def _lost(self, difference: _Difference) -> int:
         """The tokens of messages that the cache held, and that are sent again behind the break."""
         size = self._series.messages.size
-        held = Counter(map(message_bytes, difference.old.messages[difference.same :]))
+        held = Counter(map(message_bytes, difference.old.since(difference.same)))
         lost = 0
-        for message in difference.new.messages[difference.same :]:
+        for message in difference.new.since(difference.same):
             key = message_bytes(message)
             if held[key]:
                 held[key] -= 1
@@ -220,14 +219,17 @@ class LedgerWalk:
         """The first event after which no more is the same than there is in the end."""
         if difference.is_trailing:
             for row in self._since:
-                if self._moves(row) if difference.moved else _touches_trailing(row, sent.state):
+                if self._moves(row) if difference.moved else _touches_trailing(row, sent.mark.state):
                     return row
-        again = self._series.anew(sent.state, sent.settled)
-        for row in self._since:
+        moving = [row for row in self._since if row.operations]
+        if not moving:
+            return self._since[-1]
+        again = self._series.since(sent.mark)
+        for row in moving[:-1]:
             again.step(row.operations, row.chunks, row.seq)
-            if row.operations and self._is_as_different(again, difference):
+            if self._is_as_different(again, difference):
                 return row
-        return self._since[-1]
+        return moving[-1]  # after it the context is the one that is found to be different
 
     def _moves(self, row: LedgerRow) -> bool:
         """Whether an event brings a message that stands before the last ones."""
@@ -240,7 +242,7 @@ class LedgerWalk:
             context = series.context()
         except ContextBudgetError:  # the state of no call
             return False
-        return common_prefix(difference.old.messages, context.messages) <= difference.same
+        return difference.old.same_as(context) <= difference.same
 
     def _why(self, row: LedgerRow, difference: _Difference) -> str:
         said = _of_event(row.event)
@@ -284,12 +286,13 @@ class LedgerWalk:
 
 def kept_of(old: MeasuredContext, new: MeasuredContext, messages: MeasuredMessages) -> tuple[int, int]:
     """The tokens and bytes at the beginning that are the same; of a message that differs, its share of them."""
-    same = common_prefix(old.messages, new.messages)
-    behind = [messages.size(message) for message in new.messages[same:]]
+    same = old.same_as(new)
+    resent = new.since(same)
+    behind = [messages.size(message) for message in resent]
     tokens = new.tokens - FRAME - sum(size.tokens for size in behind)
     byte = new.bytes - sum(size.bytes for size in behind)
-    if behind and same < len(old.messages):
-        partly = common_prefix(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
+    if behind and same < len(old):
+        partly = common_prefix(message_bytes(old.since(same)[0]), message_bytes(resent[0]))
         tokens += behind[0].tokens * partly // behind[0].bytes
         byte += partly
     return tokens, byte

@@ -13,7 +13,7 @@ from typing import TypeVar
 from attrs import field, frozen
 
 from memory_engine.context.builder import ContextBuilder
-from memory_engine.context.rendering import Message, message_bytes
+from memory_engine.context.rendering import Message, common_prefix, message_bytes
 from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.json_form import JsonForm, as_data, named
@@ -25,29 +25,14 @@ from memory_engine.replay.matching import Changed, Compacted, Side, match
 from memory_engine.runtime.handle import PastHandle
 
 AROUND = 3
-"""Lines that are shown around a change."""
+"""Context lines around a change."""
 COMPARED_MAX = 2_000
-"""Lines of either side that are compared one by one; more are shown as replaced."""
+"""Lines on each side to compare one by one; more are shown as replaced."""
 
 
 def rendered(messages: Sequence[Message]) -> bytes:
-    """The bytes of all messages, one after the other: a prompt cache compares them from the beginning."""
+    """The bytes of all messages, one after another: a prompt cache compares them from the start."""
     return b"".join(map(message_bytes, messages))
-
-
-def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
-    """The number of bytes, or messages, at the beginning that are the same."""
-    length = min(len(before), len(after))
-    if before[:length] == after[:length]:
-        return length
-    low, high = 0, length  # the first `low` are the same, the first `high` are not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if before[low:middle] == after[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def text_lines(messages: Sequence[Message]) -> list[str]:
@@ -120,8 +105,8 @@ class Point:
 class ContextDiff:
     """The contexts of both sides, with everything in the state.
 
-    `kept_bytes` is how many bytes at the beginning stay the same (deterministic JSON, a line for each message): a
-    provider's prompt cache can keep them. `lines` is a unified diff of the texts, under the role of each.
+    `kept_bytes` is how many bytes at the start stay the same (deterministic JSON, one line per message): a provider's
+    prompt cache can keep them. `lines` is a unified diff of the texts, under the role of each.
     """
 
     tokens: tuple[int, int]
@@ -132,7 +117,7 @@ class ContextDiff:
 
 @frozen
 class RowsDiff:
-    """The keys of a view's rows that came, went, and have another value, in order."""
+    """The keys of a view's rows that were added, removed, and changed in value, in order."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -147,10 +132,10 @@ def _rows_told(rows: RowsDiff) -> str:
 class Diff(JsonForm):
     """The difference from `a` to `b`.
 
-    `added` stand in b alone, in its order; `removed` in a alone, in its order; `changed` are versions of one chunk on
-    either side and in neither of the two. `moved` are ids (of b) whose place among the common chunks is another, as
-    few as possible. `compacted`: added summaries with the removed chunks that they cover; `restored`: removed summaries
-    with the added chunks that they had covered. `views` has those with any difference, `None` where not asked for.
+    `added` are only in b, in its order; `removed` only in a, in its order; `changed` are versions of one chunk on each
+    side and in neither of the two. `moved` are ids (of b) whose place among the common chunks differs, as few as
+    possible. `compacted`: added summaries with the removed chunks that they cover; `restored`: removed summaries with
+    the added chunks that they covered. `views` has those with any difference, `None` if not asked for.
     """
 
     a: Point
@@ -202,9 +187,9 @@ class Diff(JsonForm):
 
 
 async def diff(a: PastHandle, b: PastHandle, *, views: bool = True) -> Diff:
-    """The difference from one moment to another: of one thread, or of a fork and its origin, in either order.
+    """What changed from one moment to another: of one thread, or of a fork and its origin, in either order.
 
-    `views=False` leaves out the views, which takes the longer the more of them changed.
+    `views=False` leaves out the views, which take longer the more of them changed.
     """
     one, other = await a.state(), await b.state()
     shared = await shared_seq(a.kernel, (a.id, a.seq), (b.id, b.seq))

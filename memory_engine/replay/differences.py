@@ -7,11 +7,13 @@ with the passages that its log gives.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 
 import msgspec
 from attrs import define, field, frozen
 
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import decode_reduction, resolve_chunks
@@ -88,6 +90,8 @@ def rows_differ(view: str, stored: Mapping[str, bytes], made: Mapping[str, bytes
 def places_differ(stored: Iterable[LiveChunk], made: Iterable[LiveChunk]) -> tuple[str, ...]:
     """How the places of a state's chunks differ from those that the log gives."""
     old, new = ({row.chunk_id: row for row in rows} for rows in (stored, made))
+    if old == new:
+        return ()
     lines: list[str] = []
     for chunk_id in dict.fromkeys((*new, *old)):
         one, other = old.get(chunk_id), new.get(chunk_id)
@@ -258,8 +262,11 @@ class KeptSnapshots:
 
     def differences(self, stored: StoredEvent, draft: StateDraft, refolding: Refolding) -> tuple[str, ...]:
         """How the snapshots after this event differ from the replay. Snapshots that no reader uses are passed over."""
+        kept = self._by_seq.get(stored.seq)
+        if kept is None:
+            return ()
         lines: list[str] = []
-        for name, value in self._by_seq.get(stored.seq, {}).items():
+        for name, value in kept.items():
             if name == _STATE:
                 lines += _state_differs(value, stored, draft)
             else:
@@ -396,11 +403,14 @@ class PassagesCheck:
             if looked.seq != self.upto:
                 return ()
             counted = looked.passages
-            for place in some:
-                lines += _passage_row_differs(place, looked.rows.get(place), self._folded.rows[place])
+            lines += await aside(partial(self._compared, some, looked.rows), items=len(some))
         if not lines and counted not in (len(places), -1) and self.upto:
             lines.append(f"passages: {counted:,} → {len(places):,}")
         return limited(lines)
+
+    def _compared(self, places: Sequence[int], kept: Mapping[int, PassageRow]) -> list[str]:
+        made = self._folded.rows
+        return [line for place in places for line in _passage_row_differs(place, kept.get(place), made[place])]
 
 
 def _passage_row_differs(place: int, kept: PassageRow | None, made: PassageRow) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""The tree that explains something, made from a `trace` of the log."""
+"""The tree that explains something, built from a `trace` of the log."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from memory_engine.core.chunks import REDACTED, Chunk, ChunkType, content_text
 from memory_engine.core.events.base import UnknownEvent
@@ -15,7 +15,7 @@ from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.replay.lineage import batch_replaced, is_covering, place
-from memory_engine.replay.trace import CHUNKS_MAX, ChunkRef, EventRef, LineageTrace, Link
+from memory_engine.replay.trace import ChunkRef, EventRef, LineageTrace, Link
 
 NodeKind = Literal["context", "block", "passage", "row", "chunk", "compaction", "line", "fact", "event"]
 """The kinds of nodes. Blocks and passages stand under a context, lines under a compaction."""
@@ -25,9 +25,9 @@ NodeKind = Literal["context", "block", "passage", "row", "chunk", "compaction", 
 class Why(JsonForm):
     """A chunk, an event or the like, and under `children` what it comes from.
 
-    `title` says in a few words what it is, `text` what it says, whole. `facts` are JSON values by name: `relation` to
-    the node above, `at` (ISO time), `tokens`, `live`, and others of its kind. A node that stands further up in the
-    tree already comes again with `above` and without children; where a tree is cut, `cut` says how to go on.
+    `title` says in a few words what it is, `text` its full text. `facts` are JSON values by name: `relation` to the
+    node above, `at` (ISO time), `tokens`, `live`, and others of its kind. A node that is already further up in the tree
+    is repeated with `above` and without children; where a tree is cut, `cut` says how to go on.
     """
 
     kind: NodeKind
@@ -59,15 +59,17 @@ class Why(JsonForm):
         return table(f"Where {self.id} comes from", ("node", "event", "text"), rows)
 
     def events(self) -> list[tuple[str, int]]:
-        """The events that this node comes from: thread and seq, each once, in the order of the tree."""
+        """The events that this node comes from: thread and seq, each once, in tree order."""
         found = [(node.thread_id, node.seq) for node in self.walk() if node.kind in ("event", "compaction")]
         return [place for place in dict.fromkeys(found) if place[1]]
 
 
 DEPTH_MAX = 100
-"""Nodes from the root to a leaf: ask for deeper ones by their own ids."""
+"""Nodes from the root to a leaf: ask for deeper ones by id."""
+UNREAD_MAX = 500
+"""Chunks below a summary to name although they were not read."""
 _TOO_DEEP = "it goes on: ask for this chunk"
-_TOO_MANY = f"not read: more than {CHUNKS_MAX:,} chunks lie behind what was asked for; ask for this one"
+_TOO_MANY = "not read: many chunks lie behind what was asked for; ask for this one"
 
 
 class Tree:
@@ -77,9 +79,10 @@ class Tree:
         self._trace = trace
         self._reducers = reducers
         self._seen: set[tuple[str, str, object]] = set()
+        self._heirs: dict[EventRef, Mapping[str, list[str]]] = {}
 
     def chunk(self, ref: ChunkRef, *, relation: str = "", level: int = 0) -> Why:
-        """A chunk, the event that made it, and what it was made of."""
+        """A chunk, the event that made it, and what it was made from."""
         thread_id, chunk_id = ref
         chunk = self._trace.chunks.get(ref)
         if chunk is None:
@@ -121,7 +124,7 @@ class Tree:
         removed = trace.events.get((thread_id, trace.gone.get((thread_id, chunk.id), 0)))
         if not live and removed is not None:
             facts["removed_by"] = {"seq": removed.seq, "type": removed.type, "id": removed.id}
-            instead = _instead(chunk.id, removed)
+            instead = self._instead(chunk.id, removed)
             if instead:
                 facts["replaced_by"] = instead
             if isinstance(removed.event, ThreadCleared):
@@ -133,6 +136,15 @@ class Tree:
         if chunk.status == REDACTED:
             facts["redacted"] = True
         return facts
+
+    def _instead(self, chunk_id: str, removed: RecordedEvent) -> list[str]:
+        """The chunks that took a chunk's place."""
+        if isinstance(removed.event, CompactionUndone) and chunk_id in removed.event.summaries:
+            return [chunk.id for chunk in removed.chunks]
+        ref = removed.thread_id, removed.seq
+        if ref not in self._heirs:
+            self._heirs[ref] = _heirs(removed)
+        return self._heirs[ref].get(chunk_id, [])
 
     def _behind(self, thread_id: str, chunk: Chunk, level: int) -> tuple[Why, ...]:
         """The event that made a chunk, and its parents; for a summary the compaction, and what it covers."""
@@ -182,20 +194,30 @@ class Tree:
             )
             for n, line in enumerate(summary.lines, 1)
         ]
-        covered = [
-            self.chunk((recorded.thread_id, parent), relation="covers", level=level + 1)
-            for parent in dict.fromkeys(summary.parent_ids)
-        ]
+        parents = [(recorded.thread_id, parent) for parent in dict.fromkeys(summary.parent_ids)]
+        covered = self._covered(parents, level + 1)
         by = f"{event.compactor}, {event.model}" if event.model else event.compactor
         return Why(
             kind="compaction",
             id=recorded.id,
             thread_id=recorded.thread_id,
             seq=recorded.seq,
-            title=f"{event.trigger} compaction of {len(covered)} chunks by {by}",
+            title=f"{event.trigger} compaction of {len(parents)} chunks by {by}",
             facts={"relation": "made by"} | facts,
             children=(*lines, *covered, *self._causes(recorded, level + 1)),
         )
+
+    def _covered(self, refs: Sequence[ChunkRef], level: int) -> list[Why]:
+        """The chunks that a summary covers; of those that were not read the first ones, and how many follow."""
+        unread = [ref for ref in refs if ref not in self._trace.chunks][UNREAD_MAX:]
+        shown = set(refs).difference(unread) if unread else set(refs)
+        nodes = [self.chunk(ref, relation="covers", level=level) for ref in refs if ref in shown]
+        if unread:
+            thread_id, chunk_id = unread[0]
+            facts: dict[str, object] = {"relation": "covers", "cut": _TOO_MANY, "more": len(unread)}
+            node = _bare("chunk", thread_id, chunk_id, place(chunk_id)[0], facts)
+            nodes.append(evolve(node, title=f"{len(unread):,} more chunks from {chunk_id} on"))
+        return nodes
 
     def event(self, ref: EventRef, *, relation: str = "", level: int = 0) -> Why:
         """An event, and what caused it or what it was drawn from, in any thread."""
@@ -275,7 +297,7 @@ class Tree:
 
 
 def event_text(recorded: RecordedEvent) -> str:
-    """The text of an event; its payload as JSON where it has none."""
+    """The text of an event; its payload as JSON if it has none."""
     event = recorded.event
     said = "\n".join(filter(None, (content_text(body.content) for body in event.bodies())))
     calls = "\n".join(f"{call.name}({call.arguments})" for body in event.bodies() for call in body.calls)
@@ -291,12 +313,16 @@ def _chunk_text(chunk: Chunk) -> str:
     return "\n".join(filter(None, (chunk.text, calls)))
 
 
-def _instead(chunk_id: str, removed: RecordedEvent) -> list[str]:
-    """The chunks that took a chunk's place."""
-    if isinstance(removed.event, CompactionUndone) and chunk_id in removed.event.summaries:
-        return [chunk.id for chunk in removed.chunks]
-    by_batch = [by for by, taken in batch_replaced(removed.operations).items() if chunk_id in taken]
-    return list(dict.fromkeys([*by_batch, *(chunk.id for chunk in removed.chunks if chunk_id in chunk.parent_ids)]))
+def _heirs(removed: RecordedEvent) -> Mapping[str, list[str]]:
+    """The chunks of an event that took the places of others, by these."""
+    found: dict[str, dict[str, None]] = {}
+    for by, taken in batch_replaced(removed.operations).items():
+        for chunk_id in taken:
+            found.setdefault(chunk_id, {})[by] = None
+    for chunk in removed.chunks:
+        for chunk_id in chunk.parent_ids:
+            found.setdefault(chunk_id, {})[chunk.id] = None
+    return {chunk_id: list(ids) for chunk_id, ids in found.items()}
 
 
 def _time(recorded: RecordedEvent) -> str:

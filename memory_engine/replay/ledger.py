@@ -17,12 +17,12 @@ from memory_engine.runtime.handle import PastHandle
 __all__ = ["CacheBreak", "CacheLedger", "CacheTotals", "PromptCall", "cache_ledger"]
 
 WINDOW = 512
-"""Rows that are read in one go to find the call before the first."""
+"""Rows to read at once to find the call before the first."""
 
 
 @frozen(kw_only=True)
 class CacheTotals(JsonForm):
-    """The calls of a ledger, summed up. `kept_share` is the part of all tokens that was kept, 0 to 1."""
+    """The totals of a ledger's calls. `kept_share` is the share of all tokens that was kept, 0 to 1."""
 
     calls: int
     tokens: int
@@ -34,7 +34,7 @@ class CacheTotals(JsonForm):
 
 @frozen(kw_only=True)
 class CacheLedger(JsonForm):
-    """The model calls of a stretch of a log, and the breaks between each and the one before, both in order."""
+    """The model calls in a range of a log, and the breaks between each and the one before, both in order."""
 
     json_names = "calls breaks totals"
 
@@ -63,10 +63,10 @@ class CacheLedger(JsonForm):
 async def cache_ledger(
     after: PastHandle, upto: PastHandle, max_tokens: int | None, progress: VerifyProgress | None = None
 ) -> CacheLedger:
-    """The contexts of the model calls after one moment of a thread up to another, each compared with the one before.
+    """The contexts of a thread's model calls from one moment to another, each compared with the one before.
 
-    The first is compared with the last call before `after`, if there is one. Contexts are built without a query.
-    Raises `ContextBudgetError` where a call's context does not fit into `max_tokens`.
+    The first is compared with the last call before `after`, if there is one. Contexts are built without a query. Raises
+    `ContextBudgetError` if a call's context does not fit into `max_tokens`.
     """
     checked_call("progress", progress)
     kernel, thread_id = upto.kernel, upto.id

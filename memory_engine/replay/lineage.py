@@ -115,6 +115,10 @@ async def shared_seq(kernel: Kernel, a: tuple[str, int], b: tuple[str, int]) -> 
     return low
 
 
+SCANNED = 1_024
+"""Events that are looked through for the one that took a chunk away; of more, snapshots tell where to look."""
+
+
 async def removed_at(past: PastHandle, chunk_ids: Sequence[str]) -> dict[str, int]:
     """The seqs of the events after which chunks that are not in the state any more were gone, by halving.
 
@@ -124,14 +128,39 @@ async def removed_at(past: PastHandle, chunk_ids: Sequence[str]) -> dict[str, in
     waiting = [(0, past.seq, list(chunk_ids))] if chunk_ids else []
     while waiting:
         low, high, ids = waiting.pop()  # made after `low`, or there at it; gone at `high`
+        if high - low <= SCANNED:
+            found |= await _taken_between(past, low, high, frozenset(ids))
+            ids = [one for one in ids if one not in found]  # what stood inside another went with it
+        if not ids:
+            continue
         if high - low <= 1:
             found.update(dict.fromkeys(ids, high))
             continue
-        middle = (low + high) // 2
-        state = await past.kernel.reader.state_at(past.id, middle)
-        later = [one for one in ids if place(one)[0] > middle or state.get(one) is not None]
-        earlier = [one for one in ids if place(one)[0] <= middle and state.get(one) is None]
+        middle, there = await _there(past, low, (low + high) // 2)
+        later = [one for one in ids if place(one)[0] > middle or one in there]
+        earlier = [one for one in ids if place(one)[0] <= middle and one not in there]
         waiting += [(*span, some) for span, some in (((low, middle), earlier), ((middle, high), later)) if some]
+    return found
+
+
+async def _there(past: PastHandle, low: int, middle: int) -> tuple[int, Collection[str]]:
+    """The ids of the chunks in the state at a seq, or at that of a snapshot before it that is above `low`."""
+    reader = past.kernel.reader
+    near = await reader.kept_before(past.id, middle)
+    if near is not None and near[0] > low:
+        return near
+    state = await reader.state_at(past.id, middle)
+    return middle, frozenset(placed.chunk.id for placed in state.placed())
+
+
+async def _taken_between(past: PastHandle, low: int, high: int, chunk_ids: Collection[str]) -> dict[str, int]:
+    """The seqs of the events that took these chunks away by themselves, among those after one seq up to another."""
+    found: dict[str, int] = {}
+    async for page in past.kernel.reader.pages(past.id, after=low, upto=high):
+        for stored in page:
+            if stored.record:
+                taken = taken_by(_record(past.id, stored).operations)
+                found.update((chunk_id, stored.seq) for chunk_id in taken if chunk_id in chunk_ids)
     return found
 
 

@@ -15,7 +15,6 @@ from memory_engine.core.events.compaction import CompactionCompleted, Compaction
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.records import RecordedEvent
-from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ThreadNotFound, UnknownChunk
 from memory_engine.replay.lineage import place, removed_at, taken_by
@@ -24,8 +23,8 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.views.promotion.events import PromotionDecided
 
-CHUNKS_MAX = 10_000
-"""Chunks that are read for one explanation: the origins of more are asked for one by one."""
+CHUNKS_MAX = 500
+"""Chunks that are read for one explanation unless more are asked for, level by level: others are opened one by one."""
 RELATED_MAX = 1_000
 """Threads that are searched for an event whose thread is not named."""
 ARRIVED = "fact:"
@@ -54,7 +53,8 @@ class LineageTrace:
     events: dict[EventRef, RecordedEvent] = field(factory=dict)
     links: dict[EventRef, tuple[Link, ...]] = field(factory=dict)
     started: dict[EventRef, RecordedEvent] = field(factory=dict)
-    states: dict[str, State] = field(factory=dict)
+    live: dict[str, Collection[str]] = field(factory=dict)
+    """The ids of the chunks in the state, by thread."""
     forgotten: dict[str, list[tuple[int, MemoryForget]]] = field(factory=dict)
     gone: dict[ChunkRef, int] = field(factory=dict)
 
@@ -67,15 +67,15 @@ class LineageTrace:
 
     def is_live(self, thread_id: str, chunk_id: str) -> bool:
         """Whether a chunk is in the state as of now (that is: of the moment that is asked about)."""
-        state = self.states.get(thread_id)
-        return state is not None and state.get(chunk_id) is not None
+        return chunk_id in self.live.get(thread_id, ())
 
 
 class Tracer:
     """Reads for one explanation, as of a moment of one thread."""
 
-    def __init__(self, home: PastHandle) -> None:
+    def __init__(self, home: PastHandle, chunks_max: int) -> None:
         self._kernel: Kernel = home.kernel
+        self._chunks_max = chunks_max
         self._home = home
         self._records: dict[str, ThreadRecord | None] = {}
         self._related: list[str] | None = None
@@ -92,14 +92,14 @@ class Tracer:
             if not seq or (thread_id == self._home.id and seq > self._home.seq):
                 raise UnknownChunk("read", chunk_id)
         while waiting_chunks or waiting_events:
-            room = max(0, CHUNKS_MAX - len(self.trace.chunks))
+            room = max(0, self._chunks_max - len(self.trace.chunks))
             level = [ref for ref in waiting_chunks if ref not in self.trace.chunks][:room]
             read = await self._read({*waiting_events, *((ref[0], place(ref[1])[0]) for ref in level)})
             waiting_chunks = self._take(level)
             linked, snippets = await self._link(read)
             waiting_chunks += snippets
             waiting_events = [ref for ref in linked if ref not in self.trace.events]
-        for thread_id, chunk_id in asked[:CHUNKS_MAX]:
+        for thread_id, chunk_id in asked[: self._chunks_max]:
             if (thread_id, chunk_id) not in self.trace.chunks:
                 raise UnknownChunk("read", chunk_id)
 
@@ -109,8 +109,7 @@ class Tracer:
         for thread_id in {ref[0] for ref in trace.events}:
             trace.forgotten[thread_id] = await self._forgettings(thread_id)
         for thread_id in {ref[0] for ref in trace.chunks}:
-            past = await self._past(thread_id)
-            trace.states[thread_id] = await self._kernel.reader.state_at(thread_id, past.seq)
+            trace.live[thread_id] = await self._live(thread_id, (await self._past(thread_id)).seq)
         for (thread_id, seq), event in trace.events.items():
             for chunk_id in taken_by(event.operations):
                 trace.gone.setdefault((thread_id, chunk_id), seq)
@@ -263,6 +262,14 @@ class Tracer:
             head = await self._kernel.store.head(thread_id)
             self._pasts[thread_id] = PastHandle(self._kernel, thread_id, head.seq)
         return self._pasts[thread_id]
+
+    async def _live(self, thread_id: str, seq: int) -> Collection[str]:
+        """The ids of the chunks in a state: the store has those of the latest at hand."""
+        loaded = await self._kernel.store.load(thread_id, sources=False)
+        if loaded.head.seq == seq:
+            return frozenset(row.chunk_id for row in loaded.live)
+        state = await self._kernel.reader.state_at(thread_id, seq)
+        return frozenset(placed.chunk.id for placed in state.placed())
 
     async def _forgettings(self, thread_id: str) -> list[tuple[int, MemoryForget]]:
         """Those after the moment of the question too: no text that they forgot is told."""

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import decode_row, is_redacted, link_hash, next_head, stand_in_digest
+from memory_engine.core.chain import MOVES_STATUS, decode_row, is_redacted, link_hash, next_head, stand_in_digest
 from memory_engine.core.codec import decode_reduction, encode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import MendedEvent, ThreadRereduced
@@ -25,7 +25,7 @@ from memory_engine.core.reduction import (
     RegisteredReducer,
     reduce_into,
 )
-from memory_engine.core.state import State, StateDraft
+from memory_engine.core.state import State, StateDraft, Tally
 from memory_engine.core.threads import ARCHIVED, DamagedRecord, Head, LiveChunk, LoadedThread, check_record
 from memory_engine.errors import (
     EventDecodeError,
@@ -76,11 +76,11 @@ _SAID = {
 class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the log, its reducers and the rows derived from it disagree.
 
-    `kind`: `gap`, `hash`, `redaction` (texts exchanged), `operations` (the reducers give others now), `reducer` (they
+    `kind`: `gap`, `hash`, `redaction` (texts exchanged), `operations` (the reducers return others now), `reducer` (they
     raise), `undecodable`, `head`, `state` (live rows), `projection` (rows of a view), `snapshot`, `search` (passages,
     words, vectors), `ids` (the index of event ids), `thread` or `record` (facts of it that cannot be true, or read).
 
-    `reducer` names the reducers that may do otherwise, or the view. `expected` is what is recorded, `found` what a
+    `reducer` names the reducers that may act differently, or the view. `expected` is what is recorded, `found` what a
     replay gives or what went wrong; `difference` says it in lines: `chunk 5.0 content: 'Hello' → 'Hi'`.
     """
 
@@ -96,7 +96,7 @@ class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Its place and its kind, in a line."""
+        """Its place and kind, in one line."""
         facts = [self.event_type, f"reducer {self.reducer}" if self.reducer and self.event_type else self.reducer]
         at = f" ({', '.join(filter(None, facts))})" if any(facts) else ""
         return f"thread {self.thread_id!r}, seq {self.seq}{at}: {_SAID.get(self.kind, f'{self.kind} differs')}"
@@ -114,10 +114,10 @@ class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a verification. `events` were checked; the log holds together if there is no divergence.
+    """The result of a verification. `events` were checked; the log is intact if there is no divergence.
 
-    `redacted` of them are without their texts: what stands there is what a recorded act has put there, but for the
-    `unattested` ones, for which the file alone vouches that they came in.
+    `redacted` of them lack their texts: a recorded act put there what they hold now, except for the `unattested` ones,
+    for which only the file they came in vouches.
     """
 
     thread_id: str
@@ -135,7 +135,7 @@ class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def broken(self) -> IntegrityError | None:
-        """The error of a log that is itself broken, whatever was derived from it."""
+        """The error of a log that is itself broken, whatever is derived from it."""
         found = self.divergence
         if found is None or found.kind not in ("gap", "hash", "redaction"):
             return None
@@ -149,6 +149,7 @@ class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 VerifyProgress = Callable[[int], None]
 """Called now and then with the number of events done."""
 _RECORD_CHARS = 300
+NO_TALLY = Tally()
 
 
 class _ThreadReplay(msgspec.Struct):
@@ -206,7 +207,7 @@ class _ThreadReplay(msgspec.Struct):
 
 
 def counted_from(progress: VerifyProgress, done: int) -> VerifyProgress:
-    """A progress that goes on counting after other threads."""
+    """A progress callback that continues the count after other threads."""
     return lambda count: progress(done + count)
 
 
@@ -234,12 +235,12 @@ class Verifier:
         return cls(kernel.store, kernel.reader, kernel.reducers, kernel.projections, kernel.extractors)
 
     async def verify(self, thread_id: str, progress: VerifyProgress | None = None) -> VerifyReport:
-        """Check contiguity, hash links, operations and snapshots, then head, live rows, views and index of a thread.
+        """Check a thread: contiguity, hash links, operations and snapshots, then head, live rows, views and index.
 
-        A log that cannot be read to its end diverges where it ends. Raises `ThreadNotFound`. Writes nothing.
+        A log that cannot be read to its end diverges where it stops. Raises `ThreadNotFound`. Writes nothing.
         """
         try:
-            loaded = await self._store.load(thread_id)
+            loaded = await self._store.load(thread_id, sources=False)
         except IntegrityError as error:
             gap = Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why)
             return VerifyReport(
@@ -295,8 +296,8 @@ class Verifier:
             if found is not None:
                 return found
             replay.previous = stored.hash
-            if stored.seq > replay.own_after:
-                replay.derived = next_head(replay.derived, stored, State().tally, tracked=False)
+            if stored.type in MOVES_STATUS and stored.seq > replay.own_after:
+                replay.derived = next_head(replay.derived, stored, NO_TALLY, tracked=False)
             if self._events.tracks(stored.type):
                 replay.marks[stored.type] = stored.seq
         return None

@@ -8,14 +8,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from memory_engine.context.builder import TRAILING, ContextBuilder
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
-from memory_engine.core.arguments import checked_text
+from memory_engine.context.flow import TRAILING
+from memory_engine.core.arguments import checked_count, checked_text
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.events.roles import Reference, Role, roles_of
 from memory_engine.core.state import State
 from memory_engine.errors import UnknownRow, UnknownView
 from memory_engine.recall.hits import Hit
+from memory_engine.replay import trace
 from memory_engine.replay.diff import message_text
 from memory_engine.replay.explanation import Tree, Why
 from memory_engine.replay.trace import ChunkRef, EventRef, Tracer
@@ -27,20 +29,22 @@ VIEW = "view:"
 """The prefix of the name of a view's row: `view:preferences/tone`."""
 
 
-async def why(thread: ThreadHandle, what: str | Context) -> Why:
-    """The explanation of a chunk (by id), a row of a view (`"view:NAME/KEY"`), or each block of a context.
+async def why(thread: ThreadHandle, what: str | Context, *, chunks_max: int | None = None) -> Why:
+    """Explain a chunk (by id), a row of a view (`"view:NAME/KEY"`), or each block of a context.
 
-    Whether a chunk is live is told as of the thread's head, or, for a thread at a moment, as of that. Raises
-    `UnknownChunk`, `UnknownView`, `UnknownRow`.
+    Reads at most `chunks_max` chunks (default: 500), level by level; others are named, with `cut`: ask for them by id.
+    Whether a chunk is live is as of the thread's head, or of the moment of a past thread. Raises `UnknownChunk`,
+    `UnknownView`, `UnknownRow`.
     """
+    chunks_max = trace.CHUNKS_MAX if chunks_max is None else checked_count("chunks_max", chunks_max, least=1)
     if isinstance(what, Context):
         home = thread if thread.id == what.thread_id else ThreadHandle(thread.kernel, what.thread_id)
-        return await _Blocks(await _past(home), what).explain()
+        return await _Blocks(await _past(home), what, chunks_max).explain()
     checked_text("what", what)
     past = await _past(thread)
     if what.startswith(VIEW):
-        return await _row(past, what)
-    tracer = Tracer(past)
+        return await _row(past, what, chunks_max)
+    tracer = Tracer(past, chunks_max)
     await tracer.follow([(past.id, what)])
     await tracer.settle()
     return Tree(tracer.trace, past.kernel.reducers).chunk((past.id, what))
@@ -52,7 +56,7 @@ async def _past(thread: ThreadHandle) -> PastHandle:
     return await thread.at(await thread.last_seq())
 
 
-async def _row(past: PastHandle, what: str) -> Why:
+async def _row(past: PastHandle, what: str, chunks_max: int) -> Why:
     """A row of a view, and the events that it names."""
     name, _, key = what.removeprefix(VIEW).partition("/")
     known = tuple(projection.name for projection in past.kernel.projections)
@@ -65,7 +69,7 @@ async def _row(past: PastHandle, what: str) -> Why:
     named = _seqs(rows[key] if isinstance(rows[key], msgspec.Struct) else value)
     seqs = sorted(seq for seq in named if 0 < seq <= past.seq)
     refs: list[EventRef] = [(past.id, seq) for seq in seqs]
-    tracer = Tracer(past)
+    tracer = Tracer(past, chunks_max)
     await tracer.follow([], refs)
     await tracer.settle()
     tree = Tree(tracer.trace, past.kernel.reducers)
@@ -111,11 +115,11 @@ def _seqs_of(name: object, value: object, role: Role | None) -> set[int]:
 class _Blocks:
     """The blocks of one context."""
 
-    def __init__(self, past: PastHandle, context: Context) -> None:
+    def __init__(self, past: PastHandle, context: Context, chunks_max: int) -> None:
         self._past = past
         self._context = context
         self._builder = past.kernel[ContextBuilder]
-        self._tracer = Tracer(past)
+        self._tracer = Tracer(past, chunks_max)
         self._above: dict[str, list[str]] = {}
         self._pieces = {piece.chunk.id: piece for piece in context.pieces}
 

@@ -21,7 +21,7 @@ from memory_engine.core.records import Receipt, RecordedEvent
 
 
 class Links(msgspec.Struct, frozen=True):
-    """The ids that an event takes over where its sender gives none; `""` for none."""
+    """The ids that an event gets if its sender gives none; `""` for none."""
 
     causation_id: str = ""
     correlation_id: str = ""
@@ -35,9 +35,9 @@ current_links = _LINKS.get
 
 @contextmanager
 def correlated(correlation_id: str) -> Iterator[None]:
-    """Events dispatched within belong to the order, the request or the run across threads that the id names.
+    """Give events dispatched within a correlation id: that of an order, a request or a run across threads.
 
-    The innermost block counts. Raises `InvalidIdentifier`.
+    The innermost block applies. Raises `InvalidIdentifier`.
     """
     check_identifier("correlation id", correlation_id)
     with linked(replace(current_links(), correlation_id=correlation_id)):
@@ -46,10 +46,10 @@ def correlated(correlation_id: str) -> Iterator[None]:
 
 @contextmanager
 def caused_by(cause: Receipt | RecordedEvent | str) -> Iterator[None]:
-    """Events dispatched within were caused by this one, given as a receipt, as a recorded event, or by its id.
+    """Mark events dispatched within as caused by this one: a receipt, a recorded event, or its id.
 
-    A recorded event brings its correlation id too, where no surrounding block sets one. Raises `InvalidIdentifier`,
-    and `TypeError` for a value that is not an event.
+    A recorded event brings its correlation id too, unless a surrounding block sets one. Raises `InvalidIdentifier`, and
+    `TypeError` for a value that is not an event.
     """
     around = current_links()
     if isinstance(cause, RecordedEvent):
@@ -67,7 +67,7 @@ def caused_by(cause: Receipt | RecordedEvent | str) -> Iterator[None]:
 
 @contextmanager
 def linked(links: Links) -> Iterator[None]:
-    """Events dispatched within take over exactly these links: for events of the engine itself."""
+    """Give events dispatched within exactly these links: for the engine's own events."""
     token = _LINKS.set(links)
     try:
         yield

@@ -60,9 +60,9 @@ def _check_projection(projection: object) -> None:
 class ThreadHandle:
     """One thread, now or, with `as_of` set, read-only as it was after the event at that seq.
 
-    A handle costs nothing and may be made at any time; the first call on it raises `ThreadNotFound` if there is no
-    such thread. Where a method takes `at`, a moment (see `Thread.at`), it reads the thread as of then, and never as of
-    later than `as_of`.
+    A handle costs nothing; create one at any time. The first call on it raises `ThreadNotFound` if the thread does not
+    exist. A method with `at`, a moment (see `Thread.at`), reads the thread as of then, and never as of later than
+    `as_of`.
     """
 
     def __init__(self, kernel: Kernel, thread_id: str, *, as_of: int | None = None) -> None:
@@ -75,11 +75,11 @@ class ThreadHandle:
         return f"{type(self).__name__}({self.id!r})"
 
     async def exists(self) -> bool:
-        """Whether there is anything to read: `False` only for a scope that nothing was dispatched to."""
+        """Whether there is anything to read: `False` only for a scope without events."""
         return True
 
     async def upto(self, at: MomentLike | None) -> int | None:
-        """The seq that a read is as of; `None` for the head, wherever it moves.
+        """The seq that a read is as of; `None` for the head, which may move.
 
         Raises `SeqNotInLog`, `EventNotFound`.
         """
@@ -89,11 +89,11 @@ class ThreadHandle:
         return seq if self.as_of is None else min(seq, self.as_of)
 
     async def last_seq(self) -> int:
-        """The seq of the last event: `as_of`, or that of the head."""
+        """The seq of the last event: `as_of`, or the head's."""
         return self.as_of if self.as_of is not None else (await self.kernel.store.head(self.id)).seq
 
     def check_present(self, what: str) -> None:
-        """Raise `PastIsReadOnly` for a thread as it was."""
+        """Raise `PastIsReadOnly` for a past thread."""
         if self.as_of is not None:
             raise PastIsReadOnly(self.id, self.as_of, what)
 
@@ -105,7 +105,7 @@ class ThreadHandle:
     async def followed(self) -> ThreadRuntime:
         """The thread in memory, with what other processes have committed.
 
-        Raises `IntegrityError` for one that was found broken: read it as of a seq before that, or export it.
+        Raises `IntegrityError` if it was found broken: read it as of an earlier seq, or export it.
         """
         runtime = await self.runtime()
         runtime.check_whole()
@@ -126,16 +126,15 @@ class ThreadHandle:
     ) -> Receipt:
         """Append one event; returns when it is durable.
 
-        With an `event_id` of the caller's, dispatching again gives the first receipt. With an `expected_seq` the event
-        is appended only to a thread that holds nothing after it, else `Conflict` names the head: read again what you
-        changed, and dispatch it anew. Give the seq of the head, or of any event after which you have read the thread;
-        0 is a thread without events. What the engine records of its own (a compaction, a pause, facts that were
-        delivered) changes nothing that you hold and never conflicts; everything else does, whoever dispatched it.
+        With your own `event_id`, dispatching again returns the first receipt. With `expected_seq` the event is appended
+        only if the thread holds nothing after it, else `Conflict` names the head: read again what you changed, then
+        dispatch again. Pass the seq of the head, or of any event after which you have read the thread; 0 means no
+        events. What the engine records itself (a compaction, a pause, delivered facts) changes nothing that you hold
+        and never conflicts; everything else does, whoever dispatched it.
 
-        Raises
-        `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused` where it
-        does not fit the state, `ReducerError`, `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`, or a
-        `StorageError`; then nothing was written.
+        Raises `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused`
+        for an event that does not fit the state, `ReducerError`, `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`,
+        or a `StorageError`; then nothing was written.
         """
         self.check_present("event")
         if expected_seq is not None:
@@ -156,9 +155,9 @@ class ThreadHandle:
     async def dispatch_all(
         self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
-        """Append events in order, all or none (those recorded already, by id, count as appended).
+        """Append events in order, all or none (events already recorded, by id, count as appended).
 
-        `expected_seq` is that of `dispatch`. Raises what `dispatch` raises.
+        `expected_seq` works as in `dispatch`. Raises what `dispatch` raises.
         """
         self.check_present("events")
         if expected_seq is not None:
@@ -195,31 +194,31 @@ class ThreadHandle:
     def follow(
         self, *, after: MomentLike | None = 0, poll_s: tuple[float, float] = POLL_S
     ) -> AsyncIterator[RecordedEvent]:
-        """The log and whatever comes, also what other processes commit: each event once, in order, without an end.
+        """The log and every new event, from other processes too: each event once, in order, without end.
 
-        `after` is a moment (see `Thread.at`; `None`: the last event, so that only what is new comes). What this engine
-        dispatches comes at once; for the rest the store is looked at after `poll_s[0]` seconds, then more and more
-        rarely, at last every `poll_s[1]`. A scope's thread that is not there yet is waited for.
+        `after` is a moment (see `Thread.at`; `None`: the last event, so you get only new ones). Events from this engine
+        come at once; for others the store is polled after `poll_s[0]` seconds, then less and less often, down to every
+        `poll_s[1]`. Waits for a scope's thread that does not exist yet.
 
-        Break off or cancel whenever you like, also by a timeout around `anext`: it goes on where it was, and between
-        two events it holds nothing. To go on in another process, keep the `seq` of the last event that you took, and
-        follow after it. It ends by an error only: `EngineClosed` when the engine closes, `ThreadNotFound` when the
-        thread was deleted, `IntegrityError` where the log is broken. Raises `InvalidArgument` and `PastIsReadOnly` at
-        once, `SeqNotInLog` and `EventNotFound` with the first event.
+        You can stop or cancel at any time, also with a timeout around `anext`: it continues where it was, and holds
+        nothing between two events. To continue in another process, keep the `seq` of the last event you took, and
+        follow after it. It ends only with an error: `EngineClosed` when the engine closes, `ThreadNotFound` when the
+        thread is deleted, `IntegrityError` if the log is broken. Raises `InvalidArgument` and `PastIsReadOnly` at once,
+        `SeqNotInLog` and `EventNotFound` with the first event.
         """
         self.check_present("following")
         lookout = following.Lookout(self.kernel, self.id, poll_s)
         return following.Following(self.kernel, self.id, self.exists, after, lookout)
 
     async def latest(self, limit: int) -> list[RecordedEvent]:
-        """The latest `limit` events, oldest of them first."""
+        """The latest `limit` events, oldest first."""
         first = max(0, await self.last_seq() - checked_count("limit", limit))
         return [event async for event in self.events(after=first)]
 
     # state
 
     async def info(self) -> ThreadInfo:
-        """The record and the head of the thread, or its head as of then. Record and status are always today's."""
+        """The thread's record and head, or its head as of then. Record and status are always today's."""
         found = await self.kernel.store.listed(ThreadFilter(id=self.id))
         if not found:
             raise ThreadNotFound(self.id)
@@ -235,9 +234,9 @@ class ThreadHandle:
         )
 
     async def state(self, *, at: MomentLike | None = None) -> State:
-        """The state after the last event, or as of an earlier moment: without what was forgotten since.
+        """The state after the last event, or as of an earlier moment, without what was forgotten since.
 
-        Commits of other processes are seen within `EngineConfig.follow_s`. Raises `SeqNotInLog`, `EventNotFound`.
+        Shows commits of other processes within `EngineConfig.follow_s`. Raises `SeqNotInLog`, `EventNotFound`.
         """
         seq = await self.upto(at)
         if seq is None:
@@ -251,7 +250,7 @@ class ThreadHandle:
         return self._state_then
 
     async def chunk(self, chunk_id: str) -> Chunk:
-        """A chunk by id, also one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
+        """A chunk by id, even one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
         found = await self.kernel.reader.shown(self.id, [chunk_id])
         if chunk_id not in found:
             raise ForgottenChunk("read", chunk_id)
@@ -266,7 +265,7 @@ class ThreadHandle:
     async def view(self, projection: str, *, at: MomentLike | None = None) -> dict[str, object]:
         """The rows of a registered projection, up to date with the head or as of a moment.
 
-        Raises `UnknownView` (a `KeyError`) for an unknown one.
+        Raises `UnknownView` (a `KeyError`) for an unknown projection.
         """
         known = {p.name: p for p in self.kernel.projections}
         if checked_text("projection", projection) not in known:
@@ -274,10 +273,10 @@ class ThreadHandle:
         return dict((await self.rows(known[projection], at=at)).items())
 
     async def rows(self, projection: Projection[V], *, at: MomentLike | None = None) -> ReadableRows[V]:
-        """The rows of a projection: in memory once they were read, or, as of a moment, folded from the log.
+        """The rows of a projection: kept in memory once read, or folded from the log as of a moment.
 
-        Of a moment, those of a view that reads `MemoryForget` are without what was forgotten since. They follow the
-        thread: read what you need of them before you await anything else.
+        As of a moment, a view that reads `MemoryForget` leaves out what was forgotten since. Rows follow the thread:
+        read what you need from them before you await anything else.
         """
         _check_projection(projection)
         if not await self.exists():
@@ -305,7 +304,7 @@ class ThreadHandle:
         return Rows(projection.row, {key: kept[key] for key, row in rows.items() if origin(row) not in gone})
 
     async def row(self, projection: Projection[V], key: str) -> V | None:
-        """One row of a projection, straight from the store: however many rows there are, no other is read."""
+        """One row of a projection, straight from the store; no other row is read."""
         found = await self.rows_between(projection, checked_text("key", key), f"{key}\0")
         return found[0][1] if found else None
 
@@ -318,10 +317,10 @@ class ThreadHandle:
         *,
         latest: bool = False,
     ) -> list[tuple[str, V]]:
-        """The rows with `first` <= key < `last` (`None`: to the end), in order of keys, straight from the store.
+        """The rows with `first` <= key < `last` (`None`: to the end), in key order, straight from the store.
 
-        `limit` keeps the first so many; with `latest` the last. Rows of a moment (a handle of `at`) are folded from
-        the log first, all of them.
+        `limit` keeps the first N; with `latest`, the last N. As of a moment (a handle from `at`), all rows are folded
+        from the log first.
         """
         _check_projection(projection)
         span = RowSpan(
@@ -348,7 +347,7 @@ class ThreadHandle:
         return [(key, decoded_row(decoder, key, value)) for key, value in stored]
 
     async def measure(self, projection: Projection[V]) -> tuple[int, int]:
-        """How many rows a projection has and how many bytes their JSON takes, without reading them."""
+        """The number of rows in a projection and their size in bytes of JSON, without reading them."""
         _check_projection(projection)
         if self.as_of is not None:
             encoded = (await self.rows(projection)).encoded()
@@ -374,10 +373,10 @@ class PastHandle(ThreadHandle):
         return f"{type(self).__name__}({self.id!r}, seq={self.seq})"
 
     def then(self, seq: int) -> Self:
-        """The thread at another seq of it."""
+        """The same thread at another seq."""
         return type(self)(self.kernel, self.id, seq)
 
     async def event(self) -> RecordedEvent | None:
-        """The event at `seq`, the last one until then; `None` before the first."""
+        """The event at `seq`, the last one by then; `None` before the first."""
         rows = await self.kernel.reader.rows_at(self.id, {self.seq})
         return self.kernel.reader.decode(self.id, rows[self.seq]) if self.seq in rows else None

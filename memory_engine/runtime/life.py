@@ -59,7 +59,7 @@ async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapp
     kernel = thread.kernel
     check_not_scope(thread_id)
     kernel.check_writable("a fork")
-    loaded = await kernel.store.load(thread.id)
+    loaded = await kernel.store.load(thread.id, sources=False)
     state = await kernel.reader.state_at(thread.id, seq)
     hash_ = b""
     for stored in await kernel.store.read(thread.id, after=max(0, seq - 1), upto=seq, limit=1):

@@ -17,7 +17,7 @@ IN_A_ROW_MAX = 8
 
 
 class BlockingReason(StrEnum):
-    """The reason why a queue hands out no events."""
+    """Why a queue hands out no events."""
 
     COMPACTING = "compacting"
     PAUSED = "paused"
@@ -90,9 +90,9 @@ class Request:
 
 
 class Turns:
-    """Sees to it that the event loop has its turns where commits end at once: one who dispatches in a row never waits.
+    """Gives the event loop its turns when commits end at once: a caller dispatching in a row never waits.
 
-    One for each engine.
+    One per engine.
     """
 
     __slots__ = ("_in_a_row",)
@@ -105,7 +105,7 @@ class Turns:
         self._in_a_row += 1
 
     def is_over(self) -> bool:
-        """Whether the next request is to wait for a round of the loop; then counting begins anew."""
+        """Whether the next request should wait for a round of the loop; then counting starts over."""
         if self._in_a_row < IN_A_ROW_MAX:
             return False
         self._in_a_row = 0

@@ -39,7 +39,7 @@ _SEEN = "this scope is there"
 
 
 class ScopeHandle(ThreadHandle):
-    """A thread that its first event makes; until then its views are empty."""
+    """A thread that its first event creates; until then its views are empty."""
 
     def __init__(self, kernel: Kernel, kind: str, scope_id: str, tenant_id: str = "") -> None:
         check_identifier(f"{kind} id", scope_id)
@@ -64,7 +64,7 @@ class ScopeHandle(ThreadHandle):
         correlation_id: str = "",
         expected_seq: int | None = None,
     ) -> Receipt:
-        """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
+        """Append one event, creating the thread if this is its first. See `ThreadHandle.dispatch`."""
         new = (
             event
             if isinstance(event, NewEvent)
@@ -84,7 +84,7 @@ class ScopeHandle(ThreadHandle):
     async def dispatch_all(
         self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
-        """Append events in order, all or none, making the thread if these are its first."""
+        """Append events in order, all or none, creating the thread if these are its first."""
         events = listed(events)
         return await self._made(events, partial(super().dispatch_all, events, expected_seq=expected_seq), expected_seq)
 
@@ -109,7 +109,7 @@ class ScopeHandle(ThreadHandle):
     async def exists(self) -> bool:
         """Whether anything was dispatched here, including facts on their way from other threads.
 
-        Raises `WrongThreadKind` for a thread that somebody made under this id by hand.
+        Raises `WrongThreadKind` for a thread created under this id by hand.
         """
         for arrive in self.kernel[OpenThreads].before_scopes:
             await arrive()
@@ -160,13 +160,13 @@ class ScopeHandle(ThreadHandle):
 
 
 def scope_of(kernel: Kernel, destination: Destination) -> ScopeHandle:
-    """The thread that a fact is for. Raises `InvalidIdentifier`."""
+    """The thread for a fact. Raises `InvalidIdentifier`."""
     tenant_id = destination.tenant_id if destination.kind in ("user", "agent") else ""
     return ScopeHandle(kernel, destination.kind, destination.id, tenant_id)
 
 
 class ThreadScopes(NamedTuple):
-    """The kind of a thread, and whom it belongs to."""
+    """The kind of a thread, and its owners."""
 
     kind: str
     user_id: str
@@ -193,7 +193,7 @@ def new_record(
     metadata: Mapping[str, str] | None,
     policy: CompactionPolicy | None,
 ) -> ThreadRecord:
-    """The record of a thread that is to be made. Raises `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`."""
+    """The record of a thread to create. Raises `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`."""
     check_not_scope(thread_id)
     check_identifier("kind", scopes.kind)
     record = ThreadRecord(
@@ -212,13 +212,13 @@ def new_record(
 
 
 def seeded(initial_chunks: Sequence[InitialChunk]) -> ThreadSeeded | None:
-    """The first event of a thread with these chunks; `None` where there are none. Raises `InvalidArgument`."""
+    """The first event of a thread with these chunks; `None` if there are none. Raises `InvalidArgument`."""
     chunks = checked_list("initial_chunks", initial_chunks, InitialChunk, each="InitialChunk")
     return ThreadSeeded(chunks=chunks) if chunks else None
 
 
 async def open_thread(kernel: Kernel, record: ThreadRecord, first: Event | None) -> None:
-    """Make a thread unless it is there, with these scopes. Raises `ThreadDiffers`, and what `create_thread` raises."""
+    """Create a thread with these scopes unless it exists. Raises `ThreadDiffers`, and what `create_thread` raises."""
     while not await _is_there(kernel, record):
         with suppress(ThreadExists):  # another task or process was first
             await create_thread(kernel, record, first)
@@ -226,10 +226,10 @@ async def open_thread(kernel: Kernel, record: ThreadRecord, first: Event | None)
 
 
 async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | None = None) -> None:
-    """Make a thread, with its first event if one is given.
+    """Create a thread, with its first event if given.
 
     Both are one commit. Raises `ThreadExists`, `InvalidIdentifier`, `InvalidPolicy`, `ReadOnly`, and the errors of
-    dispatching; then it makes no thread.
+    dispatching; then no thread is created.
     """
     kernel.check_writable("a thread")
     check_record(record)
@@ -250,7 +250,7 @@ def try_first(kernel: Kernel, thread_id: str, event: Event) -> None:
 
 
 def check_not_scope(thread_id: object, record: ThreadRecord | None = None) -> None:
-    """Raise `InvalidIdentifier` for an id that is kept for a scope, unless `record` is that scope's."""
+    """Raise `InvalidIdentifier` for an id reserved for a scope, unless `record` is that scope's."""
     if not isinstance(thread_id, str):
         return  # another check says that it is not an id
     kind = thread_id.partition(":")[0]
@@ -261,7 +261,7 @@ def check_not_scope(thread_id: object, record: ThreadRecord | None = None) -> No
 
 
 def check_one_tenant(tenant_id: object) -> None:
-    """Raise `InvalidSearch` for `None`, which elsewhere means any: nobody asks several tenants at once."""
+    """Raise `InvalidSearch` for `None`, which elsewhere means any: no search spans several tenants."""
     if not isinstance(tenant_id, str):
         raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
 

@@ -23,8 +23,6 @@ THREAD_BITS = 40
 """A place in a look-up over several threads: the thread's number in it `<< 40`, then its place in the thread."""
 PASSAGES_MAX = 1 << PLACES_BITS
 """The most passages of one event; of more, the first are taken."""
-BULK_MIN = 16
-"""An event with this many passages is indexed at once: it is not one more message whose sender waits."""
 AT_US_MIN, AT_US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999, in microseconds since 1970: other numbers are in no calendar."""
 
@@ -79,7 +77,7 @@ Extractor = Callable[[Event, int], Extracted]
 class PassageRow(msgspec.Struct, frozen=True, gc=False):
     """A passage as the index keeps it, without its text, which its event holds. `ended` is a seq, 0 while it stands.
 
-    A new one comes with its `text`, whose terms (`terms` of `core.text`) are indexed later.
+    A new one comes with its `text`, whose terms (`terms` of `core.text`) are taken later, unless they were at once.
     """
 
     place: int
@@ -133,10 +131,14 @@ class PassageChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extractors(msgspec.Struct, frozen=True):
-    """The extractor for each type of event; the bodies' texts of types without one are notes."""
+    """The extractor for each type of event; the bodies' texts of types without one are notes.
+
+    `taken` are the terms of texts whose events are about to come.
+    """
 
     of_type: Mapping[str, Extractor]
     default: Extractor
+    taken: dict[str, str] = {}
 
     def extract(self, event: Event | UnknownEvent, seq: int) -> Extracted:
         """The passages of an event. An event of an unknown class has none."""
@@ -144,14 +146,21 @@ class Extractors(msgspec.Struct, frozen=True):
             return NOTHING
         return self.of_type.get(event.event_type, self.default)(event, seq)
 
-    def step(self, event: Event | UnknownEvent, seq: int, at_us: int) -> PassageStep | None:
-        """The change of an event; `None` for nothing."""
+    def take(self, event: Event) -> None:
+        """Take the terms of an event's texts ahead of its `step`: on a worker thread, where they are many."""
+        if len(self.taken) > PASSAGES_MAX:
+            self.taken.clear()  # of events that did not come
+        for text in self.extract(event, 0).texts:
+            self.taken[_said(text)] = " ".join(terms(_said(text)))
+
+    def step(self, event: Event | UnknownEvent, seq: int, at_us: int, *, analysed: bool) -> PassageStep | None:
+        """The change of an event, with the terms of its texts if they are to be `analysed`; `None` for nothing."""
         found = self.extract(event, seq)
         if found is NOTHING:
             return None
         return PassageStep(
             seq,
-            tuple(_rows(found.texts, seq, at_us)),
+            tuple(_rows(found.texts, seq, at_us, self.taken, analysed=analysed)),
             found.keys,
             found.prefixes,
             _earlier(found.seqs, seq),
@@ -204,13 +213,18 @@ def _check_numbers(values: Iterable[object]) -> None:
             raise TypeError(f"{value!r} is not a whole number")
 
 
-def _rows(texts: Sequence[Text], seq: int, at_us: int) -> Iterable[PassageRow]:
-    is_bulk = len(texts) >= BULK_MIN
+def _said(text: Text) -> str:
+    return f"{text.about} {text.text}" if text.about else text.text
+
+
+def _rows(
+    texts: Sequence[Text], seq: int, at_us: int, taken: dict[str, str], *, analysed: bool
+) -> Iterable[PassageRow]:
     for n, text in enumerate(texts[:PASSAGES_MAX]):
-        said = f"{text.about} {text.text}" if text.about else text.text
+        said = _said(text)
         said_at_us = at_us if text.at_us is None else text.at_us
         place = seq << PLACES_BITS | n
-        found = " ".join(terms(said)) if is_bulk else ""
+        found = " ".join(terms(said)) if analysed else taken.pop(said, "") if taken else ""
         yield PassageRow(
             place,
             text.kind,
@@ -226,12 +240,16 @@ def _rows(texts: Sequence[Text], seq: int, at_us: int) -> Iterable[PassageRow]:
 
 
 def passage_step(
-    extractors: Extractors, thread_id: str, event: Event | UnknownEvent, stored: StoredEvent
+    extractors: Extractors, thread_id: str, event: Event | UnknownEvent, stored: StoredEvent, *, analysed: bool = False
 ) -> PassageStep | None:
-    """The change of an event for search. Raises `ReducerError` where its extractor fails."""
+    """The change of an event for search. Raises `ReducerError` where its extractor fails.
+
+    To have its texts `analysed` takes a second for a million characters: beside the event loop, and when no sender
+    waits.
+    """
     at_us = stored.recorded_at_us if stored.occurred_at_us is None else stored.occurred_at_us
     try:
-        return extractors.step(event, stored.seq, at_us)
+        return extractors.step(event, stored.seq, at_us, analysed=analysed)
     except Exception as error:  # the boundary to user code
         why = f"{type(error).__name__}: {error}"
         raise ReducerError(thread_id, stored.type, "the extractor of its passages", "", why) from error
@@ -309,12 +327,12 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
 class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of an index, all of one moment.
 
-    The index stands at `seq` (-1: there is none of this version) of a log that ends at `head`; the words of
-    `unindexed` passages are not indexed yet and were read one by one. `passages` and
-    `terms` count its content, `holding` the passages that hold each asked term. `chosen` are places:
-    those with the greatest sum of idf, `near` of those asked for as near, the `listed`, the direct successors of the
-    first two, and of the best of them those `around` (by place, with how many passages further on; back: less than 0).
-    `rows` has the chosen and, for each, the one before it in the thread, whose place is in `before`.
+    The index stands at `seq` (-1: there is none of this version) of a log that ends at `head`, and lacks `lacking`
+    events of it. The words of `unindexed` passages are not indexed yet: the latest were read one by one, all but
+    `unread`. `passages` and `terms` count its content, `holding` the passages that hold each asked term. `chosen` are
+    places: those with the greatest sum of idf, `near` of those asked for as near, the `listed`, the direct successors
+    of the first two, and of the best of them those `around` (by place, with how many passages further on; back: less
+    than 0). `rows` has the chosen and, for each, the one before it in the thread, whose place is in `before`.
 
     Of a look-up over several threads, `threads` are those of the `chosen`, by the numbers in their places: in the order
     named, or else in that of their making, and `numbers` the store's own of these. `behind` are threads without an
@@ -323,7 +341,9 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: int = -1
     head: int = 0
+    lacking: int = 0
     unindexed: int = 0
+    unread: int = 0
     passages: int = 0
     terms: int = 0
     holding: Mapping[str, int] = {}
@@ -381,11 +401,11 @@ class PassageIndex(Protocol):
         ...
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`. Returns whether it did."""
+        """Apply a change where the index stands at `change.after`. Returns whether it did. Its words may wait."""
         ...
 
     async def index_words(self, thread_id: str) -> None:
-        """Index the words of the waiting passages: many at a time cost less, and searches find them faster."""
+        """Index the words of the waiting passages, if they are enough: some milliseconds at a time."""
         ...
 
     async def threads(self) -> Sequence[str]:

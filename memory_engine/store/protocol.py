@@ -214,8 +214,8 @@ class Store(Protocol):
         """Write a thread's record anew: to mend a `DamagedRecord`. Raises `ThreadNotFound`."""
         ...
 
-    async def load(self, thread_id: str) -> LoadedThread:
-        """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
+    async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
+        """A thread's live state, in order of keys, with the events behind it (`sources`). Raises `ThreadNotFound`."""
         ...
 
     async def head(self, thread_id: str) -> Head:
@@ -313,6 +313,11 @@ class Store(Protocol):
 
         Returns whether it could: while somebody reads an older moment of the store, it cannot.
         """
+        ...
+
+    @property
+    def is_of_one_loop(self) -> bool:
+        """Whether it can be awaited only in the event loop that it was opened in, as connections to a server can."""
         ...
 
     @property

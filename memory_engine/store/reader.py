@@ -24,12 +24,12 @@ from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.forgetting import Forgettings, Targets
 from memory_engine.core.records import RecordedEvent, StoredEvent
-from memory_engine.core.state import Placed, State, StateDraft
+from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, InvalidOperation, SeqNotInLog, UnknownChunk
 from memory_engine.store.attested import attested_of, lineage
 from memory_engine.store.protocol import ProjectionChange, Store
-from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots, forgotten_at
+from memory_engine.store.snapshots import AtHand, Moments, Snapshots, forgotten_at
 
 PAGE = 512
 """Rows read in one go."""
@@ -61,6 +61,7 @@ class LogReader:
         self.registry = registry
         self._check_hashes = check_hashes
         self.snapshots = Snapshots(store, read_only=read_only)
+        self.moments = AtHand()
         self._forgotten: dict[str, Forgotten] = {}
 
     async def pages(
@@ -81,6 +82,7 @@ class LogReader:
         """Drop what is in memory: something was deleted or erased."""
         self._forgotten.clear()
         self.snapshots.clear()
+        self.moments.clear()
 
     async def raw_pages(self, thread_id: str, *, upto: int) -> AsyncIterator[Sequence[StoredEvent]]:
         """Rows up to a seq as they stand in the store, to be checked by the caller."""
@@ -182,16 +184,29 @@ class LogReader:
 
         From the nearest snapshot that fits the log, else from the beginning.
         """
-        start = await self._nearest(thread_id, seq)
-        draft = start.draft()
-        async for page in self.pages(thread_id, after=start.seq, upto=seq):
-            await aside(partial(apply_rows, draft, page, thread_id), items=len(page))
-            far = draft.seq - start.seq >= FAR and draft.seq < seq
-            if far and draft.tally.chunks <= CHUNKS_MAX:  # no snapshots yet: an imported log, or an older one
-                start = await self._whole(thread_id, draft)
-                await self.snapshots.keep_state(thread_id, start, page[-1].hash)
-                draft = start.draft()
-        return await self._whole(thread_id, draft)
+        moments = self.moments.of(self._store.generation)
+        state = await self._nearest(thread_id, seq, moments)
+        kept_at = state.seq
+        async for page in self.pages(thread_id, after=state.seq, upto=seq):
+            draft = state.draft()
+            await aside(partial(apply_rows, draft, page, thread_id, self.registry), items=len(page))
+            state = await aside(partial(draft.freeze, draft.seq), items=len(page))
+            if moments is self.moments.of(self._store.generation):  # else something was erased since it was read
+                moments.keep(thread_id, state, page[-1].hash, on_the_way=len(page) == PAGE)
+            if seq > state.seq >= kept_at + FAR:  # no snapshots yet: an imported log, or an older one
+                await self.snapshots.keep_state(thread_id, state, page[-1].hash)
+                kept_at = state.seq
+        return state
+
+    async def kept_before(self, thread_id: str, seq: int) -> tuple[int, Collection[str]] | None:
+        """The nearest snapshot up to a seq: its seq, and the ids of its chunks; `None` where none fits the log."""
+        found = await self.snapshots.nearest_state(thread_id, seq)
+        if found is None:
+            return None
+        at, kept = found
+        rows = await self.rows_at(thread_id, {at})
+        fits = at in rows and rows[at].hash == kept.hash
+        return (at, frozenset(live.chunk_id for live in kept.live)) if fits else None
 
     async def advanced(self, thread_id: str, state: State, known: Head, head: Head) -> State | None:
         """The state with the events that came between two heads; `None` if they do not go on from there."""
@@ -207,9 +222,15 @@ class LogReader:
         fits = digest == head.hash and (draft.tally.chunks, draft.tally.tokens) == (head.chunks, head.tokens)
         return draft.freeze(head.seq) if fits else None
 
-    async def _nearest(self, thread_id: str, seq: int) -> State:
-        """The state of the nearest snapshot up to a seq; the empty one where none fits the log."""
+    async def _nearest(self, thread_id: str, seq: int, moments: Moments) -> State:
+        """The nearest state at hand up to a seq, or of a snapshot; the empty one where none fits the log."""
+        moment = moments.nearest(thread_id, seq)
         found = await self.snapshots.nearest_state(thread_id, seq)
+        if moment is not None and (found is None or found[0] <= moment.state.seq):
+            rows = await self.rows_at(thread_id, {moment.state.seq})
+            if any(row.hash == moment.hash for row in rows.values()):
+                return moment.state
+            moments.drop(thread_id)
         if found is None:
             return State()
         at, kept = found
@@ -221,15 +242,6 @@ class LogReader:
             return await self.state_of(LoadedThread(ThreadRecord(id=thread_id), head, kept.live, rows))
         except IntegrityError:
             return State()
-
-    async def _whole(self, thread_id: str, draft: StateDraft) -> State:
-        """The state of a draft whose newer chunks lack the fields that they share with their events."""
-        items = draft.tally.chunks
-        lacking = await aside(lambda: _lacking(draft), items=items)
-        if not lacking:
-            return await aside(lambda: draft.freeze(draft.seq), items=items)
-        chunks = await self.chunks(thread_id, lacking)
-        return await aside(lambda: _completed(draft, chunks), items=items)
 
     async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
         """Chunks by id, wherever in the log they are. Raises `UnknownChunk` for one that never was."""
@@ -382,24 +394,15 @@ def _is_summary(chunk: Chunk) -> bool:
     return chunk.type == ChunkType.COMPACTED
 
 
-def _lacking(draft: StateDraft) -> list[str]:
-    """The chunks of a draft that lack fields: those that it has not from the state which it began with."""
-    return [placed.chunk.id for placed in draft.placed() if placed.chunk.id in draft.touched]
-
-
-def _completed(draft: StateDraft, chunks: Mapping[str, Chunk]) -> State:
-    """The state of a draft, with these chunks in the place of its own."""
-    whole = State().draft()
-    for placed in draft.placed():
-        whole.insert(Placed(chunks.get(placed.chunk.id, placed.chunk), placed.key, placed.container))
-    return whole.freeze(draft.seq)
+SEQ_DIGITS_MAX = 19
+"""No store counts further."""
 
 
 def _seq(chunk_id: str) -> int:
     if not isinstance(chunk_id, str):
         raise UnknownChunk("read", ascii(chunk_id))
     head, _, tail = chunk_id.partition(".")
-    if not (head.isdecimal() and tail.isdecimal()):
+    if not (head.isdecimal() and tail.isdecimal() and len(head) <= SEQ_DIGITS_MAX):
         raise UnknownChunk("read", chunk_id)
     return int(head)
 

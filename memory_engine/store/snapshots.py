@@ -5,8 +5,14 @@ The snapshot of a state names chunks and their places and holds no content; it i
 multiple of `EVERY` seqs. Those of a view's rows are made when somebody reads its past, and destroyed with every
 forgetting. Snapshots that may not be written (the engine only reads, or the rows may hold forgotten text) stay in
 memory.
+
+A log that was never compacted has a state as long as itself, whose snapshot would be as long, each time. Such states
+are at hand (`Moments`) once the log was read, every page of it: those of one log share all that they have in common, so
+many of them take little more than the latest. They are values in memory: whoever uses one compares its hash with the
+log's first.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
 
 import msgspec
@@ -28,6 +34,10 @@ ROWS_SHARE = 4
 """Seqs for each row of a view since its last snapshot before the next is kept, so that all take linear space."""
 MEMORY_MAX = 512
 """Snapshots of a thread that are held in memory; one more drops them all."""
+AT_HAND_TOKENS_MAX = 32_000_000
+"""Tokens of the states at hand, the largest of each log counted: about 128 MB of text."""
+AT_HAND_MAX = 4_096
+"""States of one log that are at hand; one more drops them all."""
 VIEW_VECTORS = ("view_vectors", 1)
 """Name and version of the rows that hold vectors of views' texts (see `recall.likeness`)."""
 _STATE = "state:"
@@ -175,3 +185,77 @@ def dropped(seq: int, views: frozenset[str] | None) -> ProjectionChange:
     if views is not None:
         names = [(f"view/{name}/", f"view/{name}0") for name in sorted(views)]
     return ProjectionChange(PROJECTION, VERSION, {}, seq, tuple(names))
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A state with all its contents, and the hash of the log there."""
+
+    state: State
+    hash: bytes
+
+
+class _OfThread(msgspec.Struct):
+    by_seq: dict[int, Moment] = {}
+    latest: Moment | None = None
+    """The one that was asked for last."""
+    tokens: int = 0
+
+
+class AtHand:
+    """The states at hand of one store, as long as nothing of it is deleted or erased."""
+
+    def __init__(self) -> None:
+        self._generation = -1
+        self._moments = Moments()
+
+    def of(self, generation: int) -> "Moments":
+        """Those of a generation of the store; a new one has none of its own yet."""
+        if generation != self._generation:
+            self._generation = generation
+            self.clear()
+        return self._moments
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._moments = Moments()
+
+
+class Moments:
+    """The states at hand of one store's threads, those used last."""
+
+    def __init__(self) -> None:
+        self._threads: OrderedDict[str, _OfThread] = OrderedDict()
+        self._tokens = 0
+
+    def drop(self, thread_id: str) -> None:
+        """Drop those of a thread."""
+        gone = self._threads.pop(thread_id, None)
+        self._tokens -= gone.tokens if gone is not None else 0
+
+    def nearest(self, thread_id: str, seq: int) -> Moment | None:
+        """The one at the latest seq up to this one."""
+        known = self._threads.get(thread_id)
+        if known is None:
+            return None
+        self._threads.move_to_end(thread_id)
+        near = max((at for at in known.by_seq if at <= seq), default=0)
+        latest = known.latest
+        if latest is not None and near < latest.state.seq <= seq:
+            return latest
+        return known.by_seq.get(near)
+
+    def keep(self, thread_id: str, state: State, digest: bytes, *, on_the_way: bool) -> None:
+        """Keep a state `on_the_way` to one that is asked for, or this, in the place of the one asked for before."""
+        known = self._threads.setdefault(thread_id, _OfThread())
+        if on_the_way:
+            if len(known.by_seq) >= AT_HAND_MAX:
+                known.by_seq.clear()
+            known.by_seq[state.seq] = Moment(state, digest)
+        else:
+            known.latest = Moment(state, digest)
+        more = max(0, state.tally.tokens - known.tokens)
+        known.tokens += more
+        self._tokens += more
+        self._threads.move_to_end(thread_id)
+        while self._tokens > AT_HAND_TOKENS_MAX and self._threads:
+            self._tokens -= self._threads.popitem(last=False)[1].tokens

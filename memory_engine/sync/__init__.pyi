@@ -98,24 +98,24 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 class Engine:
-    """Dispatches events to threads and derives what people and models see. Open it with `memory_engine.open`."""
+    """Dispatches events to threads and derives what people and models see. Open one with `memory_engine.open`."""
     def acts(self) -> Sequence[Act]:
-        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are done."""
+        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are complete."""
     def agent(self, agent_id: str, *, tenant_id: str = "") -> Agent:
-        """An agent's own thread: its memory, and what it grants to others. Raises `InvalidIdentifier`."""
+        """An agent's own thread: its memory, and its grants to other agents. Raises `InvalidIdentifier`."""
     def anchors(self) -> list[Anchor]:
-        """An anchor of each thread's head, in the order in which the threads were made."""
+        """An anchor of each thread's head, in order of creation."""
     def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
-        """Copy the whole store, as it is now, to one new file, while others go on writing; open it like any other."""
+        """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other."""
     def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
-        """The anchors that the logs here contradict: another hash at that seq, or no such thread."""
+        """The anchors that the logs here contradict: a different hash at that seq, or no such thread."""
     @property
     def config(self) -> EngineConfig:
-        """The configuration that it was opened with."""
+        """The configuration that the engine was opened with."""
     def copy_to(self, target: Engine, progress: CopyProgress | None = None) -> CopyReport:
-        """Copy every thread of this store to the engine of another one, of any back end: the same ids and hashes."""
+        """Copy every thread of this store to another engine's store, on any back end, with the same ids and hashes."""
     def correlated(self, correlation_id: str, *, tenant_id: str = "", limit: int | None = None) -> list[RecordedEvent]:
-        """The events that bear a correlation id, of a tenant's threads, in the order in which they were recorded."""
+        """The events with a correlation id, from one tenant's threads, in the order they were recorded."""
     def create_thread(
         self,
         thread_id: str = "",
@@ -129,7 +129,7 @@ class Engine:
         initial_chunks: Sequence[InitialChunk] = ...,
         policy: CompactionPolicy | None = None,
     ) -> Thread:
-        """Make a thread. Without a `thread_id` its id is a UUIDv7."""
+        """Create a thread. Without a `thread_id`, its id is a UUIDv7."""
     def dispatch(
         self,
         thread_id: str,
@@ -141,34 +141,34 @@ class Engine:
         correlation_id: str = "",
         expected_seq: int | None = None,
     ) -> Receipt:
-        """Append one event, and return its receipt when it is durable."""
+        """Append one event and return its receipt once it is durable."""
     def dispatch_all(
         self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
-        """Append events in order, all or none (those recorded already, by id, count as appended). See `dispatch`."""
+        """Append events in order, all or none (events already recorded, by id, count as appended). See `dispatch`."""
     @property
     def events(self) -> EventRegistry:
-        """The types of events that it knows."""
+        """The event types that the engine knows."""
     def export_all(
         self, folder: PathLike, *, redaction: Redaction | None = None, progress: FolderProgress | None = None
     ) -> StoreExport:
-        """Write the log of every thread to a new folder: a file each (see `Thread.export`), and a list with digests."""
+        """Write every thread's log to a new folder: one file each (see `Thread.export`), and a list with digests."""
     def finish_acts(self) -> list[ErasureReport]:
-        """Go on with acts that a process which died, or a reader in the way, has left unfinished."""
+        """Continue acts left unfinished by a process that died, or by a reader in the way."""
     def flush(self) -> None:
         """Make all acknowledged events survive a power failure, under any `durability`."""
     def holds(self) -> list[StandingHold]:
-        """The legal holds that stand, on threads, users and tenants (see `Thread.hold`), oldest first."""
+        """The current legal holds on threads, users and tenants (see `Thread.hold`), oldest first."""
     def import_all(self, folder: PathLike, *, progress: FolderProgress | None = None) -> StoreImport:
-        """Make the threads of a folder that `export_all` wrote, each as `import_log` does."""
+        """Create the threads in a folder that `export_all` wrote, each as `import_log` does."""
     def import_log(
         self, path: PathLike, *, thread_id: str = "", progress: VerifyProgress | None = None
     ) -> ImportReport:
-        """Make a thread from a file that `Thread.export` wrote: the same events, operations and hashes."""
+        """Create a thread from a file that `Thread.export` wrote, with the same events, operations and hashes."""
     def industry(self, name: str) -> Industry:
-        """An industry's own thread: patterns that its tenants share. Raises `InvalidIdentifier`."""
+        """An industry's own thread: the patterns that its tenants share. Raises `InvalidIdentifier`."""
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call `observer` after each commit of this engine; returns a function that ends it. Its errors are logged."""
+        """Call `observer` after each commit of this engine; returns a function that stops it. Its errors are logged."""
     def open_thread(
         self,
         thread_id: str,
@@ -182,13 +182,13 @@ class Engine:
         initial_chunks: Sequence[InitialChunk] = ...,
         policy: CompactionPolicy | None = None,
     ) -> Thread:
-        """The thread of this id, made now if there is none: of many tasks and processes that race, each gets the same."""
+        """The thread with this id, created if it does not exist; tasks and processes that race all get the same thread."""
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
     def retain(self, rules: Sequence[RetentionRule], *, by: str = "", dry_run: bool = False) -> RetentionReport:
-        """Follow rules of retention, in their order: delete, erase, forget or archive what is old enough."""
+        """Apply retention rules in order: delete, erase, forget or archive what is old enough."""
     def retain_every(self, every: timedelta, rules: Sequence[RetentionRule], *, by: str = "") -> Callable[[], None]:
-        """Follow rules now and again after each `every`, while the engine is open; returns a function that ends it."""
+        """Apply rules now and again after each `every`, while the engine is open; returns a function that stops it."""
     def search(
         self,
         query: str,
@@ -205,15 +205,15 @@ class Engine:
         until: datetime | None = None,
         explain: bool = False,
     ) -> Found:
-        """The best passages over several threads: the given ones, or all that match every given value exactly."""
+        """The best passages across several threads: the given ones, or all that match every given value exactly."""
     def settle(self) -> None:
-        """Wait until no compaction is under way, and asynchronous projections and vectors are up to date."""
+        """Wait until no compaction is running and asynchronous projections and vectors are up to date."""
     def stats(self) -> StoreStats:
         """Totals over the store."""
     def tenant(self, tenant_id: str) -> Tenant:
         """A tenant's own thread: `agent.md`, memory. Raises `InvalidIdentifier`."""
     def thread(self, thread_id: str) -> Thread:
-        """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
+        """A handle to a thread. The first call on it raises `ThreadNotFound` if the thread does not exist."""
     def threads(
         self,
         *,
@@ -228,13 +228,13 @@ class Engine:
         limit: int | None = None,
         after: ThreadInfo | str | None = None,
     ) -> list[ThreadInfo]:
-        """The threads that match every given value exactly, in the order in which they were made."""
+        """The threads that match every given value exactly, in order of creation."""
     def user(self, user_id: str, *, tenant_id: str = "") -> User:
-        """A user's own thread: preferences, playbooks, memory. Its first event makes it."""
+        """A user's own thread: preferences, playbooks, memory. Its first event creates it."""
     def verify(
         self, thread_ids: Collection[str] | None = None, progress: VerifyProgress | None = None
     ) -> list[VerifyReport]:
-        """Verify the given threads, or all (see `Thread.verify`)."""
+        """Verify the given threads, or all of them (see `Thread.verify`)."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
@@ -245,14 +245,14 @@ class Engine:
         """What a coroutine function gives that takes the engine which awaits: for what the face here lacks."""
 
 class Thread:
-    """One ordered log with its own queue and state. A handle costs nothing and may be made at any time."""
+    """One ordered log with its own queue and state. A handle costs nothing; create one at any time."""
 
     id: str
     as_of: int | None
     def anchor(self, at: MomentLike | None = None) -> Anchor:
-        """The hash of the log at a moment (default: the head), to be kept elsewhere and compared later."""
+        """The hash of the log at a moment (default: the head), to keep elsewhere and compare later."""
     def archive(self) -> None:
-        """Take no more events, those that wait included. The log stays readable, and `unarchive` opens it again."""
+        """Take no more events, waiting ones included. The log stays readable, and `unarchive` opens it again."""
     def at(self, moment: MomentLike) -> Past:
         """The thread as it was: state, context and every view, read-only."""
     def bisect(
@@ -263,9 +263,9 @@ class Thread:
         upto: MomentLike | None = None,
         progress: VerifyProgress | None = None,
     ) -> Bisection:
-        """The first event after which `predicate` holds, by halving: it must not hold at `after`, and hold at `upto`."""
+        """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`."""
     def blocking_reason(self) -> BlockingReason | None:
-        """Why events wait, if they do."""
+        """Why events are waiting, or `None`."""
     def cache_ledger(
         self,
         *,
@@ -276,11 +276,11 @@ class Thread:
     ) -> CacheLedger:
         """Which events changed what a provider's prompt cache held: at which byte, for how many tokens."""
     def chunk(self, chunk_id: str) -> Chunk:
-        """A chunk by id, also one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
+        """A chunk by id, even one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
     def clear(self, reason: str = "") -> Receipt:
-        """Begin again: from here on state, context, search and every view are as of a new thread."""
+        """Start over: from now on state, context, search and every view are those of a new thread."""
     def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
-        """Compact all compactable chunks, or the given ones (with what must stay with them)."""
+        """Compact all compactable chunks, or the given ones (with those that must stay with them)."""
     def context(
         self,
         max_tokens: int | None = None,
@@ -292,16 +292,16 @@ class Thread:
         tools: Sequence[Mapping[str, object]] = ...,
         reserve: int = 0,
     ) -> Context:
-        """The context of the next model call, within `max_tokens` (default: everything in the state)."""
+        """The context for the next model call, within `max_tokens` (default: everything in the state)."""
     @property
     def conversation(self) -> Conversation:
-        """Exchanges, summary and the cycle under way."""
+        """Exchanges, the summary, and the current cycle."""
     def delete(self, *, by: str = "", reason: str = "") -> ErasureReport:
         """Destroy the log, the state, and what its facts became in other threads: an act like `erase`."""
     def delivered(self) -> None:
         """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
     def diff(self, a: MomentLike, b: MomentLike | None = None) -> Diff:
-        """The difference from one moment to another (default: the head): chunks, fields, context, views."""
+        """What changed from one moment to another (default: the head): chunks, fields, context, views."""
     def dispatch(
         self,
         event: Event | NewEvent,
@@ -316,9 +316,9 @@ class Thread:
     def dispatch_all(
         self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
-        """Append events in order, all or none (those recorded already, by id, count as appended)."""
+        """Append events in order, all or none (events already recorded, by id, count as appended)."""
     def end_session(self, reason: str = "") -> Receipt:
-        """End the session: EPHEMERAL chunks go."""
+        """End the session: EPHEMERAL chunks are removed."""
     def erase(
         self,
         event_ids: Sequence[str] = ...,
@@ -328,11 +328,11 @@ class Thread:
         reason: str = "",
         dry_run: bool = False,
     ) -> ErasureReport:
-        """Destroy the bytes of events, by id or by seq, and of all that came of them: see docs/erasing.md."""
+        """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md."""
     def events(self, *, after: int = 0, upto: int | None = None) -> Iterator[RecordedEvent]:
         """The log: events with `after` < seq <= `upto` (default: the last), in order."""
     def exists(self) -> bool:
-        """Whether there is anything to read: `False` only for a scope that nothing was dispatched to."""
+        """Whether there is anything to read: `False` only for a scope without events."""
     def export(
         self,
         path: PathLike,
@@ -341,12 +341,12 @@ class Thread:
         redaction: Redaction | None = None,
         progress: VerifyProgress | None = None,
     ) -> ExportReport:
-        """Write the log to one file of JSON lines (gzip if it ends in `.gz`): events, operations, hashes."""
+        """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes."""
     @property
     def flows(self) -> Flows:
-        """The flows that ran, and the playbooks made of them."""
+        """The flows that ran, and the playbooks made from them."""
     def follow(self, *, after: MomentLike | None = 0, poll_s: tuple[float, float] = ...) -> Iterator[RecordedEvent]:
-        """The log and whatever comes, also what other processes commit: each event once, in order, without an end."""
+        """The log and every new event, from other processes too: each event once, in order, without end."""
     def forget(
         self,
         *,
@@ -355,39 +355,39 @@ class Thread:
         seqs: Sequence[int] = ...,
         reason: str = "",
     ) -> Receipt:
-        """Hide chunks, and all that came of events, by id or by seq, from every view; the log keeps them."""
+        """Hide chunks, and everything derived from events (by id or seq), from every view; the log keeps them."""
     def fork(self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None) -> Thread:
-        """A thread that shares this one's past up to `at` (default: the head) and goes its own way from there."""
+        """A thread that shares this one's past up to `at` (default: the head) and continues separately from there."""
     def hold(self, *, reason: str = "", by: str = "") -> StandingHold:
-        """Let nothing of this thread be destroyed until it is released: `LegalHold` refuses it."""
+        """Protect this thread from destruction until `release`: attempts raise `LegalHold`."""
     def info(self) -> ThreadInfo:
-        """The record and the head of the thread, or its head as of then. Record and status are always today's."""
+        """The thread's record and head, or its head as of then. Record and status are always today's."""
     def is_blocked(self) -> bool:
-        """Whether events wait."""
+        """Whether events are waiting."""
     def last_seq(self) -> int:
-        """The seq of the last event: `as_of`, or that of the head."""
+        """The seq of the last event: `as_of`, or the head's."""
     def latest(self, limit: int) -> list[RecordedEvent]:
-        """The latest `limit` events, oldest of them first."""
+        """The latest `limit` events, oldest first."""
     def mark_critical(self, *chunk_ids: str) -> Receipt:
-        """Keep these chunks from being compacted, from here on. Raises `EventRefused` for one not in the state."""
+        """Protect these chunks from compaction from now on. Raises `EventRefused` for one not in the state."""
     def measure(self, projection: Projection[V]) -> tuple[int, int]:
-        """How many rows a projection has and how many bytes their JSON takes, without reading them."""
+        """The number of rows in a projection and their size in bytes of JSON, without reading them."""
     @property
     def memory(self) -> Memory:
         """Working, episodic, semantic and procedural memory."""
     @property
     def memory_files(self) -> MemoryFiles:
-        """Named texts that an agent keeps, with the history of each."""
+        """Named texts that an agent keeps, each with its history."""
     def offload(self, *, min_chars: int = 20000, keep_chars: int = 400) -> Receipt | None:
-        """Shorten chunks of `min_chars` characters and more to their beginning and a reference."""
+        """Shorten chunks of `min_chars` characters or more to their beginning and a reference."""
     def open(self, reference: str, *, start: int = 0, chars: int = 4000) -> Opened:
-        """A piece of an off-loaded chunk's text (or any chunk's), by id. Raises `UnknownChunk`."""
+        """A piece of the text of an off-loaded chunk (or any chunk), by id. Raises `UnknownChunk`."""
     def originals(self, chunk_id: str) -> list[Chunk]:
-        """The originals that a summary stands for, through any number of compactions, in order."""
+        """The originals behind a summary, through any number of compactions, in order."""
     def pause(self, reason: str = "") -> Receipt:
-        """Let events wait from here on, across processes and restarts, until `resume`."""
+        """Make events wait from now on, across processes and restarts, until `resume`."""
     def prepare_search(self, progress: IndexProgress | None = None) -> None:
-        """Bring the index and, where there is an embedder, all vectors up to date before a first search."""
+        """Bring the index and, if there is an embedder, all vectors up to date before a first search."""
     @property
     def promotion(self) -> Promotion:
         """Promotes snippets of the scratchpad to preferences and `agent.md`."""
@@ -400,21 +400,21 @@ class Thread:
     ) -> ThreadInfo:
         """Derive all rows from the log again, beside the old ones, and replace those in one commit."""
     def record(self, messages: object, *, format: Format | None = None, new_only: bool = False) -> tuple[Receipt, ...]:
-        """Record a provider's message, a list of them, or a response, as its SDK gives it: all of it or nothing."""
+        """Record a provider's message, a list of them, or a response, as its SDK returns it: all of it or nothing."""
     def recording(self, format: Format | None = None) -> Recording:
         """Record a response while it streams in: `async with thread.recording() as turn: turn.feed(chunk)`."""
     def redo_compaction(self, compaction: str = "", *, compactor: Compactor | None = None) -> CompactionReport:
-        """Compact the originals of a compaction again, never its summary; undone or not."""
+        """Compact the originals of a compaction again, never its summary, whether it was undone or not."""
     def release(self, *, reason: str = "", by: str = "") -> Sequence[StandingHold]:
-        """End the holds that were set here, and return them; one on the thread's user or tenant ends there."""
+        """End the holds set here, and return them; one on the thread's user or tenant ends there."""
     def report(self, *, at: int | None = None) -> Report:
-        """A report for people: the memory, the cached results, and the agent's messages. `at`: as of an earlier seq."""
+        """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
     def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> RereduceReport:
-        """Mend a thread whose reducers were missing or wrong: reduce its events from `from_seq` on as today's do."""
+        """Repair a thread whose reducers were missing or wrong: reduce its events from `from_seq` on with today's."""
     def resume(self, reason: str = "") -> Receipt:
-        """Go on: take the events that waited, in order."""
+        """Continue after `pause`: take the events that waited, in order."""
     def row(self, projection: Projection[V], key: str) -> V | None:
-        """One row of a projection, straight from the store: however many rows there are, no other is read."""
+        """One row of a projection, straight from the store; no other row is read."""
     def rows_between(
         self,
         projection: Projection[V],
@@ -424,13 +424,13 @@ class Thread:
         *,
         latest: bool = False,
     ) -> list[tuple[str, V]]:
-        """The rows with `first` <= key < `last` (`None`: to the end), in order of keys, straight from the store."""
+        """The rows with `first` <= key < `last` (`None`: to the end), in key order, straight from the store."""
     @property
     def scratchpad(self) -> Scratchpad:
-        """The scratchpad: snippets that flows found out."""
+        """The scratchpad: snippets found by flows."""
     @property
     def screen(self) -> Screen:
-        """The screen that the person looks at."""
+        """The screen that the person is looking at."""
     def search(
         self,
         query: str,
@@ -443,22 +443,22 @@ class Thread:
         until: datetime | None = None,
         explain: bool = False,
     ) -> Found:
-        """The passages of this thread that say most about a question, best first; compacted ones are found too."""
+        """The passages of this thread most relevant to a question, best first, including compacted ones."""
     def settle(self) -> None:
-        """Wait for a compaction under way."""
+        """Wait for a running compaction."""
     def state(self, *, at: MomentLike | None = None) -> State:
-        """The state after the last event, or as of an earlier moment: without what was forgotten since."""
+        """The state after the last event, or as of an earlier moment, without what was forgotten since."""
     def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
-        """The source of a test that runs the events from `first` to `last` on the state before them, and compares."""
+        """The source of a test that runs the events `first` to `last` on the state before them, and compares."""
     @property
     def tool_cache(self) -> ToolCache:
-        """Results of tools that later exchanges may use."""
+        """Tool results that later exchanges may use."""
     def unarchive(self) -> None:
-        """Take events again: paused as before, if it was. Does nothing for a thread that is not archived."""
+        """Take events again, paused if it was paused before. Does nothing for a thread that is not archived."""
     def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
-        """Put the originals back where a compaction's summaries stand: by its id, a summary's id, or the latest."""
+        """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest."""
     def undo_rereduce(self, *, reason: str = "") -> Receipt:
-        """Take back the latest `rereduce` that stands: what it brought goes, what it removed comes back."""
+        """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back."""
     def update(
         self,
         *,
@@ -471,22 +471,22 @@ class Thread:
     def view(self, projection: str, *, at: MomentLike | None = None) -> dict[str, object]:
         """The rows of a registered projection, up to date with the head or as of a moment."""
     def what_if(self, change: Change, *, fork_id: str = "", progress: VerifyProgress | None = None) -> WhatIfReport:
-        """Run the log again into a fork under other reducers, compactors, thresholds or edits; this thread stays as is."""
-    def why(self, what: str | Context) -> Why:
-        """The explanation of a chunk (by id) or of each block of a context: a tree that ends at events."""
+        """Replay the log into a fork with other reducers, compactors, thresholds or edits; this thread stays unchanged."""
+    def why(self, what: str | Context, *, chunks_max: int | None = None) -> Why:
+        """Explain a chunk (by id) or each block of a context: a tree that ends at events."""
 
 class Past(Thread):
     """A thread after the event at `seq`: state, context, search and every view, as they were."""
     def event(self) -> RecordedEvent | None:
-        """The event at `seq`, the last one until then; `None` before the first."""
+        """The event at `seq`, the last one by then; `None` before the first."""
     @property
     def seq(self) -> int:
         """The seq that the thread is as of."""
     def then(self, seq: int) -> Self:
-        """The thread at another seq of it."""
+        """The same thread at another seq."""
 
 class Scope(Thread):
-    """A thread that its first event makes; until then its views are empty."""
+    """A thread that its first event creates; until then its views are empty."""
 
     kind: str
     scope_id: str
@@ -501,11 +501,11 @@ class Scope(Thread):
         correlation_id: str = "",
         expected_seq: int | None = None,
     ) -> Receipt:
-        """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
+        """Append one event, creating the thread if this is its first. See `ThreadHandle.dispatch`."""
     def dispatch_all(
         self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
-        """Append events in order, all or none, making the thread if these are its first."""
+        """Append events in order, all or none, creating the thread if these are its first."""
     def exists(self) -> bool:
         """Whether anything was dispatched here, including facts on their way from other threads."""
 
@@ -515,7 +515,7 @@ class User(Scope):
         """Destroy everything of this user: this thread, all conversations, and what they became in other threads."""
     @property
     def playbooks(self) -> Playbooks:
-        """The flows that went well, to be followed again."""
+        """The flows that went well, for reuse."""
     @property
     def preferences(self) -> Preferences:
         """Values and rules that change how agents behave towards this user."""
@@ -532,32 +532,32 @@ class Tenant(Scope):
         """Destroy everything of this tenant: all its threads, its users', and what it shared with industries."""
     @property
     def patterns(self) -> Patterns:
-        """The patterns that the tenant shares with others of its industries, and those that they share."""
+        """The patterns that this tenant shares with others in its industries, and those that they share."""
 
 class Agent(Scope):
-    """An agent's thread: the memory that it keeps from run to run, and its grants to other agents."""
+    """An agent's thread: the memory that it keeps across runs, and its grants to other agents."""
     def grants(self, *, at: int | None = None) -> list[Grant]:
-        """The grants of this agent's memory to others."""
+        """This agent's grants of its memory to others."""
     def revoke(self, agent_id: str, *, reason: str = "") -> Receipt:
-        """End the grant to an agent, at once."""
+        """End the grant to an agent immediately."""
     def share_with(self, agent_id: str, *, layers: Layer | Sequence[Layer], write: bool = False) -> Receipt:
-        """Let another agent of this tenant read layers of this one's memory, and with `write` append to them."""
+        """Let another agent of this tenant read layers of this agent's memory and, with `write`, append to them."""
     def shared(self, agent_id: str) -> SharedMemory:
-        """The memory of another agent of this tenant, as far as that agent grants it to this one."""
+        """The memory of another agent of this tenant, as far as it grants access to this one."""
 
 class Industry(Scope):
-    """An industry's thread: patterns of all its tenants, redacted, approved, without their names."""
+    """An industry's thread: patterns from all its tenants, redacted, approved, without tenants' names."""
 
 class Scratchpad:
     """Reads come from memory. The snippets live in the thread's state, in the order of their last use."""
     def clear(self) -> None:
-        """Take all snippets away."""
+        """Remove all snippets."""
     def get(self, snippet_id: str) -> Snippet | None:
-        """One snippet by id; this counts as its use."""
+        """One snippet by id; this counts as using it."""
     def read(self, *, flow: str | None = None, at: int | None = None) -> tuple[Snippet, ...]:
-        """The snippets, oldest first: all, or those of a flow. Reading some and not others counts as their use."""
+        """The snippets, oldest first: all, or those of a flow. Reading some but not others counts as using them."""
     def remove(self, *snippet_ids: str) -> None:
-        """Take snippets away."""
+        """Remove snippets."""
     def write(self, text: str, *, flow: str = "", recalled: bool = False, event_id: str = "") -> Snippet:
         """Add a snippet: one or a few sentences that a flow found out. Raises `InvalidEvent` for an empty one."""
 
@@ -568,7 +568,7 @@ class Promotion:
     def report_saved(self, title: str, content: Content = "", *, flow: str = "", event_id: str = "") -> PromotionReport:
         """Record that a report was saved, and judge every snippet."""
     def request(self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "") -> PromotionReport:
-        """Promote snippets because somebody asks for it: by id, or `"all"`. Recalled and promoted ones stay."""
+        """Promote snippets on request: by id, or `"all"`. Recalled and promoted ones stay."""
     def verdicts(self, *, at: int | None = None) -> tuple[Verdict, ...]:
         """Every verdict, oldest first."""
 
@@ -586,38 +586,38 @@ class Flows:
         outcome: str = "",
         flow_id: str = "",
     ) -> FlowRecord:
-        """Record that a flow ran to its end. Without a `flow_id` the run gets one."""
+        """Record that a flow completed. Without a `flow_id` the run gets one."""
     def feedback(self, satisfied: bool, *, flow_id: str = "", content: str = "") -> FlowRecord:
-        """Record a person's word on a flow (default: the last one). Satisfaction makes it a playbook at once."""
+        """Record a person's feedback on a flow (default: the last one). A satisfied one makes it a playbook at once."""
     def get(self, flow_id: str, *, at: int | None = None) -> FlowRecord:
         """One run. Raises `UnknownFlow`."""
     def prepare(self, flow_dact: str, user_query: str, *, threshold: float | None = None) -> Playbook | None:
-        """Before a skill is invoked: the playbook of this conversation's user that fits best, put on the scratchpad."""
+        """Before a skill is invoked: put the best-fitting playbook of this conversation's user on the scratchpad."""
     def review(self, user_message: str) -> tuple[PlaybookPromoted, ...]:
-        """Judge the flows that nobody judged yet by the user's next message; returns the playbooks promoted."""
+        """Judge flows not judged yet by the user's next message; returns the playbooks promoted."""
 
 class Conversation:
-    """Exchanges, the summary of older ones, and the cycle under way, of one thread."""
+    """Exchanges, the summary of older ones, and the current cycle, of one thread."""
     def context(self, max_tokens: int | None = None, *, at: int | None = None, policy: ContextPolicy = ...) -> Context:
-        """The context that `prepare_messages` gives: as `Thread.context`, of exchanges in place of turns."""
+        """The context of `prepare_messages`: like `Thread.context`, with exchanges in place of turns."""
     def current(self, *, at: int | None = None) -> Cycle | None:
-        """The cycle under way; `None` while no question waits."""
+        """The current cycle; `None` while no question waits."""
     def exchanges(self, *, at: int | None = None) -> list[Exchange]:
-        """The live exchanges, oldest first; messages that came outside of a cycle too."""
+        """The live exchanges, oldest first, including messages from outside a cycle."""
     def finalize_cycle(self, question: str, answer: str) -> Exchange:
-        """Close the open cycle with its final answer, then roll exchanges over the limits into the summary."""
+        """Close the open cycle with its final answer, then fold exchanges over the limits into the summary."""
     def memory(self, *, at: int | None = None) -> dict[str, object]:
-        """The whole memory as plain JSON values, under the usual names of the field."""
+        """The whole memory as plain JSON values, under the field's usual names."""
     def messages(self, *, at: int | None = None) -> list[Message]:
-        """The agent's messages as things stand (or stood, `at` an earlier seq). Changes nothing."""
+        """The agent's messages as they are now (or were, with `at` an earlier seq). Changes nothing."""
     def prepare_messages(
         self, user_message: str, max_tokens: int | None = None, *, policy: ContextPolicy = ...
     ) -> list[Message]:
-        """Open a cycle with a person's question, and give the messages of the next model call."""
+        """Open a cycle with a person's question, and return the messages for the next model call."""
     def summary(self, *, at: int | None = None) -> Summary | None:
-        """The summary of the older exchanges; `None` before there is one."""
+        """The summary of older exchanges; `None` if there is none yet."""
     def whole_answer(self, exchange: Exchange) -> str:
-        """The answer as it was given, from the log; empty where the exchange was forgotten since it was read."""
+        """The full answer, from the log; empty if the exchange was forgotten after you read it."""
 
 class ToolCache:
     """The cache of one thread. Every change is an event, so it outlives the process and forks with the thread."""
@@ -631,33 +631,33 @@ class ToolCache:
         call_id: str = "",
         failed: bool = False,
     ) -> CacheEntry | None:
-        """Keep a result for `duration` finished exchanges, in place of an older one of the same call."""
+        """Keep a result for `duration` finished exchanges, replacing an older one of the same call."""
     def cached_call(
         self, tool: str, parameters: Mapping[str, object], call: Callable[[], str], *, duration: int, call_id: str = ""
     ) -> CachedCall:
-        """The cached result, else the result of `call`, which is cached then."""
+        """The cached result, else the result of `call`, which is then cached."""
     def clear(self) -> None:
-        """Let all results go."""
+        """Remove all results."""
     def drop(self, tool: str, parameters: Mapping[str, object]) -> bool:
-        """Let one result go. Returns whether it was cached."""
+        """Remove one result. Returns whether it was cached."""
     def entries(self, *, at: int | None = None) -> list[CacheEntry]:
-        """All that is cached (or was, `at` an earlier seq), in the order in which it was cached."""
+        """Everything cached (now, or at an earlier seq `at`), in the order it was cached."""
     def lookup(self, tool: str, parameters: Mapping[str, object]) -> CacheEntry | None:
-        """The result of this very call, if it is cached. It counts as a hit: the duration begins anew."""
+        """The result of exactly this call, if cached. It counts as a hit: the duration starts over."""
     def peek(self, tool: str, parameters: Mapping[str, object], *, at: int | None = None) -> CacheEntry | None:
-        """The result of this very call, if it is cached (or was, `at` an earlier seq). Changes nothing."""
+        """The result of exactly this call, if cached (or if it was, with `at` an earlier seq). Changes nothing."""
 
 class Screen:
     """The screen of one thread's session."""
     def current(self, *, at: int | None = None) -> ScreenRow | None:
-        """The screen that the agent was told of in this session, if it was and nobody had it forgotten."""
+        """The screen that the agent was told in this session, if any and not forgotten since."""
     def inject(self, content: str, results: Sequence[ProactiveTool] = ..., *, session_id: str = "") -> list[Message]:
-        """Tell the agent of the screen: an assistant's message, then a call and its result for each tool."""
+        """Tell the agent about the screen: an assistant message, then a call and its result for each tool."""
     def is_injected(self, *, at: int | None = None) -> bool:
-        """Whether the agent was told of the screen in this session (or that of an earlier seq)."""
+        """Whether the agent was told the screen in this session (or that of an earlier seq)."""
 
 class Memory:
-    """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from its log."""
+    """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from the log."""
     def append(
         self,
         layer: Layer,
@@ -670,29 +670,29 @@ class Memory:
         timestamp: datetime | float | None = None,
         recalled: bool = False,
     ) -> MemoryEntry:
-        """Add an entry: its content, or all of it as an object or a mapping. Id and time are filled in."""
+        """Add an entry: its content, or the whole entry as an object or a mapping. Id and time are filled in."""
     def clear(self, layer: Layer | None = None, *, reason: str = "") -> None:
-        """Empty a layer, or all. The log keeps their entries."""
+        """Empty a layer, or all of them. The log keeps their entries."""
     def compact(
         self, layer: Layer, *, keep_last: int = ..., summarize_older: bool = True, model: LanguageModel | None = None
     ) -> CompactReport:
-        """Put a summary in the place of all but the last entries; without `summarize_older` they just go."""
+        """Replace all but the last entries with a summary; with `summarize_older=False` they are just removed."""
     def entries(self, layer: Layer, *, at: int | None = None) -> list[MemoryEntry]:
-        """All entries of a layer, oldest first, a summary of older ones before them."""
+        """All entries of a layer, oldest first, after a summary of older ones."""
     def get_stats(self) -> MemoryStats:
-        """Counts, working memory's tokens, and the bytes that all layers take. As things stand: there is no `at`."""
+        """Counts, working memory's tokens, and the bytes that all layers take. Always current: there is no `at`."""
     def learn(
         self, key: str | KnowledgeEntry | Mapping[str, object], value: str | None = None, *, recalled: bool = False
     ) -> KnowledgeEntry:
-        """Keep a fact under its key, in place of the one before. Raises `InvalidMemory`, `InvalidEvent`."""
+        """Store a fact under its key, replacing the previous one. Raises `InvalidMemory`, `InvalidEvent`."""
     def open(self, entry_id: str) -> list[MemoryEntry]:
-        """An entry by id, also one that a summary covers; for a summary, the entries that it covers, in order."""
+        """An entry by id, even one that a summary covers; for a summary, the entries it covers, in order."""
     def originals(self, summary: MemoryEntry | MemoryHit) -> list[MemoryEntry]:
-        """The entries that a summary covers, in order. Raises `UnknownMemory` if it is there no longer."""
+        """The entries that a summary covers, in order. Raises `UnknownMemory` if it no longer exists."""
     def recall(self, key: str, *, at: int | None = None) -> KnowledgeEntry | None:
         """The fact under a key; `None` if there is none."""
     def remove(self, entry_id: str, layer: Layer, *, reason: str = "") -> int:
-        """Take the entries of this id out of a layer, and out of its summary; how many there were."""
+        """Remove the entries with this id from a layer, and from its summary; returns how many there were."""
     def rules(self, *, at: int | None = None) -> list[ProceduralRule]:
         """The rules of procedural memory, oldest first."""
     def search(
@@ -705,10 +705,10 @@ class Memory:
         mode: SearchMode = "hybrid",
         at: int | None = None,
     ) -> list[MemoryHit]:
-        """The entries of a layer, of several or of all (`None`) that fit a query best, best first."""
+        """The entries of one layer, several or all (`None`) that best match a query, best first."""
 
 class SharedMemory:
-    """Another agent's memory, as far as it is granted to this one. Every call looks the grant up anew."""
+    """Another agent's memory, as far as it is granted to this one. Every call checks the grant again."""
     def append(
         self,
         layer: Layer,
@@ -720,11 +720,11 @@ class SharedMemory:
         timestamp: datetime | float | None = None,
         recalled: bool = False,
     ) -> Receipt:
-        """Add an entry to the owner's memory: recorded here, and arrived there when this returns."""
+        """Add an entry to the owner's memory: recorded here, and delivered there when this returns."""
     def granted(self) -> Grant | None:
-        """The grant as it is now."""
+        """The current grant."""
     def learn(self, key: str, value: str) -> Receipt:
-        """Let the owner know a fact. Raises `NotGranted`, and the errors of `Memory.learn`."""
+        """Add a fact to the owner's memory. Raises `NotGranted`, and the errors of `Memory.learn`."""
     def recall(self, key: str) -> KnowledgeEntry | None:
         """The owner's knowledge under a key. Raises `NotGranted`."""
     def rules(self) -> list[ProceduralRule]:
@@ -732,12 +732,12 @@ class SharedMemory:
     def search(
         self, layer: Layer | Sequence[Layer] | None, query: str, limit: int = 10, *, mode: SearchMode = "hybrid"
     ) -> list[MemoryHit]:
-        """As `Memory.search`; `None` searches all granted layers. Raises `NotGranted` for any other layer."""
+        """Like `Memory.search`; `None` searches all granted layers. Raises `NotGranted` for any other layer."""
 
 class Preferences:
     """Values and rules that change how agents behave towards one user, in all conversations. Reads come from memory."""
     def all(self, *, at: int | None = None) -> dict[str, Preference]:
-        """Every preference that holds, by key, in order of keys."""
+        """Every current preference by key, in order of keys."""
     def applicable(
         self,
         flow: str | None = None,
@@ -748,15 +748,15 @@ class Preferences:
         threshold: float | None = None,
         at: int | None = None,
     ) -> Applicable:
-        """The preferences that apply, each with a score and why; those of the persona and defaults included."""
+        """The preferences that apply, each with a score and the reason; includes the persona's and defaults."""
     def apply(self, situation: Mapping[str, object], *, flow: str | None = None, query: str | None = None) -> Applied:
         """Apply the rules whose conditions the situation meets: slots by name, a template's text under `"template"`."""
     def find(self, key: str, *, at: int | None = None) -> Preference | None:
-        """The preference that holds under a key, with its origin. `at`: as of an earlier seq."""
+        """The current preference under a key, with its origin. `at`: as of an earlier seq."""
     def get(self, key: str, default: object = None, *, at: int | None = None) -> object:
-        """The value that holds: the stored one, else the persona's, else the domain's default, else `default`."""
+        """The current value: the stored one, else the persona's, else the domain's default, else `default`."""
     def remove(self, key: str, *, reason: str = "") -> bool:
-        """Go back to the persona's value or the default; whether anything was stored. Nothing stored: no event."""
+        """Restore the persona's value or the default; returns whether anything was stored. If not, records no event."""
     def seed(self, answers: Mapping[str, object] = ..., *, persona: str | None = None) -> tuple[Preference, ...]:
         """Onboarding: store answers, the persona, and the domain's seeds for open questions; all or nothing."""
     def update(
@@ -774,7 +774,7 @@ class Preferences:
 class Playbooks:
     """A user's playbooks."""
     def all(self, *, at: int | None = None) -> tuple[Playbook, ...]:
-        """Every playbook, the one that worked last first."""
+        """Every playbook, most recently successful first."""
     def find(
         self,
         query: str | None = None,
@@ -786,9 +786,9 @@ class Playbooks:
     ) -> tuple[PlaybookMatch, ...]:
         """At most `limit` playbooks, best first."""
     def get(self, playbook_id: str, *, at: int | None = None) -> Playbook | None:
-        """One by id."""
+        """One playbook by id."""
     def remove(self, playbook_id: str, *, reason: str = "") -> bool:
-        """Take a playbook away; whether there was one. The same recipe may come back when it works again."""
+        """Remove a playbook; returns whether it existed. The same recipe may come back when it works again."""
     def save(
         self,
         flow_dact: str,
@@ -799,10 +799,10 @@ class Playbooks:
         outcome: str = "",
         reason: str = "",
     ) -> Playbook:
-        """Keep a recipe by hand; one that is known is kept as one more time that it worked."""
+        """Keep a recipe by hand; for a known one, counts one more success."""
 
 class Documents:
-    """A tenant's documents. Nothing of them is in a model's context unless somebody searches."""
+    """A tenant's documents. They enter a model's context only when someone searches."""
     def add(
         self,
         source: PathLike,
@@ -812,13 +812,13 @@ class Documents:
         splitting: Splitting = ...,
         limits: ReadingLimits = ...,
     ) -> tuple[Document, ...]:
-        """Bring a file (a `Path`; a folder, a mailbox, an export are many documents) or a text (a `str`)."""
+        """Add a file (a `Path`; a folder, a mailbox or an export is many documents) or a text (a `str`)."""
     def add_text(
         self, text: str, *, title: str, id: str = "", described: Described = ..., splitting: Splitting = ...
     ) -> Document:
-        """Bring a text, plain or Markdown. Under an `id` that is there it is the document's new version."""
+        """Add a text, plain or Markdown. Under an existing `id` it becomes that document's new version."""
     def get(self, id: PathLike, *, at: int | None = None) -> Document | None:
-        """One by id; a path stands for the document of that file."""
+        """One document by id; a path means that file's document."""
     def ingest(
         self,
         paths: PathLike | Iterable[PathLike],
@@ -827,80 +827,80 @@ class Documents:
         limits: ReadingLimits = ...,
         progress: Callable[[DocumentReport], None] | None = None,
     ) -> DocumentReport:
-        """Bring files, and all that stands in folders: one path, or several."""
+        """Add files, and everything in folders: one path, or several."""
     def list(self, *, at: int | None = None) -> tuple[Document, ...]:
-        """All documents, in order of their ids."""
+        """All documents, in order of id."""
     def passages(self, id: PathLike) -> tuple[DocumentPassage, ...]:
-        """The passages of a document as it is now, in reading order; none if there is no such document."""
+        """The passages of a document as it is now, in reading order; empty if there is no such document."""
     def remove(self, id: PathLike, *, reason: str = "") -> int:
-        """Take a document away, with every version of it: no search finds it again, as of no seq. How many went."""
+        """Remove a document with all its versions: no search finds it again, as of any seq. Returns how many went."""
     def search(self, query: str, *, limit: int = 10, at: int | None = None) -> Found:
-        """The passages that answer a question best, best first; `document_id_of(hit.key)` gives their document."""
+        """The passages that best answer a question, best first; `document_id_of(hit.key)` gives their document."""
 
 class MemoryFiles:
     """The files of one thread: an agent's, a user's, or a conversation's. Paths are relative, such as `notes/jdk.md`."""
     def clear(self) -> Receipt | None:
         """Delete all files. `None` if there are none."""
     def create(self, path: str, content: str) -> Receipt:
-        """Make a file."""
+        """Create a file."""
     def delete(self, path: str) -> Receipt:
-        """Delete a file, or a folder with all files in it. The log keeps them. Raises `UnknownMemoryFile`."""
+        """Delete a file, or a folder with all its files. The log keeps them. Raises `UnknownMemoryFile`."""
     def edit(self, path: str, change: Callable[[str], str], *, how: str = "edit") -> Receipt:
-        """Give a file the text that `change` makes of its text; `how` names the edit in the history."""
+        """Replace a file's text with what `change` returns for it; `how` names the edit in the history."""
     def get(self, path: str, *, at: MomentLike | None = None) -> MemoryFile | None:
-        """The file at a path, if there is one."""
+        """The file at a path, or `None`."""
     def history(self, path: str = "") -> Sequence[FileVersion]:
-        """The events of the file at a path, oldest first, also before it was moved there, and of deleted ones there."""
+        """The events of the file at a path, oldest first, also from before it moved there, and of deleted ones there."""
     def list(self, folder: str = "", *, at: MomentLike | None = None) -> list[MemoryFile]:
-        """The files in a folder and in those below it (default: all), in order of their paths."""
+        """The files in a folder and below it (default: all), in order of path."""
     def move(self, path: str, to: str) -> Receipt:
-        """Give a file, or a folder with all files in it, another path."""
+        """Move a file, or a folder with all its files, to another path."""
     def read(self, path: str, *, at: MomentLike | None = None) -> str:
         """The text of a file. Raises `UnknownMemoryFile`."""
 
 class Patterns:
-    """A tenant's part in the patterns of industries. Nothing leaves before a person approved it by name."""
+    """A tenant's part in the patterns of industries. Nothing leaves before a named person approves it."""
     def approve(self, proposal_id: int, text: str | None = None, *, by: str) -> str:
-        """Let a proposal out, as it is or as a person wrote it anew (`text`, which is redacted too)."""
+        """Release a proposal, as it is or as a person rewrote it (`text`, which is redacted too)."""
     def join(self, industry: str, *, by: str = "", min_tenants: int = 1) -> None:
-        """Opt in: read an industry's patterns from here on, and be able to share some. A second time changes nothing."""
+        """Opt in: read an industry's patterns from now on, and be able to share some. Joining again changes nothing."""
     def joined(self) -> tuple[str, ...]:
         """The industries that the tenant is in, by name."""
     def leave(self, industry: str, *, by: str = "", reason: str = "") -> None:
-        """Opt out: the tenant's shares there are withdrawn, proposals go, reading ends. Raises `NotJoined`."""
+        """Opt out: withdraws the tenant's shares there, drops proposals, ends reading. Raises `NotJoined`."""
     def list(self, industry: str = "") -> tuple[Pattern, ...]:
         """The patterns of an industry, or of all that the tenant is in, oldest first. Raises `NotJoined`."""
     def propose(self, line: int | str, *, industry: str = "", by: str = "") -> Proposal:
-        """Redact a promoted line, by its id or its text, and put it before a person. Nothing leaves."""
+        """Redact a promoted line, by its id or its text, and submit it for review. Nothing leaves yet."""
     def reject(self, proposal_id: int, *, by: str, reason: str = "") -> None:
-        """Keep a proposal in. The line may be proposed again. Raises `UnknownPattern`."""
+        """Reject a proposal. The line may be proposed again. Raises `UnknownPattern`."""
     def review(self, industry: str = "") -> tuple[Proposal, ...]:
-        """The proposals that wait for a person: each line beside the text that would leave, oldest first."""
+        """The proposals that wait for review: each line beside the text that would leave, oldest first."""
     def revoke(self, pattern: str, *, by: str, reason: str = "", industry: str = "") -> None:
-        """Take back what this tenant shares under a pattern's id, in one industry or all. Raises `UnknownPattern`."""
+        """Withdraw what this tenant shares under a pattern's id, in one industry or all. Raises `UnknownPattern`."""
     def search(self, query: str, *, limit: int = 10, industry: str = "") -> tuple[PatternHit, ...]:
-        """The patterns that say most about a question, best first, each once. Raises `NotJoined`, `InvalidSearch`."""
+        """The patterns most relevant to a question, best first, each once. Raises `NotJoined`, `InvalidSearch`."""
     def shared(self, industry: str = "") -> tuple[Pattern, ...]:
-        """This tenant's shares, in one industry or in all, also those that wait for others to say the same."""
+        """This tenant's shares, in one industry or all, also those that wait for others to say the same."""
     def trace(self, pattern: str) -> tuple[Trace, ...]:
-        """Where a pattern is from, for each industry where it is seen: of other tenants, how many they are."""
+        """Where a pattern comes from, per industry where it is visible: for other tenants, only their number."""
 
 class AgentMd:
-    """A tenant's `agent.md`. People write it, promotion adds lines, either without touching the other's part."""
+    """A tenant's `agent.md`. People write it and promotion adds lines; neither touches the other's part."""
     def export(self, path: PathLike) -> None:
-        """Write the whole to a file, to be edited and uploaded again. Raises `OSError`."""
+        """Write the whole to a file, which you can edit and upload again. Raises `OSError`."""
     def lines(self, *, at: int | None = None) -> tuple[PromotedLine, ...]:
-        """The promoted lines with where they are from, oldest first."""
+        """The promoted lines with their origin, oldest first."""
     def own_text(self, *, at: int | None = None) -> str:
         """People's own text."""
     def parts(self) -> tuple[OwnText | None, tuple[PromotedLine, ...]]:
-        """People's own text with where it is from, and the promoted lines, oldest first."""
+        """People's own text with its origin, and the promoted lines, oldest first."""
     def read(self, *, at: int | None = None) -> str:
-        """The whole as Markdown: people's own text, byte for byte, then the promoted lines with their ids."""
+        """The whole file as Markdown: people's own text, byte for byte, then the promoted lines with their ids."""
     def remove(self, *line_ids: int, reason: str = "") -> None:
-        """Take promoted lines away. Raises `UnknownLine`. The same text may be promoted again, as a new line."""
+        """Remove promoted lines. Raises `UnknownLine`. The same text may be promoted again, as a new line."""
     def upload(self, markdown: PathLike) -> AgentMdChange:
-        """Put a person's text, or the text of a file (a `Path`), in place of the one before."""
+        """Replace people's own text with a text, or the text of a file (a `Path`)."""
 
 class Recording:
     """A response that streams in. `text` is what it has said so far; its receipts and calls are there at the end."""
@@ -919,7 +919,7 @@ class Recording:
     def __exit__(self, *error: object) -> bool | None: ...
 
 class AgentLifecycle:
-    """Records the runs of one agent in one conversation, one after the other."""
+    """Records the runs of one agent in one conversation, one after another."""
 
     thread: Thread
     agent_id: str
@@ -929,23 +929,23 @@ class AgentLifecycle:
     def end(self, result: str = "", *, sources: Sequence[str] = ...) -> tuple[Fact, ...]:
         """End the task: its result goes to episodic memory, new facts, which are returned, to semantic memory."""
     def fail(self, error: BaseException | str) -> None:
-        """The task failed, or (for a cancellation) was stopped: recorded in both places. Raises `TaskNotRunning`."""
+        """Record in both places that the task failed or (for a cancellation) was stopped. Raises `TaskNotRunning`."""
     @property
     def preparation(self) -> Preparation:
-        """The memory that the running task began with. Raises `TaskNotRunning`."""
+        """The memory that the running task started with. Raises `TaskNotRunning`."""
     def run(self, task: str) -> AbstractContextManager[Run]:
         """Start a task, and end it with the block: with `run.result`, or as failed if the block raises."""
     def start(self, task: str) -> Preparation:
-        """Begin a task: recorded in the conversation and in the agent's episodic memory, memories put into the context."""
+        """Start a task: records it in the conversation and in episodic memory, and adds memories to the context."""
     def subagent(
         self, agent_id: str, task: str, *, layers: Layer | Sequence[Layer] = ..., write: bool = False
     ) -> AgentLifecycle:
-        """Start a task of a sub-agent in a conversation of its own; its `end` or `fail` answers the call here."""
+        """Start a sub-agent's task in its own conversation; its `end` or `fail` answers the call here."""
     @property
     def tenant_id(self) -> str:
-        """The tenant of agent and conversation; known after the first start."""
+        """The tenant of agent and conversation, known after the first start."""
     def tool_used(self, call: ToolCall, result: str | None = None, *, error: str | None = None) -> None:
-        """Record a call with its result, or its error, and note it in the run's working memory."""
+        """Record a call with its result or its error, and note it in the run's working memory."""
     def __init__(
         self,
         engine: Engine,
@@ -958,19 +958,19 @@ class AgentLifecycle:
     ) -> None: ...
 
 class Run:
-    """A task under way in `AgentLifecycle.run`. Set `result` before the block ends; then `learned` has the facts."""
+    """A running task in `AgentLifecycle.run`. Set `result` before the block ends; then `learned` has the facts."""
 
     lifecycle: AgentLifecycle
     preparation: Preparation
     result: str
     learned: tuple[Fact, ...]
     def tool_used(self, call: ToolCall, result: str | None = None, *, error: str | None = None) -> None:
-        """As `AgentLifecycle.tool_used`."""
+        """Same as `AgentLifecycle.tool_used`."""
 
 class MemoryTools:
-    """Does what a model asks of a thread's memory. `scratchpad` is the conversation that the agent works in."""
+    """Runs a model's calls on a thread's memory. `scratchpad` is the conversation that the agent works in."""
     def call(self, name: str, arguments: str | bytes | Mapping[str, object] = "{}") -> ToolAnswer:
-        """Do one call, its arguments as the model wrote them (JSON text) or as a mapping."""
+        """Run one call; its arguments are the model's JSON text, or a mapping."""
     def __init__(self, memory: Thread, scratchpad: Thread | None = None) -> None: ...
 
 def open(
@@ -994,7 +994,7 @@ def open(
     ids: IdSource | None = None,
     probe: Probe | None = None,
 ) -> Engine:
-    """Open a memory: a path of an SQLite file, `":memory:"`, a server's URL, or a store of your own (closed with it)."""
+    """Open a memory: an SQLite file's path, `":memory:"`, a server's URL, or your own store (closed with the engine)."""
 
 def restore(backup: PathLike, path: PathLike, progress: Copied | None = None) -> Backup:
-    """Make a new store of a backup: a copy, checked like it (see `Engine.backup`). The backup stays as it is."""
+    """Create a new store from a backup: a copy, checked like it (see `Engine.backup`). The backup stays unchanged."""

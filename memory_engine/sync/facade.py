@@ -268,7 +268,7 @@ class Closable(Handle):
         self.close()
 
     def close(self) -> None:
-        """End compactions (their originals stand), let commits finish, fail what still waits, close the store.
+        """End running compactions (their originals stay), finish commits, fail waiting dispatches, and close the store.
 
         An engine that you do not close is closed when the interpreter ends.
         """
@@ -280,7 +280,7 @@ class Closable(Handle):
                 self._loop.leave()
 
     def call(self, work: Callable[[Engine], Awaitable[T]]) -> T:
-        """The result of a coroutine function that is given the engine which awaits: for what the face here lacks.
+        """Run a coroutine function with the asynchronous engine, and return its result: for what this face lacks.
 
         A view of your own: `engine.call(lambda engine: engine.thread("t").of(Highlights).latest())`.
         """
@@ -354,7 +354,7 @@ def open(*values: object, **named: object) -> Closable:
 
 @wraps(places.restore)
 def restore(*values: object, **named: object) -> object:
-    """Make a new store of a backup, as `memory_engine.restore` does."""
+    """Create a new store from a backup, as `memory_engine.restore` does."""
     loop = _Loop()
     try:
         return loop.asked(places.restore, *values, **named)

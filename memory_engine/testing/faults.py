@@ -221,9 +221,9 @@ class FaultyStore:
         """See `Store.put_record`."""
         await self._store.put_record(record)
 
-    async def load(self, thread_id: str) -> LoadedThread:
+    async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
         """Pass on."""
-        return await self._store.load(thread_id)
+        return await self._store.load(thread_id, sources=sources)
 
     async def head(self, thread_id: str) -> Head:
         """Pass on."""
@@ -280,6 +280,11 @@ class FaultyStore:
     async def wipe(self) -> bool:
         """Pass on; while `is_read` is set, somebody reads an older moment of the store."""
         return not self.is_read and await self._store.wipe()
+
+    @property
+    def is_of_one_loop(self) -> bool:
+        """Pass on."""
+        return self._store.is_of_one_loop
 
     @property
     def generation(self) -> int:

@@ -10,8 +10,17 @@ import msgspec
 from memory_engine.core.threads import DELETED
 from memory_engine.storage import passage_lookup
 from memory_engine.storage.passage_lookup import ListPart, Stand, numbered
-from memory_engine.storage.passage_rows import Waiting, mark, waiting_from
-from memory_engine.storage.postgres.passage_reader import COLUMNS, IndexReader, Values, narrowed, passage_from
+from memory_engine.storage.passage_rows import READ_CHARS_MAX, Waiting, mark
+from memory_engine.storage.postgres.passage_reader import (
+    COLUMNS,
+    IndexReader,
+    Values,
+    narrowed,
+    passage_from,
+    read_waiting,
+    stored_from,
+    sum_before,
+)
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import term_key, tid_of
 from memory_engine.store.passages import (
@@ -52,6 +61,7 @@ async def look_up_among(reads: Reads, threads: Threads, wanted: LookUp) -> Looke
     return msgspec.structs.replace(
         looked,
         behind=tuple(row["id"] for row in rows if row["is_behind"]),
+        lacking=sum(row["lacking"] for row in rows),
         numbers=tuple(tid_of(thread_id).int for thread_id in looked.threads),
     )
 
@@ -111,6 +121,7 @@ async def _members(reads: Reads, threads: Threads) -> list[asyncpg.Record]:
         conditions.append(f"t.tid <> ALL ({values.add([tid_of(one) for one in threads.without])}::uuid[])")
     return await reads.fetch(
         "SELECT t.tid, t.id, i.tid IS NOT NULL AS is_indexed, coalesce(i.seq < h.seq, true) AS is_behind, "
+        "greatest(0, coalesce(h.seq, 0) - coalesce(i.seq, 0)) AS lacking, "
         "coalesce(i.passages, 0) AS passages, coalesce(i.terms, 0) AS terms, coalesce(i.folded, 0) AS folded "
         "FROM @.threads t LEFT JOIN @.heads h ON h.tid = t.tid "
         "LEFT JOIN @.passage_indexes i ON i.tid = t.tid AND i.version = $2 "
@@ -139,25 +150,19 @@ class AmongReader(IndexReader):
         last = max(1, (len(self._tids) << THREAD_BITS) - 1)
         return Stand(index_version(), 0, last, passages, terms, last)
 
-    async def waiting(self, after: int, last: int) -> Sequence[Waiting]:
-        """The passages of all whose words are not indexed yet."""
+    async def waiting(self, after: int, last: int) -> tuple[Sequence[Waiting], int]:
+        """The passages of all whose words are not indexed yet, of the latest threads first if they are too many."""
         rows = await self._reads.fetch(
-            "SELECT p.tid, p.place, p.kind, p.key, p.at_us, p.ended, p.terms FROM unnest($1::uuid[], $2::bigint[]) "
-            "i(tid, folded) JOIN @.passages p ON p.tid = i.tid AND p.place > i.folded",
+            "SELECT * FROM (SELECT p.tid, p.place, p.kind, p.key, p.at_us, p.ended, p.terms, "
+            f"count(*) OVER () AS count, {sum_before('p', 'i.n DESC, p.place DESC')} AS before "
+            "FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY i(tid, folded, n) "
+            "JOIN @.passages p ON p.tid = i.tid AND p.place > i.folded) w WHERE before < $3",
             self._tids,
             [row["folded"] for row in self._members],
+            READ_CHARS_MAX,
         )
-        found = [
-            waiting_from(
-                self._position(row["tid"], row["place"]),
-                row["kind"].decode(),
-                row["key"].decode(),
-                (row["at_us"], row["ended"]),
-                row["terms"].decode(),
-            )
-            for row in rows
-        ]
-        return sorted(found, key=lambda one: one.place)
+        stored = sorted(stored_from(row, self._position(row["tid"], row["place"])) for row in rows)
+        return await read_waiting(stored, rows[0]["count"] if rows else 0)
 
     async def said_between(self, since_us: int, until_us: int) -> tuple[int, int] | None:
         """All of the threads."""

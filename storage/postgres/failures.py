@@ -96,7 +96,7 @@ def storage_error(address: Address, error: BaseException) -> MemoryEngineError:
         role = "the server, or the role, only reads: give the address of the primary (`target_session_attrs=primary`)"
         return StorageFailed(shown, f"{role} ({why})")
     if code == _DENIED:
-        return StorageFailed(shown, f"{why}: the role lacks a privilege; docs/postgres.md lists the GRANTs it needs")
+        return StorageFailed(shown, f"{why}: the role lacks a privilege: docs/how-to/postgresql.md lists the GRANTs")
     if code.startswith(_LOGIN):
         return StorageFailed(shown, f"the server does not let this role in ({why}); check user, password, pg_hba.conf")
     if code == _NO_DATABASE:

@@ -6,12 +6,25 @@ from uuid import UUID
 
 import asyncpg
 
+from memory_engine.core.aside import aside
 from memory_engine.storage.passage_lookup import NEVER, ListPart, Stand, first_place, last_place
-from memory_engine.storage.passage_rows import Waiting, beyond_bytes, mark, terms_of, waiting_from
+from memory_engine.storage.passage_rows import (
+    FIRST_OF_EVENT,
+    READ_CHARS_MAX,
+    TAKEN,
+    StoredWords,
+    Waiting,
+    beyond_bytes,
+    mark,
+    terms_of,
+    waiting_from,
+)
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import as_bytes, term_key
-from memory_engine.store.passages import LookUp, PassageRow
+from memory_engine.store.passages import PLACES_BITS, LookUp, PassageRow
 
+CHARS_AN_ITEM = 64
+"""Characters of texts that take as long as an item of other work (see `aside`)."""
 COLUMNS = "p.place, p.kind, p.role, p.speaker, p.at_us, p.key, p.origins, p.ended, p.terms"
 
 
@@ -80,26 +93,44 @@ def passage_from(row: asyncpg.Record) -> PassageRow:
     )
 
 
-async def waiting(reads: Reads, tid: UUID, after: int, last: int, limit: int | None = None) -> list[Waiting]:
-    """Passages above a place up to another, in order."""
+async def waiting(reads: Reads, tid: UUID, after: int, limit: int) -> list[StoredWords]:
+    """The first passages above a place, in order."""
     rows = await reads.fetch(
-        "SELECT place, kind, key, at_us, ended, terms FROM @.passages WHERE tid = $1 AND place > $2 AND place <= $3 "
-        "ORDER BY place LIMIT $4",
+        "SELECT place, kind, key, at_us, ended, terms FROM @.passages WHERE tid = $1 AND place > $2 "
+        "ORDER BY place LIMIT $3",
         tid,
         after,
-        last,
         limit,
     )
-    return [
-        waiting_from(
-            row["place"],
-            row["kind"].decode(),
-            row["key"].decode(),
-            (row["at_us"], row["ended"]),
-            row["terms"].decode(),
-        )
-        for row in rows
-    ]
+    return [stored_from(row, row["place"]) for row in rows]
+
+
+def stored_from(row: asyncpg.Record, place: int) -> StoredWords:
+    """A row's words, at a place."""
+    return place, row["kind"].decode(), row["key"].decode(), row["at_us"], row["ended"], row["terms"].decode()
+
+
+def from_stored(row: StoredWords) -> Waiting:
+    """The same, analysed."""
+    place, kind, key, at_us, ended, stored = row
+    return waiting_from(place, kind, key, (at_us, ended), stored)
+
+
+def sum_before(rows: str, order: str) -> str:
+    """How many characters (see `within`) are read before those of a row of `rows`, as an expression.
+
+    The later ones of a long event come last, others in this order.
+    """
+    order = f"{rows}.place & {(1 << PLACES_BITS) - 1} >= {FIRST_OF_EVENT}, {order}"
+    size = f"length({rows}.terms) / CASE WHEN substring({rows}.terms FOR 1) = '\\x01' THEN 1 ELSE {TAKEN} END"
+    return f"sum({size}) OVER (ORDER BY {order}) - {size}"
+
+
+async def read_waiting(stored: Sequence[StoredWords], count: int) -> tuple[Sequence[Waiting], int]:
+    """Passages analysed, beside the event loop where they are many; and how many of `count` are left."""
+    chars = sum(len(row[-1]) for row in stored)
+    found = await aside(lambda: [from_stored(row) for row in stored], items=chars // CHARS_AN_ITEM)
+    return found, count - len(stored)
 
 
 class IndexReader:
@@ -130,9 +161,19 @@ class IndexReader:
         )
         return row["n"], row["terms"]
 
-    async def waiting(self, after: int, last: int) -> Sequence[Waiting]:
-        """The passages above a place up to another, in order."""
-        return await waiting(self._reads, self._tid, after, last)
+    async def waiting(self, after: int, last: int) -> tuple[Sequence[Waiting], int]:
+        """Passages above a place up to another, in order, and how many others there are."""
+        rows = await self._reads.fetch(
+            "SELECT * FROM (SELECT place, kind, key, at_us, ended, terms, count(*) OVER () AS count, "
+            f"{sum_before('p', 'p.place DESC')} AS before FROM @.passages p "
+            "WHERE tid = $1 AND place > $2 AND place <= $3) w WHERE before < $4 ORDER BY place",
+            self._tid,
+            after,
+            last,
+            READ_CHARS_MAX,
+        )
+        stored = [stored_from(row, row["place"]) for row in rows]
+        return await read_waiting(stored, rows[0]["count"] if rows else 0)
 
     async def said_between(self, since_us: int, until_us: int) -> tuple[int, int] | None:
         """The first and the last place of what was said between two times."""

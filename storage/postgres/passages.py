@@ -2,7 +2,7 @@
 
 Words stand in `words`: for each term, a row of places for each time that words were indexed. They are read latest first
 and reading stops where enough were read, which a GIN index cannot do; and one row for many places costs less than a row
-for each (docs/design.md has the figures).
+for each (docs/design/0006-postgresql.md has the figures).
 """
 
 import logging
@@ -11,12 +11,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
+from memory_engine.core.aside import aside
 from memory_engine.errors import StorageRefused, ThreadNotFound
 from memory_engine.storage import passage_lookup
-from memory_engine.storage.passage_lookup import LAST_PLACE
-from memory_engine.storage.passage_rows import INDEXED_BULK, WAITING_MIN
+from memory_engine.storage.passage_rows import (
+    INDEXED_BULK,
+    WAITING_MIN,
+    WORDS_CHARS_MAX,
+    StoredWords,
+    Waiting,
+    within,
+)
 from memory_engine.storage.postgres.among import look_up_among, vectors_among, waiting_in
-from memory_engine.storage.postgres.passage_reader import IndexReader, filter_of, waiting
+from memory_engine.storage.postgres.passage_reader import CHARS_AN_ITEM, IndexReader, filter_of, from_stored, waiting
 from memory_engine.storage.postgres.pool import Connection, Pool, T, Work
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import array_of, as_bytes, in_schema, term_key, tid_of
@@ -113,7 +120,7 @@ class PostgresPassages:
         await self._write(begun)
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`, and index the waiting words.
+        """Apply a change where the index stands at `change.after`.
 
         Where damaged rows refuse it the index is dropped, to be made again, and this returns `False`. Raises
         `StorageRefused` where they refuse the beginning of a new index too.
@@ -127,16 +134,13 @@ class PostgresPassages:
             return bool(stood)
 
         try:
-            done = await self._write(written)
+            return await self._write(written)
         except StorageRefused as error:
             if change.after <= 0:
                 raise
             _log.warning("the search index of thread %r is dropped, to be made again: %s", thread_id, error.why)
             await self._write(lambda c: c.execute(self._sql("SELECT @.drop_passages($1)"), tid_of(thread_id)))
             return False
-        if done:
-            await self.index_words(thread_id)
-        return done
 
     async def index_words(self, thread_id: str, *, at_most: int = INDEXED_BULK, at_least: int = WAITING_MIN) -> None:
         """Index the words of the waiting passages, if they are enough, a transaction for so many of them."""
@@ -150,13 +154,11 @@ class PostgresPassages:
         index = await reads.one("SELECT folded, tenant_id FROM @.passage_indexes WHERE tid = $1 FOR UPDATE", tid)
         if index is None:
             return False
-        some = await waiting(reads, tid, index["folded"], LAST_PLACE, at_most)
-        if len(some) < at_least:
+        stored = await waiting(reads, tid, index["folded"], at_most)
+        if len(stored) < at_least:
             return False
-        places: defaultdict[bytes, list[int]] = defaultdict(list)
-        for one in some:
-            for term in dict.fromkeys(one.words.split()):
-                places[term_key(term)].append(one.place)
+        kept = list(within(stored, WORDS_CHARS_MAX))
+        some, places = await aside(lambda: _analysed(kept), items=sum(len(row[-1]) for row in kept) // CHARS_AN_ITEM)
         last = some[-1].place
         await reads.fetch(
             "INSERT INTO @.words (tid, tenant_id, term, last, places) SELECT $1, $2, w.term, $3, w.places::bigint[] "
@@ -183,7 +185,7 @@ class PostgresPassages:
             last,
             sum(one.size or 0 for one in taken),
         )
-        return len(some) == at_most
+        return len(stored) == at_most or len(some) < len(stored)
 
     async def threads(self) -> Sequence[str]:
         """The ids of the threads that have an index."""
@@ -295,6 +297,16 @@ class PostgresPassages:
                 await reads.fetch(f"DELETE FROM @.{table} WHERE tid = $1 AND model = ANY ($2)", tid, names)
 
         await self._write(dropped)
+
+
+def _analysed(stored: Sequence[StoredWords]) -> tuple[list[Waiting], Mapping[bytes, list[int]]]:
+    """Passages with their words, and the places of each word."""
+    some = [from_stored(row) for row in stored]
+    places: defaultdict[bytes, list[int]] = defaultdict(list)
+    for one in some:
+        for term in dict.fromkeys(one.words.split()):
+            places[term_key(term)].append(one.place)
+    return some, places
 
 
 async def _embedded(reads: Reads, tid: UUID, model: str) -> int:

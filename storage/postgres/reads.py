@@ -92,8 +92,8 @@ class Reads:
             ThreadNotFound(thread_id) if lost is None else IntegrityError(thread_id, 0, "the row of its head is gone")
         )
 
-    async def load(self, thread_id: str) -> LoadedThread:
-        """A thread's record, head and live rows with the events behind them."""
+    async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
+        """A thread's record, head and live rows, with the events behind them unless without `sources`."""
         row = await self.one(
             f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS}, "
             "EXISTS (SELECT 1 FROM @.passage_indexes i WHERE i.tid = t.tid) AS indexed, "
@@ -112,9 +112,9 @@ class Reads:
             'SELECT seq, n, key, container FROM @.live WHERE tid = $1 ORDER BY container COLLATE "C", key', row["tid"]
         )
         live = [LiveChunk(f"{one['seq']}.{one['n']}", one["key"], one["container"]) for one in rows]
-        seqs = sorted({int(one["seq"]) for one in rows})
-        sources = await self._events_at(thread_id, row, seqs)
-        return LoadedThread(thread_from_row(row), head_from_row(row), live, sources, row["indexed"], row["broken"])
+        seqs = sorted({int(one["seq"]) for one in rows}) if sources else ()
+        behind = await self._events_at(thread_id, row, seqs)
+        return LoadedThread(thread_from_row(row), head_from_row(row), live, behind, row["indexed"], row["broken"])
 
     async def head(self, thread_id: str) -> Head:
         """A thread's head."""

@@ -133,9 +133,9 @@ class PostgresStore:
 
         await self._write("a record", put)
 
-    async def load(self, thread_id: str) -> LoadedThread:
-        """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
-        return await self._read_all(lambda reads: reads.load(thread_id))
+    async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
+        """A thread's live state, in order of keys, with the events behind it. Raises `ThreadNotFound`."""
+        return await self._read_all(lambda reads: reads.load(thread_id, sources=sources))
 
     async def head(self, thread_id: str) -> Head:
         """A thread's head. Raises `ThreadNotFound`."""
@@ -204,6 +204,11 @@ class PostgresStore:
         """Let the server reuse the space of what is gone; whether no transaction may still need it."""
         self._check("an administrative act")
         return await administration.wipe(self._pool)
+
+    @property
+    def is_of_one_loop(self) -> bool:
+        """Its connections are of the loop that made them."""
+        return True
 
     @property
     def generation(self) -> int:

@@ -8,7 +8,7 @@ import msgspec
 
 from memory_engine.core.threads import DELETED
 from memory_engine.storage import passage_search, passage_vectors
-from memory_engine.storage.passage_search import Members
+from memory_engine.storage.passage_search import Lists, Members
 from memory_engine.storage.passages import is_whole, sliced
 from memory_engine.storage.sqlite.schema import rows_of
 from memory_engine.storage.sqlite.transactions import find_tid
@@ -20,7 +20,8 @@ _GROUPS = (
     "SELECT min(i.prefix), max(i.prefix), coalesce(sum(i.passages), 0), coalesce(sum(i.terms), 0), "
     "coalesce(group_concat(CASE WHEN (i.last_us >= ? AND i.first_us <= ?) IS NOT 0 THEN i.tid END), ''), "
     "coalesce(group_concat(CASE WHEN i.last > i.folded THEN i.tid || ',' || i.folded END), ''), "
-    "coalesce(group_concat(CASE WHEN i.seq >= h.seq THEN NULL ELSE t.tid END), '') FROM threads t "
+    "coalesce(group_concat(CASE WHEN i.seq >= h.seq THEN NULL ELSE t.tid END), ''), "
+    "coalesce(sum(max(0, h.seq - coalesce(i.seq, 0))), 0) FROM threads t "
     "LEFT JOIN heads h ON h.tid = t.tid LEFT JOIN passage_indexes i ON i.tid = t.tid "
     "AND i.version = ? WHERE h.status IS NOT ? AND "
 )
@@ -33,7 +34,8 @@ KEPT_MAX = 8
 class Among:
     """The threads of look-ups over several, and what is known of them as long as nobody has written to the file."""
 
-    def __init__(self) -> None:
+    def __init__(self, lists: Lists) -> None:
+        self._lists = lists
         self._known: dict[sqlite3.Connection, tuple[int, dict[object, object]]] = {}
 
     def look_up(self, raw: sqlite3.Connection, threads: Threads, wanted: LookUp) -> LookedUp:
@@ -47,7 +49,7 @@ class Among:
                 found = _ids(raw, tids)
                 return found if named is None else {tid: found[tid] for tid in named if tid in found}
 
-            looked = passage_search.look_up_among(raw, members, ids, wanted)
+            looked = passage_search.look_up_among(raw, members, ids, wanted, self._lists)
             return msgspec.structs.replace(looked, behind=tuple(ids(members.behind).values()))
         finally:
             raw.execute("COMMIT")
@@ -95,7 +97,7 @@ def members_of(
         conditions = [(f"t.tid IN ({', '.join('?' * len(some))})", some) for some in sliced(sorted(named))]
     since_us = _EVER[0] if times[0] is None else times[0]
     until_us = _EVER[1] if times[1] is None else times[1]
-    passages = terms = 0
+    passages = terms = lacking = 0
     by_prefix: dict[str, list[int]] = {}
     waiting: list[int] = []
     behind: list[int] = []
@@ -107,6 +109,7 @@ def members_of(
                 by_prefix.setdefault(row[0], []).extend(_numbers(row[4]))
             waiting += _numbers(row[5])
             behind += _numbers(row[6])
+            lacking += row[7]
     by_prefix = {prefix: sorted(tids) for prefix, tids in by_prefix.items()}
     return Members(
         passages=passages,
@@ -115,6 +118,7 @@ def members_of(
         is_whole=is_whole(raw, by_prefix),
         waiting=dict(zip(waiting[::2], waiting[1::2], strict=True)),
         behind=behind,
+        lacking=lacking,
     )
 
 

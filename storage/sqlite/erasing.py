@@ -1,8 +1,7 @@
 """Deleting and erasing in SQLite: rows go in a transaction, then their bytes, wherever SQLite has left copies of them.
 
-`secure_delete` would not do: rows that SQLite moves from page to page leave copies that it never overwrites. So once
-the write-ahead log is empty, all bytes that no page uses are zeroed (see `pages`), by a process of its own. Its cost is
-one reading of the file, and the writing of what is not zero yet.
+`secure_delete` would not do: rows that SQLite moves from page to page leave copies that it never overwrites. So all
+bytes that no page uses are zeroed (see `wiping`).
 """
 
 import sqlite3
@@ -25,10 +24,12 @@ from memory_engine.store.protocol import KEPT_ROWS, Act, CommitUnit, Traces
 
 if TYPE_CHECKING:
     import subprocess
+
+    from memory_engine.storage.sqlite import wiping
 else:
     subprocess = lazy_module("subprocess")
+    wiping = lazy_module("memory_engine.storage.sqlite.wiping")
 
-_PAGES = Path(__file__).with_name("pages.py")
 _TEXTS = (
     ("events", "payload"),
     ("events", "record"),
@@ -37,6 +38,7 @@ _TEXTS = (
     ("passages", "terms"),
     ("threads", "metadata"),
 )
+_ROWS_AT_ONCE = 256
 _AS_TEXT = frozenset({"terms", "metadata"})
 _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outcome"
 
@@ -92,29 +94,6 @@ def erase(raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit,
     transactions.write(raw, (unit,))
 
 
-def wipe(raw: sqlite3.Connection, path: str, lock: int) -> bool:
-    """Zero what rows have left behind. Whether it could: it cannot while a reader needs the write-ahead log.
-
-    The caller holds the lock that keeps all other processes from writing; `lock` is its descriptor.
-    """
-    if not _emptied(raw):
-        return False
-    raw.execute("BEGIN IMMEDIATE")
-    try:
-        done = _zeroed(path, lock)
-        raw.execute("PRAGMA shrink_memory")
-        # a commit, so that no other connection writes an old copy of a page that it still holds in memory
-        (version,) = raw.execute("PRAGMA user_version").fetchone()
-        raw.execute(f"PRAGMA user_version = {version}")
-        raw.execute("COMMIT")
-    except BaseException:  # after any error nothing may stay open; it goes on to the caller
-        raw.execute("ROLLBACK")
-        raise
-    if not done:
-        raw.execute("VACUUM")
-    return _emptied(raw)
-
-
 def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
     """Where pieces stand in the files of a store. Another process reads them, as `pages` says.
 
@@ -125,7 +104,7 @@ def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
         with suppress(FileNotFoundError):
             files[str(file)] = file.stat().st_size
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(_PAGES), "find", *files],
+        [sys.executable, "-I", "-S", str(wiping.PAGES), "find", *files],
         input="\n".join(piece.hex() for piece in pieces),
         capture_output=True,
         check=True,
@@ -138,15 +117,18 @@ def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
 
 
 def said(raw: sqlite3.Connection, texts: Sequence[bytes]) -> frozenset[bytes]:
-    """Those of the texts that some row holds."""
+    """Those of the texts that some row holds. Reads each table once, or until all are found."""
     tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    found = set()
+    wanted = set(texts)
     for table, column in _TEXTS:
-        for text in texts if table in tables else ():
-            sought = text if column not in _AS_TEXT else text.decode(errors="replace")
-            if raw.execute(f"SELECT 1 FROM {table} WHERE instr({column}, ?) LIMIT 1", (sought,)).fetchone():
-                found.add(text)
-    return frozenset(found)
+        if not wanted or table not in tables:
+            continue
+        # as bytes: SQLite casts a text to what is stored of it, also where that is damaged
+        rows = raw.execute(f"SELECT CAST({column} AS BLOB) FROM {table} WHERE {column} IS NOT NULL")
+        while wanted and (some := rows.fetchmany(_ROWS_AT_ONCE)):
+            held = b"\0".join(value for (value,) in some)
+            wanted = {text for text in wanted if text not in held}
+    return frozenset(texts) - wanted
 
 
 def mentions(raw: sqlite3.Connection, forms: Sequence[bytes], words: Sequence[str]) -> list[str]:
@@ -174,6 +156,13 @@ def put_act(raw: sqlite3.Connection, act: Act) -> None:
     raw.execute(f"INSERT OR REPLACE INTO acts ({_ACT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
+def is_settled(raw: sqlite3.Connection) -> bool:
+    """Whether no act is pending for sure."""
+    with suppress(sqlite3.Error):  # whoever reads the acts is told what is damaged
+        return raw.execute("SELECT 1 FROM acts WHERE done_at_us = 0 LIMIT 1").fetchone() is None
+    return False
+
+
 def acts(raw: sqlite3.Connection, *, pending: bool) -> list[Act]:
     """The administrative acts, oldest first."""
     if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'acts'").fetchone() is None:
@@ -191,26 +180,3 @@ def _span(tid: int) -> tuple[int, int]:
 def _drop_passages(raw: sqlite3.Connection, tid: int) -> None:
     if passages.destroy(raw, tid):
         passages.optimize(raw)
-
-
-def _emptied(raw: sqlite3.Connection) -> bool:
-    """Bring the whole write-ahead log into the file; whether no reader was in the way."""
-    (busy, _, _) = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    return not busy
-
-
-def _zeroed(path: str, lock: int) -> bool:
-    """Whether the bytes that no page uses are zeros now.
-
-    The process that zeroes them holds the lock too: if this one is killed, nobody may write before that one has ended.
-    """
-    if not sys.executable or sys.platform == "win32":  # there a lock cannot be shared
-        return False
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", str(_PAGES), "zero", path],
-        capture_output=True,
-        check=False,
-        pass_fds=(lock,),
-        text=True,
-    )
-    return done.returncode == 0 and done.stdout.strip().isdecimal()

@@ -3,9 +3,10 @@
 Removed and moved rows leave copies in free pages, in the gaps of pages and behind the ends of overflow chains, where
 nothing overwrites them. Here they become zeros, and nothing that SQLite reads is touched.
 
-It runs as a program of its own, `python pages.py zero FILE`: a process that closes a second descriptor of the file
-would lose the locks that SQLite holds on it. It needs the standard library alone, and the caller keeps all others from
-writing. The file format: https://sqlite.org/fileformat2.html
+It runs as a program of its own, `python pages.py dirty FILE` or `zero FILE`: a process that closes a second descriptor
+of the file would lose the locks that SQLite holds on it. It needs the standard library alone. While it looks for pages
+anybody may write; while it zeroes some, the caller keeps all others from that. The file format:
+https://sqlite.org/fileformat2.html
 """
 
 import json
@@ -13,7 +14,7 @@ import mmap
 import os
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 _HEADER = 100
 _TREE_PAGES = frozenset((2, 5, 10, 13))
@@ -22,10 +23,15 @@ _PAGES_MAX = 1 << 25
 """From so many pages on, the first byte of an overflow page could be that of a tree's."""
 _LOCK_BYTE = 1 << 30
 _HITS_MAX = 1 << 16
+_NICE = 10
+"""Who only reads gives way to those who serve somebody."""
 
 
 class UnknownFormat(ValueError):
     """The file is not laid out as it should be; nothing was changed."""
+
+
+_NONSENSE = (UnknownFormat, struct.error, IndexError)
 
 
 class Pages:
@@ -41,17 +47,34 @@ class Pages:
         if not known or len(data) % self.size or self.count >= _PAGES_MAX:
             raise UnknownFormat
 
-    def free(self) -> Iterator[tuple[int, int]]:
-        """The unused bytes: their offset and end, in no order."""
-        listed: set[int] = set()
+    def free(self, page: int, listed: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+        """The unused bytes that a page knows of: their offset and end. `listed` is the free list."""
+        if page in listed:
+            yield self._start(page) + listed[page], self._start(page) + self.size
+        elif page <= self.count and page != _LOCK_BYTE // self.size + 1:
+            yield from self._free_in(page)
+
+    def listed(self) -> dict[int, int]:
+        """The pages of the free list, each with the number of bytes at its beginning that are in use."""
+        found: dict[int, int] = {}
         for trunk, leaves in self._trunks():
-            listed.update((trunk, *leaves))
-            yield self._start(trunk) + 8 + 4 * len(leaves), self._start(trunk) + self.size
-            yield from ((self._start(page), self._start(page) + self.size) for page in leaves)
-        locked = _LOCK_BYTE // self.size + 1
-        for page in range(1, self.count + 1):
-            if page not in listed and page != locked:
-                yield from self._free_in(page)
+            found |= dict.fromkeys(leaves, 0)
+            found[trunk] = 8 + 4 * len(leaves)
+        return found
+
+    def dirty(self) -> list[int]:
+        """The pages that know of unused bytes which are not zero; those too that make no sense while others write."""
+        try:
+            listed = self.listed()
+        except _NONSENSE:
+            listed = {}
+        return [page for page in range(1, self.count + 1) if self._is_dirty(page, listed)]
+
+    def _is_dirty(self, page: int, listed: Mapping[int, int]) -> bool:
+        try:
+            return any(self.data[first:end].strip(b"\0") for first, end in self.free(page, listed))
+        except _NONSENSE:
+            return True
 
     def _start(self, page: int) -> int:
         if not 1 <= page <= self.count:
@@ -136,8 +159,20 @@ def _varint(data: "mmap.mmap | bytes", at: int) -> tuple[int, int]:
     return value << 8 | data[at], at + 1
 
 
-def zero(path: str) -> int:
-    """Zero the unused bytes of a database that nobody writes to. Returns how many were not zero, in whole pieces.
+def dirty(path: str) -> list[int]:
+    """The pages of a database that are to be zeroed, while others may write to it.
+
+    Raises `UnknownFormat` where the file is not as it should be.
+    """
+    with open(path, "rb") as file:  # noqa: PTH123 - starts in milliseconds
+        if not os.fstat(file.fileno()).st_size:
+            return []
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return Pages(data).dirty()
+
+
+def zero(path: str, pages: Iterable[int]) -> int:
+    """Zero the unused bytes that some pages of a database know of, while nobody writes to it. Returns how many.
 
     Raises `UnknownFormat` where the file is not as it should be; then nothing was changed.
     """
@@ -146,14 +181,26 @@ def zero(path: str) -> int:
         if not os.fstat(file).st_size:
             return 0
         with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as data:
-            dirty = [(first, end) for first, end in Pages(data).free() if data[first:end].strip(b"\0")]
-        for first, end in dirty:
+            of, listed = Pages(data), Pages(data).listed()
+            free = (piece for page in pages for piece in of.free(page, listed))
+            unused = [(first, end) for first, end in free if data[first:end].strip(b"\0")]
+        for first, end in unused:
             os.lseek(file, first, os.SEEK_SET)
             os.write(file, bytes(end - first))
-        os.fsync(file)
-        return sum(end - first for first, end in dirty)
+        return sum(end - first for first, end in unused)
     finally:
         os.close(file)
+
+
+def serve(path: str) -> None:
+    """Zero what each line of the input lists, pages as JSON; the answer is a line of JSON too: null if it could not."""
+    for line in sys.stdin:
+        try:
+            answer = zero(path, json.loads(line))
+        except _NONSENSE:
+            answer = None
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
 
 
 def found(paths: Iterable[str], needles: Iterable[bytes]) -> list[tuple[str, int, int]]:
@@ -180,14 +227,19 @@ def found(paths: Iterable[str], needles: Iterable[bytes]) -> list[tuple[str, int
 def main() -> int:
     """Do what the first argument says to the files that follow; the outcome is a line of JSON."""
     act, *paths = sys.argv[1:]
-    try:
-        if act == "zero":
-            sys.stdout.write(json.dumps(sum(map(zero, paths))))
-        else:
-            needles = [bytes.fromhex(line) for line in sys.stdin.read().split()]
-            sys.stdout.write(json.dumps(found(paths, needles)))
-    except UnknownFormat:
-        sys.stdout.write("null")
+    if act == "zero":
+        serve(paths[0])
+        return 0
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
+    if act == "dirty":
+        try:
+            sys.stdout.write(json.dumps(dirty(paths[0])))
+        except UnknownFormat:
+            sys.stdout.write("null")
+    else:
+        needles = [bytes.fromhex(line) for line in sys.stdin.read().split()]
+        sys.stdout.write(json.dumps(found(paths, needles)))
     return 0
 
 

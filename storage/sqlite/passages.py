@@ -3,11 +3,13 @@
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 from memory_engine.errors import StorageRefused
 from memory_engine.storage import passage_vectors, passages
-from memory_engine.storage.passage_rows import INDEXED_BULK
+from memory_engine.storage.passage_rows import INDEXED_BULK, StoredWords, Waiting
+from memory_engine.storage.passage_search import Lists
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.among import Among, members_of
 from memory_engine.storage.sqlite.transactions import begin_passages, find_tid
@@ -28,17 +30,22 @@ class Read(Protocol):
         ...
 
 
+def _index_words(thread_id: str, known: Mapping[StoredWords, Waiting], raw: sqlite3.Connection) -> bool:
+    return passages.index_words(raw, find_tid(raw, thread_id), INDEXED_BULK, known)
+
+
 class SQLitePassages:
     """See `memory_engine.store.passages.PassageIndex`."""
 
     def __init__(self, writer: Writer | NoWriter, read: Read) -> None:
         self._writer = writer
         self._read = read
-        self._among = Among()
+        self._lists = Lists()
+        self._among = Among(self._lists)
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
         """Look up a thread's index."""
-        return await self._read(lambda raw: reads.look_up(raw, thread_id, wanted))
+        return await self._read(lambda raw: reads.look_up(raw, thread_id, wanted, self._lists))
 
     async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
         """Look up the indexes of several threads as if they were one."""
@@ -53,7 +60,7 @@ class SQLitePassages:
         await self._writer.run(lambda raw: begin_passages(raw, find_tid(raw, thread_id), afresh=afresh))
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`, and index the waiting words.
+        """Apply a change where the index stands at `change.after`.
 
         Where damaged rows refuse it the index is dropped, to be made again, and this returns `False`. Raises
         `StorageRefused` where they refuse the beginning of a new index too.
@@ -63,10 +70,7 @@ class SQLitePassages:
             tid = find_tid(raw, thread_id)
             if change.afresh:
                 begin_passages(raw, tid, afresh=True)
-            done = passages.write(raw, tid, change)
-            while passages.index_words(raw, tid, INDEXED_BULK):
-                pass
-            return done
+            return passages.write(raw, tid, change)
 
         try:
             return await self._writer.run(write)
@@ -79,8 +83,10 @@ class SQLitePassages:
 
     async def index_words(self, thread_id: str) -> None:
         """Index the words of the waiting passages, some milliseconds at a time."""
-        while await self._writer.run(lambda raw: passages.index_words(raw, find_tid(raw, thread_id), INDEXED_BULK)):
-            pass
+        is_more = True
+        while is_more:
+            known = await self._read(lambda raw: passages.taken(raw, find_tid(raw, thread_id), INDEXED_BULK))
+            is_more = await self._writer.run(partial(_index_words, thread_id, known))
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads, some milliseconds at a time."""

@@ -18,8 +18,10 @@ from memory_engine.core.threads import (
 )
 from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.storage import passage_search
+from memory_engine.storage.passage_search import Lists
 from memory_engine.storage.sqlite.schema import (
     EVENT_COLUMNS,
+    EVENT_ITSELF,
     EVENTS,
     HEAD_COLUMNS,
     HEAD_WIDTH,
@@ -44,20 +46,20 @@ _IN_MAX = 500
 _ROW = "SELECT value FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? AND key = ?"
 
 
-def load(raw: sqlite3.Connection, thread_id: str) -> LoadedThread:
-    """A thread's record, head and live rows with the events behind them, of one moment."""
+def load(raw: sqlite3.Connection, thread_id: str, *, sources: bool = True) -> LoadedThread:
+    """A thread's record, head and live rows, with the events behind them unless without `sources`, of one moment."""
     raw.execute("BEGIN")
     try:
         row = _kept(raw, f"{HEAD_COLUMNS}, {THREAD_COLUMNS}", thread_id)
         tid = row[HEAD_WIDTH]
         rows = raw.execute("SELECT seq, n, key, container FROM live WHERE tid = ? ORDER BY container, key", (tid,))
         live = [LiveChunk(f"{seq}.{n}", key, container) for seq, n, key, container in rows]
-        seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
-        sources = _events_at(raw, tid, seqs)
+        seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live}) if sources else ()
+        behind = _events_at(raw, tid, seqs)
         indexed = raw.execute("SELECT 1 FROM passage_indexes WHERE tid = ?", (tid,)).fetchone() is not None
         noted = raw.execute(_ROW, (BROKEN_ROWS, broken.VERSION, tid, broken.KEY)).fetchone()
         record, its_head = thread_from_row(row[HEAD_WIDTH:]), head_from_row(row[:HEAD_WIDTH])
-        return LoadedThread(record, its_head, live, sources, indexed, noted[0] if noted is not None else None)
+        return LoadedThread(record, its_head, live, behind, indexed, noted[0] if noted is not None else None)
     finally:
         raw.execute("COMMIT")
 
@@ -109,10 +111,10 @@ def read(raw: sqlite3.Connection, thread_id: str, after: int, upto: int, limit: 
         if low > high or len(found) >= limit:
             continue
         rows = raw.execute(
-            f"SELECT {EVENT_COLUMNS} FROM {EVENTS} WHERE e.pos BETWEEN ? AND ? ORDER BY e.pos LIMIT ?",
+            f"SELECT {EVENT_ITSELF}, NULL FROM {EVENTS} WHERE e.pos BETWEEN ? AND ? ORDER BY e.pos LIMIT ?",
             (position(part, low), position(part, high), limit - len(found)),
         )
-        found.extend(_linked(raw, tid, map(event_from_row, rows)))
+        found.extend(_in_a_row(raw, tid, rows))
     expected = after + 1
     for stored in found:
         if stored.seq != expected:
@@ -180,11 +182,11 @@ def correlated(
     return found[::-1]
 
 
-def look_up(raw: sqlite3.Connection, thread_id: str, wanted: LookUp) -> LookedUp:
+def look_up(raw: sqlite3.Connection, thread_id: str, wanted: LookUp, lists: Lists) -> LookedUp:
     """Passages of a thread, of one moment."""
     raw.execute("BEGIN")
     try:
-        return passage_search.look_up(raw, find_tid(raw, thread_id), head(raw, thread_id).seq, wanted)
+        return passage_search.look_up(raw, find_tid(raw, thread_id), head(raw, thread_id).seq, wanted, lists)
     finally:
         raw.execute("COMMIT")
 
@@ -236,6 +238,18 @@ def _events_at(raw: sqlite3.Connection, tid: int, seqs: Sequence[int]) -> dict[i
         )
         found.update((stored.seq, stored) for stored in _linked(raw, tid, map(event_from_row, rows)))
     return found
+
+
+def _in_a_row(raw: sqlite3.Connection, tid: int, rows: Iterable[tuple]) -> Iterator[StoredEvent]:  # type: ignore[type-arg]
+    """Rows of one log that follow one another, each with the hash of the one before: that of the first is looked up."""
+    before: StoredEvent | None = None
+    for row in rows:
+        if before is not None and row[0] & 0xFFFFFFFF == before.seq + 1:
+            stored = event_from_row(row, before.hash)
+        else:
+            [stored] = _linked(raw, tid, [event_from_row(row)])
+        yield stored
+        before = stored
 
 
 def _linked(raw: sqlite3.Connection, tid: int, rows: Iterable[StoredEvent]) -> Iterator[StoredEvent]:

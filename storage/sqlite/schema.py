@@ -207,10 +207,11 @@ def _statements(script: str) -> list[str]:
     return statements
 
 
-EVENT_COLUMNS = (
+EVENT_ITSELF = (
     "e.pos, e.id, e.type, e.version, e.recorded_at_us, e.occurred_at_us, e.causation_id, e.correlation_id, "
-    "e.salt, e.hash, coalesce(e.payload, b.body), e.record, (SELECT p.hash FROM events p WHERE p.pos = e.pos - 1)"
+    "e.salt, e.hash, coalesce(e.payload, b.body), e.record"
 )
+EVENT_COLUMNS = f"{EVENT_ITSELF}, (SELECT p.hash FROM events p WHERE p.pos = e.pos - 1)"
 EVENTS = "events e LEFT JOIN blobs b ON b.tid = e.tid AND b.digest = e.spilled"
 HEAD_NAMES = "seq, hash, epoch, status, open_compaction, chunks, tokens, marks, checksum"
 HEAD_COLUMNS = (
@@ -248,8 +249,8 @@ def position(tid: int, seq: int) -> int:
     return tid << 32 | seq
 
 
-def event_from_row(row: sqlite3.Row | tuple) -> StoredEvent:  # type: ignore[type-arg]
-    """A row of `EVENT_COLUMNS`."""
+def event_from_row(row: sqlite3.Row | tuple, before: bytes | None = None) -> StoredEvent:  # type: ignore[type-arg]
+    """A row of `EVENT_COLUMNS`; where the hash `before` it is known, the last column may be NULL."""
     (
         pos,
         event_id,
@@ -269,6 +270,8 @@ def event_from_row(row: sqlite3.Row | tuple) -> StoredEvent:  # type: ignore[typ
     body = payload if payload is not None else b""  # its blob is missing: no payload, and never the hash's
     if pos & 0xFFFFFFFF == 1:
         previous = b""
+    elif previous is None:
+        previous = before
     return StoredEvent(*header, causation or "", correlation or "", body, record, salt, digest, previous)
 
 

@@ -95,6 +95,8 @@ class SQLiteStore:
         self._in_round = 0
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
+        self._is_settled = False
+        """Whether no act was pending when the file was opened, and nobody has asked since."""
         self._leases = Leases(path)
         self._quiet: asyncio.Future[None] | None = None
         self._shortening: asyncio.Task[None] | None = None
@@ -192,7 +194,7 @@ class SQLiteStore:
             factory = sqlite3.Connection if faults is None else connecting(faults)
             connection = await Connection.writer(path, busy_timeout_s, factory)
             told = _on_the_loop(migrated)
-            await connection.run(lambda raw: _prepare(raw, lock, path, durability, told))
+            is_settled = await connection.run(lambda raw: _prepare(raw, lock, path, durability, told))
         except BaseException:  # after any error no thread of a connection may stay behind; it goes on to the caller
             if connection is not None:
                 await connection.close()
@@ -201,7 +203,9 @@ class SQLiteStore:
         transactions = Transactions(SPILL_BYTES, path)
         writer = Writer(connection, lock, transactions, path, busy_timeout_s, syncs=durability == "full")
         found = Readers([Connection.reader(path, busy_timeout_s) for _ in range(readers)])
-        return cls(path, writer, found, transactions, busy_timeout_s)
+        store = cls(path, writer, found, transactions, busy_timeout_s)
+        store._is_settled = is_settled
+        return store
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
@@ -212,9 +216,9 @@ class SQLiteStore:
         """Write a thread's record anew. Raises `ThreadNotFound`."""
         await self._writer.run(lambda raw: put_record(raw, record))
 
-    async def load(self, thread_id: str) -> LoadedThread:
-        """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
-        return await self._read(lambda raw: reads.load(raw, thread_id))
+    async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
+        """A thread's live state, in order of keys, with the events behind it. Raises `ThreadNotFound`."""
+        return await self._read(lambda raw: reads.load(raw, thread_id, sources=sources))
 
     async def head(self, thread_id: str) -> Head:
         """A thread's head. Raises `ThreadNotFound`."""
@@ -302,6 +306,11 @@ class SQLiteStore:
         return await self._writer.wipe()
 
     @property
+    def is_of_one_loop(self) -> bool:
+        """Its connections have threads of their own."""
+        return False
+
+    @property
     def generation(self) -> int:
         """The number of acts that have deleted or erased something: the length of the file beside the database.
 
@@ -345,6 +354,9 @@ class SQLiteStore:
 
     async def acts(self, *, pending: bool = False) -> Sequence[Act]:
         """The administrative acts, oldest first; with `pending` those that may not be finished."""
+        if pending and self._is_settled:
+            self._is_settled = False
+            return ()
         return await self._read(lambda raw: erasing.acts(raw, pending=pending))
 
     async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
@@ -449,8 +461,11 @@ def _on_the_loop(migrated: Migrated | None) -> Migrated | None:
 
 def _prepare(
     raw: sqlite3.Connection, lock: FileLock, path: str, durability: Durability, migrated: Migrated | None
-) -> None:
-    """Settings of the connection, and the schema. In the lock: several processes may open a new file at once."""
+) -> bool:
+    """Settings of the connection, and the schema. In the lock: several processes may open a new file at once.
+
+    Returns whether no act is pending.
+    """
     with lock:
         check_version(raw, path)  # before anything is changed: the file may be another program's
         raw.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -459,3 +474,4 @@ def _prepare(
         raw.execute("PRAGMA secure_delete = OFF")
         migrate(raw, path, migrated)
         lock.watch()
+        return erasing.is_settled(raw)

@@ -9,15 +9,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from memory_engine.core.cancellation import finished
+from memory_engine.core.lazy import lazy_module
+from memory_engine.core.loops import OfLoop
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, ReadOnly, StorageFailed
 from memory_engine.storage.passages import index_words
-from memory_engine.storage.sqlite import erasing
 from memory_engine.storage.sqlite.connection import Connection, is_busy, storage_error
 from memory_engine.storage.sqlite.locking import FileLock, Generation
 from memory_engine.storage.sqlite.transactions import Transactions
 from memory_engine.store.protocol import CommitUnit
+
+if TYPE_CHECKING:
+    from memory_engine.storage.sqlite import wiping
+else:
+    wiping = lazy_module("memory_engine.storage.sqlite.wiping")
 
 T = TypeVar("T")
 _UNDONE = object()
@@ -43,6 +50,10 @@ FAST = 32
 PAGE_BYTES = 4096
 CHECKPOINT_BYTES = 4 * 1024 * 1024
 """Bytes of the write-ahead log, as commits estimate them, after which the connection's thread checkpoints it."""
+TRIES = 20
+"""So many times is a step of a wiping tried that a reader was in the way of."""
+READERS_MS = 10
+"""How long a step of a wiping waits for readers of old pages; then it lets others write and is tried again."""
 IDLE_S = 1.0
 """After this pause without a commit the write-ahead log is checkpointed, and words of passages are indexed."""
 
@@ -77,6 +88,7 @@ class Writer:
         self._lock = lock
         self._transactions = transactions
         self._path = path
+        self._wiping = OfLoop(asyncio.Lock)
         self._units: deque[tuple[CommitUnit, asyncio.Future[None]]] = deque()
         self._jobs: deque[tuple[Callable[[sqlite3.Connection], object], asyncio.Future[object]]] = deque()
         self._busy = False
@@ -97,6 +109,8 @@ class Writer:
             if outcome is not _UNDONE:
                 self._ended(outcome, lambda outcome: _settle_all(((unit, future),), outcome))
                 return future
+        if self._tidying.done():  # the engine was opened in a loop that has ended since
+            self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle())
         self._units.append((unit, future))
         if self._crowded:
             # others will come in this round of the loop: one transaction for all of them
@@ -141,13 +155,56 @@ class Writer:
         await self._job(lambda raw: self._administer(raw, work))
 
     async def wipe(self) -> bool:
-        """Destroy the bytes of deleted and erased rows; whether no reader was in the way (see `erasing.wipe`)."""
-        return await self._job(self._wipe)
+        """Destroy the bytes of deleted and erased rows (see `wiping`); whether no reader of old pages was in the way.
+
+        Units are committed between its steps. One at a time: each holds a reader that would be in another's way.
+        """
+        async with self._wiping.here:
+            try:
+                with await asyncio.to_thread(wiping.PageWiper, self._path, self._lock.descriptor) as wiper:
+                    for rounds_left in reversed(range(wiping.ROUNDS)):
+                        dirty = await self._last_step(wiper, at_any_size=not rounds_left)
+                        if dirty is None:
+                            return True
+                        for at in range(0, len(dirty), wiping.STEP):
+                            some = dirty[at : at + wiping.STEP]
+                            if not await self._tried(partial(self._zero, wiper=wiper, pages=some)):
+                                return False
+            except wiping.UnknownPages:
+                return await self._job(self._rewrite)
+        return False
+
+    async def _last_step(self, wiper: "wiping.PageWiper", *, at_any_size: bool) -> Sequence[int] | None:
+        """Look for pages to zero. If they are few, zero them, and end; `None` if that is done, else what is left to do.
+
+        With `at_any_size` they need not be few.
+        """
+        watches: list[wiping.Watch] = []
+        try:
+            if not await self._tried(partial(self._watch, into=watches)):
+                return ()
+            dirty = await finished(asyncio.to_thread(wiping.dirty_pages, self._path))
+            if len(dirty) > wiping.STEP and not at_any_size:
+                return dirty
+            done = await self._job(partial(self._zero_last, wiper=wiper, pages=dirty, watch=watches[0]))
+            return None if done else ()
+        finally:
+            for watch in watches:
+                watch.end()
+
+    async def _tried(self, work: Callable[[sqlite3.Connection], bool]) -> bool:
+        """Run a job until it succeeds, some times; others write in between."""
+        for _ in range(TRIES):
+            if await self._job(work):
+                return True
+            await asyncio.sleep(AGAIN_S)
+        return False
 
     async def close(self) -> None:
         """Commit the waiting units, checkpoint, and close. In the lock: closing the last connection checkpoints too."""
-        self._tidying.cancel()
-        await asyncio.wait([self._tidying])
+        if not self._tidying.done():  # else the loop that it was of has ended
+            self._tidying.cancel()
+            await asyncio.wait([self._tidying])
         while self._busy:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(waiter)
@@ -295,10 +352,30 @@ class Writer:
                 raise
             return result
 
-    def _wipe(self, raw: sqlite3.Connection) -> bool:
+    def _watch(self, raw: sqlite3.Connection, into: "list[wiping.Watch]") -> bool:
+        self._wait_at_most(raw, READERS_MS)
         with self._lock:
             self._lock.mark()  # the process that deleted may have died before it told the others
-            return erasing.wipe(raw, self._path, self._lock.descriptor)
+            if not wiping.emptied(raw):
+                return False
+            into.append(wiping.Watch(self._path))
+            return True
+
+    def _zero(self, raw: sqlite3.Connection, wiper: "wiping.PageWiper", pages: Sequence[int]) -> bool:
+        self._wait_at_most(raw, READERS_MS)
+        with self._lock:
+            return wiping.zeroed(raw, wiper, pages)
+
+    def _zero_last(
+        self, raw: sqlite3.Connection, wiper: "wiping.PageWiper", pages: Sequence[int], watch: "wiping.Watch"
+    ) -> bool:
+        self._wait_at_most(raw, READERS_MS)
+        with self._lock:
+            return wiping.zeroed(raw, wiper, sorted({*pages, *watch.written()})) and wiping.emptied(raw)
+
+    def _rewrite(self, raw: sqlite3.Connection) -> bool:
+        with self._lock:
+            return wiping.rewritten(raw)
 
     def _checkpoint(self, raw: sqlite3.Connection, mode: str) -> None:
         with self._lock:

@@ -171,3 +171,16 @@ async def test_the_embedded_compactor_pauses() -> None:
     slowly = await EmbeddedCompactor().compact(chunks, context)
     assert 5 == len(paused)
     assert slowly == await EmbeddedCompactor().compact(chunks, CompactionContext(thread_id="t", budget_tokens=200))
+
+
+async def test_who_writes_without_rest_is_compacted_too() -> None:
+    """No quiet moment comes, but once two thresholds wait none is waited for: the state does not grow with the log."""
+    policy = CompactionPolicy(threshold=10, tokens_min=0)
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=policy)) as engine:
+        thread = await engine.create_thread("t")
+        most = 0
+        for n in range(3_000):
+            await thread.dispatch(TALK[n % len(TALK)])
+            most = max(most, (await thread.state()).tally.compactable)
+        assert most < 1_500
+        assert 2 <= (await types(thread)).count(COMPLETED)

@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, Context, Engine, EngineConfig, Plugin, Retention, errors
 from memory_engine import events as e
-from memory_engine.context import Message
+from memory_engine.context import ContextPolicy, Message
+from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed
 from memory_engine.context.rendering import NO_RESULT
 from memory_engine.core.tokens import IMAGE_TOKENS
 from memory_engine.events import Event
 from memory_engine.testing import FakeCompactor
+from tests.engine.test_laws import EVENTS
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
 SYSTEM = e.SessionStarted(content="Be kind.")
@@ -193,6 +196,68 @@ async def test_any_context_is_valid_and_in_its_budget(events: list[Event], max_t
     critical = {chunk.id for chunk in state.chunks() if chunk.retention is Retention.CRITICAL}
     assert critical <= set(context.included)
     assert max_tokens is not None or () == context.excluded
+
+
+LOOKS_AT = st.integers(20, 300)
+"""Where somebody looks, between events, with this budget."""
+
+
+@settings(max_examples=60)
+@given(st.lists(EVENTS | ANY | LOOKS_AT, max_size=20))
+async def test_an_index_gives_what_reading_the_whole_state_gives(steps: list[Event | int]) -> None:
+    """Whatever was said, changed and forgotten between two looks: the same context, draft or error."""
+
+    def made(source: ChunkSource, budget: int, *, is_draft: bool) -> object:
+        try:
+            if not is_draft:
+                return builder.build(source, "t", budget)
+            draft = builder.draft(source, "t", budget, ContextPolicy())
+            return draft.finished(), draft.room, draft.before
+        except errors.ContextBudgetError as error:
+            return str(error)
+
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread("t")
+        builder = engine.kernel[ContextBuilder]
+        index = builder.index()
+        for step in [*steps, 40, 100]:
+            if isinstance(step, int):
+                state = await thread.state()
+                for is_draft in (False, True):
+                    indexed = made(Indexed(state, index), step, is_draft=is_draft)
+                    assert made(state, step, is_draft=is_draft) == indexed
+            else:
+                with suppress(errors.MemoryEngineError):  # of these events some name what is not there
+                    await thread.dispatch(step)
+
+
+async def test_a_large_state_is_read_once() -> None:
+    """Long loops, what changes in place and what is forgotten: as reading it as of now, for any budget."""
+    loop = [e.LlmThinking(content="so"), call("a"), result("a", "y " * 30)]
+    later: list[list[Event]] = [
+        [user("and")],
+        loop * 12,
+        [e.TodoSet(items=(e.TodoItem("1", "milk"),))],
+        [user("then"), call("late")],
+        [e.LlmTextResponse(content=f"answer {n}") for n in range(30)],
+        [e.TaskCompleted(content="done"), user("?")],
+        [result("late"), e.LlmTextResponse(content="so it is")],
+        [e.MemoryForget(seqs=(150,))],
+        [e.SessionStarted(content="Be brief."), e.LlmClarification(content="Which?"), user("that")],
+        loop * 3,
+    ]
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([SYSTEM, e.TaskStarted(goal="Win.")])
+        await thread.dispatch_all([user(f"message {n} " + "z " * (n % 17)) for n in range(300)])
+        for events in later:
+            head = (await thread.dispatch_all(events))[-1].seq
+            for budget in (300, 1_000):
+                context = await thread.context(budget)
+                assert await thread.context(budget, at=head) == context
+                assert set(context.excluded).isdisjoint(context.included)
+            asked = await thread.context(300, query="message 77")
+            assert asked.messages == (await thread.context(300, query="message 77", at=head)).messages
 
 
 @pytest.mark.parametrize("budget", range(48, 200, 8))

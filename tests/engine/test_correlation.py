@@ -32,6 +32,7 @@ from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FakeCompactor, Hangs
 from tests.conversations import LONG, log, opened
 from tests.patterns import approved, joined
+from tests.places import StayOpen
 
 
 @pytest.fixture
@@ -250,10 +251,10 @@ async def test_an_abandoned_compaction_names_its_start(tmp_path: Path) -> None:
         assert ("s", "nightly") == links(end)
 
 
-async def test_a_cancelled_compaction_keeps_its_cause() -> None:
+async def test_a_cancelled_compaction_keeps_its_cause(stay_open: StayOpen) -> None:
     """An engine that closes ends it; the log says what had begun it."""
     store = MemoryStore()
-    close, store.close = store.close, _stay_open  # type: ignore[method-assign]
+    stay_open(store)
     config = EngineConfig(compaction=CompactionPolicy(threshold=2, tokens_min=0, keep_recent=0))
     async with memory_engine.open(store, compactor=FakeCompactor(Hangs()), config=config) as engine:
         thread = await engine.create_thread("t")
@@ -265,11 +266,6 @@ async def test_a_cancelled_compaction_keeps_its_cause() -> None:
     async with memory_engine.open(store, config=config) as engine:
         found = [links(one) for one in await log(engine.thread("t")) if one.type.startswith("compaction")]
         assert [("e1", "k")] * 2 == found
-    await close()
-
-
-async def _stay_open() -> None:
-    """For the next engine."""
 
 
 async def test_an_industry_keeps_neither(engine: Engine) -> None:

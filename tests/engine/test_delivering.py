@@ -16,6 +16,7 @@ from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from memory_engine.views.tool_cache.view import Flights
+from tests.places import StayOpen
 
 
 def fact(text: str, to: str) -> MemoryShared:
@@ -96,10 +97,10 @@ async def test_a_fact_for_nobody_is_refused_at_once(engine: Engine, destination:
     assert 0 == (await thread.info()).events
 
 
-async def test_a_paused_thread_holds_up_nobody_else() -> None:
+async def test_a_paused_thread_holds_up_nobody_else(stay_open: StayOpen) -> None:
     """Its facts wait for the end of the pause; reads of others, other deliveries and closing do not."""
     kept = FaultyStore(MemoryStore())
-    kept.close = _nothing  # type: ignore[method-assign]
+    stay_open(kept)
     async with memory_engine.open(kept) as engine:
         await engine.agent("b").memory.append("episodic", "old")
         await engine.agent("b").pause()
@@ -150,11 +151,11 @@ class Busy(FaultyStore):
         return await super().holders(projection, version)
 
 
-async def test_recovery_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_recovery_is_tried_again(caplog: pytest.LogCaptureFixture, stay_open: StayOpen) -> None:
     """A store that was busy when the engine was opened does not leave facts of dead processes behind."""
     kept = Busy(MemoryStore())
     kept.times = -1
-    kept.close = _nothing  # type: ignore[method-assign]
+    stay_open(kept)
     async with memory_engine.open(kept) as engine:
         engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
         await engine.agent("a").dispatch(fact("one", "b"))
@@ -166,10 +167,10 @@ async def test_recovery_is_tried_again(caplog: pytest.LogCaptureFixture) -> None
             assert ["one"] == await known(engine, "b")
 
 
-async def test_an_archived_sender_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_archived_sender_is_no_trouble(caplog: pytest.LogCaptureFixture, stay_open: StayOpen) -> None:
     """Its facts arrive once, though it takes no note of that any more."""
     kept = FaultyStore(MemoryStore())
-    kept.close = _nothing  # type: ignore[method-assign]
+    stay_open(kept)
     async with memory_engine.open(kept) as engine:
         engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
         await engine.agent("a").dispatch(fact("one", "b"))
@@ -203,7 +204,3 @@ async def test_nothing_is_kept_of_threads_that_are_let_go() -> None:
 
 async def _looked() -> str:
     return "result"
-
-
-async def _nothing() -> None:
-    """Leave the store open for the next engine."""

@@ -13,10 +13,10 @@ class Read(MemoryStore):
         super().__init__()
         self.loaded: list[str] = []
 
-    async def load(self, thread_id: str) -> LoadedThread:
+    async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
         """Note it, and read."""
         self.loaded.append(thread_id)
-        return await super().load(thread_id)
+        return await super().load(thread_id, sources=sources)
 
 
 async def test_an_event_of_before_does_not_have_its_thread_read_again() -> None:

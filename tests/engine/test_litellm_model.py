@@ -467,5 +467,5 @@ for name in ("LITELLM_MODE", "LITELLM_LOCAL_MODEL_COST_MAP", "TIKTOKEN_CACHE_DIR
 def test_without_litellm_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model cannot be made where litellm is not installed, and the error says what to install."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(MissingExtra, match=r"memory-event-engine\[llm\]"):
+    with pytest.raises(MissingExtra, match=r"'\.\[llm\]'"):
         LiteLLM("openai/test")

@@ -12,6 +12,7 @@ from memory_engine.projections.outbox import OUTBOX
 from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
+from tests.places import StayOpen
 
 
 def shared(text: str, to: str = "b") -> MemoryShared:
@@ -46,11 +47,11 @@ async def test_facts_leave_by_themselves(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("commit", [2, 3])
-async def test_a_crash_in_between_delivers_once(commit: int) -> None:
+async def test_a_crash_in_between_delivers_once(commit: int, stay_open: StayOpen) -> None:
     """Whether the fact or the note of its arrival was lost, who opens the store next delivers it once."""
     kept = MemoryStore()
     store = FaultyStore(kept)
-    store.close = _nothing  # type: ignore[method-assign]
+    stay_open(store)
     async with memory_engine.open(store) as engine:
         sender = engine.agent("a")
         store.fail(StorageBusy("it died here", 0.0), commit=commit)
@@ -61,10 +62,6 @@ async def test_a_crash_in_between_delivers_once(commit: int) -> None:
         await engine.settle()
         assert 1 == len(await arrived(engine))
         assert 0 == len(await engine.agent("a").rows(OUTBOX))
-
-
-async def _nothing() -> None:
-    """Leave the store open for the next engine."""
 
 
 async def test_who_reads_first_waits_for_what_was_left(tmp_path: Path) -> None:

@@ -202,3 +202,16 @@ async def test_E5_a_thread_that_exists_is_opened(engine: Engine) -> None:
     await engine.create_thread("t")
     with pytest.raises(errors.ThreadExists, match="open_thread"):
         await engine.create_thread("t")
+
+
+@pytest.mark.parametrize("wrong", ["x.1", ".", "", "-1.0", "1e3.0", "9" * 5_000 + ".0", "\udc00snippet", "\0"])
+async def test_a_chunk_id_that_no_event_gave_is_not_there(engine: Engine, wrong: str) -> None:
+    """Whatever it looks like: no state has it, and whoever needs it is told which it is."""
+    thread = await noted(engine)
+    assert None is (await thread.state()).get(wrong)
+    for asked in (thread.chunk(wrong), thread.why(wrong), thread.forget(chunk_ids=[wrong])):
+        with pytest.raises(errors.MemoryEngineError):
+            await asked
+    with pytest.raises(errors.MemoryEngineError):
+        await thread.compact(chunk_ids=[wrong])
+    assert 1 == (await thread.info()).events

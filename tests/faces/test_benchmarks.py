@@ -1,10 +1,12 @@
 """What the benches are made of: figures and bars, the page, the chart. They run in `benchmarks/test_quick.py`."""
 
 import json
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks import kept
 from benchmarks.__main__ import main
 from benchmarks.chart import draw
 from benchmarks.figures import Bar, Figure, Reference
@@ -38,9 +40,9 @@ def test_the_benches_are_listed_with_what_they_do(capsys: pytest.CaptureFixture[
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("words", [("--write", "--quick"), ("--write", "size"), ("speed",)])
+@pytest.mark.parametrize("words", [("--write", "--quick"), ("speed",)])
 def test_a_command_that_makes_no_sense_is_refused(words: tuple[str, ...]) -> None:
-    """Quick or partial figures are not kept, and an unknown bench is named."""
+    """Quick figures are not kept, and an unknown bench is named."""
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert 2 == ended.value.code
@@ -60,12 +62,20 @@ def test_a_missing_reference_is_never_a_pass() -> None:
     assert how_to_make("peers") in str(line["note"])
 
 
-def test_the_page_holds_every_figure() -> None:
-    """The table has a row for each figure, and says which reference is missing."""
-    page = write_page([COMPARED, MISSING], Peers())
-    assert "| dispatch | on, against bare | 120 us | bare: 100 | 1.2 |" in page
-    assert "a peer: missing" in page
+def test_the_page_holds_every_figure_of_every_bench(tmp_path: Path) -> None:
+    """A table for each bench with the run that it is of; a bench that ran again takes its own place."""
+    path = tmp_path / "results.json"
+    first = [kept.measured(name, [COMPARED, MISSING], Peers(), 0.5) for name in ("size", "dispatch", "gone")]
+    kept.write(path, kept.joined(kept.read(path), first, ["dispatch", "size"]))
+    again = kept.measured("size", [COMPARED], Peers(), 7)
+    known = kept.joined(kept.read(path), [again], ["dispatch", "size"])
+    assert [first[1], again] == known
+    page = write_page(known, {"dispatch": "What one append takes."})
+    assert page.index("## dispatch\n\nWhat one append takes.") < page.index("## size")
+    assert 2 == page.count("| on, against bare | 120 us | bare: 100 | 1.2 |")
+    assert 1 == page.count("a peer: missing")
     assert how_to_make("peers") in page
+    assert "load 7.0" in page
     assert "results.svg" in page
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import recall_peers
+from benchmarks import kept, recall_peers
 from benchmarks.figures import Figure
 from benchmarks.page import write_page
 from benchmarks.peer_process import Peers, peers_python
@@ -117,6 +117,7 @@ def test_every_peer_that_is_installed_finds_something(tmp_path: Path) -> None:
 def test_the_page_says_what_was_skipped() -> None:
     """A line without a value has its reason among the details."""
     skipped = Figure(bench="recall_quality", case="skipped", value=None, unit="", note="no recordings")
-    page = write_page([skipped], Peers())
-    assert "| recall_quality | skipped |  |" in page
+    page = write_page([kept.measured("recall_quality", [skipped], Peers(), 0)], {})
+    assert "## recall_quality" in page
+    assert "| skipped |  |" in page
     assert "no recordings" in page

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "examples.md"
+PAGE = ROOT / "docs" / "examples" / "agents.md"
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 SHOWN = re.compile(r"<!-- output of examples/(\w+\.py) -->\n```text\n(.*?)```\n", re.DOTALL)
 

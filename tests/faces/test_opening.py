@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import memory_engine
-from memory_engine import Engine, UserMessage, errors
+from memory_engine import CompactionPolicy, ConversationLimits, Engine, EngineConfig, Thread, UserMessage, errors
 from memory_engine.testing import HashEmbedder
 
 
@@ -60,8 +61,42 @@ def test_nothing_is_made_before_it_is_awaited(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("place", [":memory:", "a.db"])
+def test_an_engine_goes_on_in_the_next_run(tmp_path: Path, place: str) -> None:
+    """Opened in one, used in others, closed in the last: also where tasks of each have waited for one another."""
+    path = place if place == ":memory:" else str(tmp_path / place)
+    config = EngineConfig(compaction=CompactionPolicy(tokens_min=0))
+
+    async def begin() -> Engine:
+        engine = await memory_engine.open(path, config=config)
+        await use(engine, 1)
+        return engine
+
+    async def use(engine: Engine, run: int) -> None:
+        threads = [await engine.open_thread(f"t{n}", user_id="u1") for n in range(5)]
+
+        async def talk(thread: Thread) -> None:
+            for n in range(22):
+                await thread.dispatch(UserMessage(content=f"Invoice {n} is paid, and the next one will be late."))
+            assert (await thread.search("which invoice is late")).hits
+            assert (await engine.search("which invoice is late", user_id="u1")).hits
+            await engine.user("u1").preferences.update(thread.id, run)
+
+        await asyncio.gather(*map(talk, threads))
+        for thread in threads:
+            await thread.settle()
+            kinds = [event.type async for event in thread.events()]
+            assert (22 * run, run) == (kinds.count("user_message"), kinds.count("compaction_completed"))
+            assert (await thread.verify()).ok
+
+    engine = asyncio.run(begin())
+    for run in (2, 3):
+        asyncio.run(use(engine, run))
+    asyncio.run(engine.close())
+
+
 def test_one_run_after_the_other(tmp_path: Path) -> None:
-    """An engine belongs to its event loop; what it wrote is there in the next."""
+    """What one engine wrote is there for the next."""
 
     async def one(n: int) -> int:
         engine = await memory_engine.open(tmp_path / "a.db")
@@ -147,3 +182,26 @@ async def test_what_is_not_a_path_is_named(path: object, tmp_path: Path) -> None
         ):
             with pytest.raises(errors.InvalidArgument, match="give a path"):
                 await call
+
+
+@pytest.mark.parametrize(
+    ("wrong", "advice"),
+    [
+        ({"compaction": None}, "CompactionPolicy(enabled=False) turns compaction off"),
+        ({"compaction": {"threshold": 5}}, "give a CompactionPolicy"),
+        ({"queue_capacity": "1024"}, "give a whole number from 1 on"),
+        ({"queue_capacity": True}, "give a whole number from 1 on"),
+        ({"follow_s": 0}, "give seconds above 0"),
+        ({"busy_timeout_s": float("nan")}, "give a number"),
+        ({"read_only": "no"}, "give True or False"),
+        ({"conversation": None}, "give ConversationLimits"),
+    ],
+)
+def test_a_wrong_setting_is_named_before_anything_is_opened(wrong: dict[str, Any], advice: str) -> None:
+    """The error says which setting, what it was given and what to give."""
+    with pytest.raises(errors.InvalidArgument) as caught:
+        EngineConfig(**wrong)
+    assert str(caught.value).startswith(next(iter(wrong)))
+    assert advice in str(caught.value)
+    with pytest.raises(errors.InvalidArgument, match="summary_bytes_max is 100: give that or less"):
+        ConversationLimits(summary_bytes_max=100)

@@ -131,13 +131,15 @@ def test_a_lock_file_holds_what_is_asked_for(lock: str) -> None:
     assert [] == unmet, "run `python3 tasks.py lock`"
 
 
-def test_the_demo_installs_what_the_package_declares_and_no_extra() -> None:
-    """The first part of requirements.lock pins the base and the build backend, and nothing else that is declared."""
-    part, heading, _rest = LOCKS["requirements"].partition("\n# Beyond what `demo` and the wheel need")
+def test_the_wheel_is_tried_with_the_base_and_the_demo_with_the_inspector() -> None:
+    """The first part of requirements.lock pins the base and the build backend, the second one extra."""
     base = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["build"]]
+    inspector = PROJECT["project"]["optional-dependencies"]["inspect"]
     declared = {canonicalize_name(requirement.name) for requirement in declared_requirements("requirements")}
-    assert heading
-    assert {canonicalize_name(Requirement(text).name) for text in base} == declared & set(pins(part))
+    for heading, asked in (("# Beyond what the wheel", base), ("# Beyond what `demo`", [*base, *inspector])):
+        part, found, _rest = LOCKS["requirements"].partition(f"\n{heading} needs")
+        assert found
+        assert {canonicalize_name(Requirement(text).name) for text in asked} == declared & set(pins(part))
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -83,7 +83,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 SHIPPED = python_files("memory_engine", *LINKED_ROOTS)
-OURS = [*SHIPPED, *python_files("tests", "benchmarks", "examples", "conftest.py", "tasks.py")]
+OURS = [*SHIPPED, *python_files("tests", "benchmarks", "examples", "website", "conftest.py", "tasks.py")]
 
 
 @functools.cache

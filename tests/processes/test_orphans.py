@@ -17,10 +17,10 @@ CHILD = """
 import asyncio, sys
 from pathlib import Path
 import memory_engine
-from memory_engine.storage.sqlite import erasing
+from memory_engine.storage.sqlite import wiping
 
 path, pages = sys.argv[1:]
-erasing._PAGES = Path(pages)
+wiping.PAGES = Path(pages)
 
 async def main():
     async with memory_engine.open(path) as engine:
@@ -30,6 +30,10 @@ asyncio.run(main())
 """
 SLOW_PAGES = """
 import os, sys
+if sys.argv[1] == "dirty":
+    print("[1]")
+    sys.exit()
+sys.stdin.readline()
 print(os.getpid(), file=open({told!r}, "w"), flush=True)
 open({waits!r}).read()
 """

@@ -167,5 +167,5 @@ async def main():
             print(error)
 asyncio.run(main())
 """
-    why = "reading PDF needs an optional package: pip install 'memory-event-engine[pdf]'"
+    why = "reading PDF needs an optional package, extra `pdf`: in a clone, pip install '.[pdf]'"
     assert [f"{path}: {why}", why] == without("pypdf", code).splitlines()

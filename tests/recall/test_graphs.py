@@ -403,7 +403,7 @@ print(index.load(Path({str(path)!r}), Origin("model", "stamp")).reason)
 index.save(Path({str(path)!r}), Origin("model", "stamp"))
 """
     warning, *rest = run(code)
-    helps = "pip install 'memory-event-engine[usearch]' (or `hnsw`, which takes a C++ compiler)"
+    helps = "pip install '.[usearch]' (or `hnsw`, which takes a C++ compiler)"
     assert (helps in warning, ["0 3", "0 3", "library"]) == (True, rest)
 
 

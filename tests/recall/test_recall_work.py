@@ -2,15 +2,19 @@
 
 import asyncio
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import memory_engine
+from memory_engine import CompactionPolicy, EngineConfig
+from memory_engine.core.text import terms
 from memory_engine.events import UserMessage
-from memory_engine.storage.passage_search import look_up
-from memory_engine.storage.passages import TERMS, index_words
+from memory_engine.storage.passage_counts import counted
+from memory_engine.storage.passage_search import Lists, look_up
+from memory_engine.storage.passages import TERMS, base, index_words
 from memory_engine.storage.sqlite.among import Among
 from memory_engine.store.passages import PLACES_BITS, LookUp, Threads
 
@@ -25,8 +29,8 @@ async def steps_to_look_at(path: Path, messages: int, wanted: LookUp) -> int:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content=f"note {n} of the day") for n in range(messages)])
         await thread.search("day")
-        await thread.prepare_search()
         await engine.settle()
+        await thread.prepare_search()
     raw = sqlite3.connect(path)
     counted = 0
 
@@ -36,7 +40,7 @@ async def steps_to_look_at(path: Path, messages: int, wanted: LookUp) -> int:
         return 0
 
     raw.set_progress_handler(count, EVERY)
-    looked = look_up(raw, 1, messages, wanted)
+    looked = look_up(raw, 1, messages, wanted, Lists())
     raw.close()
     assert looked.near == wanted.near_max
     return counted
@@ -88,7 +92,7 @@ async def test_a_look_up_over_many_threads_does_not_ask_each(tmp_path: Path) -> 
             await engine.search("harbour", tenant_id="acme")
             await engine.search("harbour", tenant_id="other")
         raw = sqlite3.connect(path, isolation_level=None)
-        among, acme = Among(), Threads(tenant_id="acme")
+        among, acme = Among(Lists()), Threads(tenant_id="acme")
         looked = among.look_up(raw, acme, LookUp(terms=("harbour", "7"), limit=10))
         assert (3 * threads, True) == (looked.passages, len(looked.chosen) < 100)
         counted = 0
@@ -132,3 +136,76 @@ async def test_an_index_that_an_older_release_made_is_searched_by_tenant_at_once
         assert expected == found
         assert {"t1", "t3", "t5"} == {hit.thread_id for hits in found for hit in hits}
         assert {} == {n: faults for n in range(6) if (faults := dict(await engine.store.faults(f"t{n}")))}
+
+
+PLAIN = CompactionPolicy(enabled=False)
+AT_ONCE = EngineConfig(compaction=PLAIN, search_index_timeout_s=1e-9)
+
+
+async def test_the_first_search_of_a_long_log_answers_from_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says how much is missing; the rest is indexed without it, also where several threads are searched."""
+    monkeypatch.setattr("memory_engine.recall.index.BROUGHT_MAX", 100)
+    path = str(tmp_path / "log.db")
+    async with memory_engine.open(path, config=EngineConfig(compaction=PLAIN)) as engine:
+        for n in range(2):
+            thread = await engine.create_thread(f"t{n}")
+            await thread.dispatch_all([UserMessage(content=f"harbour {k}") for k in range(1_100)])
+    async with memory_engine.open(path, config=AT_ONCE) as engine:
+        found = await engine.search("harbour 1099")
+        assert 0 < found.unindexed <= 2_200
+        assert 0 < (await engine.thread("t0").search("harbour 1099")).unindexed <= 1_100
+        for n in range(2):
+            await engine.thread(f"t{n}").prepare_search()
+        found = await engine.search("harbour 1099")
+        assert (0, {("t0", 1_100), ("t1", 1_100)}) == (found.unindexed, {(hit.thread_id, hit.seq) for hit in found[:2]})
+
+
+async def test_the_words_of_a_long_event_are_taken_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its sender nor the loop waits for them. What else is new is found, and what waits is counted."""
+    monkeypatch.setattr("memory_engine.storage.passage_search.READ_CHARS_MAX", 100_000)
+    threads: set[threading.Thread] = set()
+
+    def taken(text: str) -> list[str]:
+        if len(text) > 1_000:
+            threads.add(threading.current_thread())
+        return terms(text)
+
+    for module in ("store.passages.terms", "storage.passage_rows.analysed"):
+        monkeypatch.setattr(f"memory_engine.{module}", taken)
+    long = "".join(f"Ship {n} lay at anchor off the lighthouse. " for n in range(10_000))
+    async with memory_engine.open(str(tmp_path / "log.db"), config=AT_ONCE) as engine:
+        thread = await engine.create_thread()
+        await thread.search("anything")
+        await thread.dispatch(UserMessage(content="The quagga boarded."))
+        await thread.dispatch(UserMessage(content=long))
+        found = await thread.search("quagga")
+        assert (True, True) == (1 in {hit.seq for hit in found}, found.unindexed > 100)
+        await thread.prepare_search()
+        found = await thread.search("ship 9999")
+        assert (2, 0) == (found[0].seq, found.unindexed)
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+async def test_the_sums_of_blocks_are_what_counting_gives(tmp_path: Path) -> None:
+    """At any seq, after a forgetting and while words wait; where an older release has indexed, all are counted."""
+    path = tmp_path / "log.db"
+    async with memory_engine.open(str(path), config=EngineConfig(compaction=PLAIN)) as engine:
+        thread = await engine.create_thread()
+        receipts = await thread.dispatch_all([UserMessage(content=f"harbour {n} " * (n % 7)) for n in range(2_200)])
+        await thread.prepare_search()
+        await thread.forget(chunk_ids=[receipts[n].chunks[0].id for n in (5, 1_500)])
+        await thread.dispatch_all([UserMessage(content=f"day {n}") for n in range(20)])
+    whole = (base(1), base(2) - 1)
+    with closing(sqlite3.connect(path)) as raw:
+        count = "SELECT count(*), coalesce(sum(size), 0) FROM passages WHERE pos <= ?"
+        ends = [base(1) + (seq << PLACES_BITS) for seq in (0, 1, 6, 1_023, 1_024, 1_501, 2_048, 2_200, 2_210, 9_999)]
+        expected = [raw.execute(count, (end,)).fetchone() for end in ends]
+        for change in ("", "UPDATE passage_counts SET terms = terms + 1", "DROP TABLE passage_counts"):
+            raw.execute(change)
+            assert expected == [counted(raw, 1, whole, end) for end in ends], change
+        assert 0 < expected[3][0] < expected[-1][0]

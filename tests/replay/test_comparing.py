@@ -280,6 +280,7 @@ def test_what_if_on_the_command_line(database: str, run: Run) -> None:
     assert (0, 0, True) == (code, data["compactions"]["fork"]["completed"], bool(data["turns"]))
     assert 0 == run("verify", "--db", database)[0]
     assert 0 == run("show", "f", "--db", database)[0]
+    assert 2 == run("threads", "--db", database)[1].count("active, a what-if")
 
 
 def test_edits_on_the_command_line(database: str, run: Run, tmp_path: Path) -> None:

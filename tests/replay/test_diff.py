@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Chunk, CompactionPolicy, EngineConfig, Thread
 from memory_engine import events as e
+from memory_engine.context.rendering import common_prefix
 from memory_engine.core.chunks import Retention
 from memory_engine.core.operations import Add, BatchReplace, Reorder, Update
 from memory_engine.core.reduction import ReduceContext, Reduction
 from memory_engine.core.state import StateView
 from memory_engine.events import Event
 from memory_engine.plugins import Plugin
-from memory_engine.replay.diff import COMPARED_MAX, Diff, common_prefix, diff, rendered, unified
+from memory_engine.replay.diff import COMPARED_MAX, Diff, diff, rendered, unified
 from memory_engine.replay.matching import longest_rising
 from memory_engine.testing import ManualClock, SequentialIds
 from tests.command_line import Run

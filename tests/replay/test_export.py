@@ -32,6 +32,7 @@ from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from tests.engine.test_laws import LOGS
 from tests.exports import NEVER, TALK, files_in, lines_of, read, rows, shown, talk
+from tests.places import StayOpen
 
 # there and back
 
@@ -240,7 +241,9 @@ async def test_an_import_goes_on_from_where_one_stopped(tmp_path: Path, where: s
         assert (await imported.verify()).ok
 
 
-async def test_an_import_that_died_leaves_a_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_import_that_died_leaves_a_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stay_open: StayOpen
+) -> None:
     """After each commit the thread holds a log that verifies; the next import writes the rest."""
     monkeypatch.setattr(importer, "EVENTS_MAX", 2)
     kept = MemoryStore()
@@ -248,7 +251,7 @@ async def test_an_import_that_died_leaves_a_beginning(tmp_path: Path, monkeypatc
         await (await talk(source)).export(tmp_path / "t.jsonl")
     for commit in (1, 3, 5):
         store = FaultyStore(kept)
-        store.close = _stays_open  # type: ignore[method-assign]
+        stay_open(store)
         async with memory_engine.open(store) as engine:
             store.fail(StorageBusy("it died here", 0.0), commit=commit)
             with pytest.raises(StorageBusy):
@@ -257,10 +260,6 @@ async def test_an_import_that_died_leaves_a_beginning(tmp_path: Path, monkeypatc
             assert ((commit - 1) * 2, True) == ((await thread.info()).events, (await thread.verify()).ok)
             again = await engine.import_log(tmp_path / "t.jsonl", thread_id=thread.id)
             assert (len(TALK) - (commit - 1) * 2, True) == (again.added, (await thread.verify()).ok)
-
-
-async def _stays_open() -> None:
-    """The file outlives the process."""
 
 
 async def test_another_log_under_the_id_is_left_alone(file: Path) -> None:

@@ -12,11 +12,11 @@ import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Event, LlmTextResponse, Thread, UserMessage
 from memory_engine import events as e
 from memory_engine.context.builder import FRAME, ContextBuilder
-from memory_engine.context.rendering import Message, message_tokens
+from memory_engine.context.rendering import Message, common_prefix, message_tokens
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.errors import CompactionError, ContextBudgetError, SeqNotInLog
 from memory_engine.replay.cache_breaks import CacheBreak
-from memory_engine.replay.diff import common_prefix, rendered
+from memory_engine.replay.diff import rendered
 from memory_engine.replay.ledger import CacheLedger
 from memory_engine.testing import ManualClock, SequentialIds
 from tests.conversations import LONG, NEVER, call, opened, say, turns

@@ -1,6 +1,7 @@
 """X4: a thread at any moment of its past: state, context and every view, from the nearest snapshot that fits."""
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,12 +28,14 @@ from memory_engine.core.state import State
 from memory_engine.errors import EventNotFound, PastIsReadOnly, ReadOnly, SeqNotInLog
 from memory_engine.store import snapshots
 from memory_engine.store.protocol import ProjectionChange
+from memory_engine.store.reader import LogReader
 from memory_engine.testing import ManualClock
 from memory_engine.thread import Past
 from memory_engine.wiring import builtin_projections
 from tests.views.test_view_laws import EVENTS, Snapshot, recorded_views, views
 
 CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, tokens_min=0, keep_recent=1))
+NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
 SNAPSHOTS = (snapshots.PROJECTION, snapshots.VERSION)
 EVERYTHING = (("", "\U0010ffff"),)
 
@@ -308,10 +311,30 @@ async def test_a_log_without_snapshots_gets_them_where_it_is_read(engine: Engine
     with mock.patch("memory_engine.store.reader.FAR", 600):
         await thread.state(at=55)
     assert {} == await kept(thread)
+    engine.reader.clear()
     with mock.patch("memory_engine.store.reader.FAR", 20), mock.patch("memory_engine.store.reader.PAGE", 20):
         expected = await thread.state(at=55)
     assert 2 == len(await kept(thread))
     assert expected == await thread.state(at=55)
+
+
+async def test_moments_of_a_log_that_was_never_compacted_are_at_hand() -> None:
+    """In any order, each equals the one that is folded from the log's beginning; none outlives what was erased."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await talk(thread, 40)
+        await thread.scratchpad.write("the price rises in May")
+        await thread.dispatch_all([UserMessage(content=f"and {n}?") for n in range(15)])
+        head = await thread.last_seq()
+        with mock.patch("memory_engine.store.reader.PAGE", 7), mock.patch("memory_engine.store.reader.FAR", 1_000):
+            for seq in random.Random(3).sample(range(head + 1), head + 1):
+                found = await engine.reader.state_at(thread.id, seq)
+                assert await LogReader(engine.store, engine.events).state_at(thread.id, seq) == found
+                assert found is await engine.reader.state_at(thread.id, seq) or not seq
+            assert any("answer 0:" in chunk.text for chunk in (await thread.state(at=head - 1)).chunks())
+            await thread.erase(seqs=[1], reason="asked to", by="me")
+            assert not [c for c in (await thread.state(at=head - 1)).chunks() if "question 0:" in c.text]
+            assert not [c for c in (await engine.reader.state_at(thread.id, 9)).chunks() if "question 0:" in c.text]
 
 
 async def test_every_view_is_read_in_the_past(engine: Engine) -> None:

@@ -19,9 +19,10 @@ from memory_engine.core.state import StateView
 from memory_engine.errors.effects import Usage
 from memory_engine.events import Event, SummaryLine
 from memory_engine.plugins import Plugin
-from memory_engine.replay import explanation, trace
+from memory_engine.replay import explanation, lineage, trace
 from memory_engine.replay.explanation import Why
 from memory_engine.replay.why import why
+from memory_engine.store import snapshots
 from tests.conversations import NEVER, SMALL, call, note, opened, say, turns
 from tests.scripted_compactors import Scripted, a_line_each
 
@@ -191,6 +192,40 @@ async def test_deep_and_wide_trees_are_cut(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(trace, "CHUNKS_MAX", 7)
         few = await thread.why(summary.id)
         assert 7 == len([one for one in nodes(few, "chunk") if "live" in one.facts])
+
+
+async def test_levels_are_read_as_they_are_opened() -> None:
+    """A tree of few chunks is the whole one as far as it goes, and what it leaves is there when it is asked for."""
+    async with opened(Scripted(), MERGING) as engine:
+        thread = await engine.create_thread()
+        await say(thread, turns(40))
+        [summary] = (await thread.state()).chunks()
+        whole = {one.id: one for one in nodes(await thread.why(summary.id), "chunk")}
+        few = nodes(await thread.why(summary.id, chunks_max=12), "chunk")
+        assert 12 == len([one for one in few if one == whole[one.id] or one.facts == whole[one.id].facts])
+        left = [one for one in few if "cut" in one.facts]
+        assert left
+        for one in left:
+            opened_later, inside = await thread.why(one.id), whole[one.id]
+            of_relation = {**opened_later.facts, "relation": inside.facts["relation"]}
+            assert (inside.title, inside.text, inside.facts) == (opened_later.title, opened_later.text, of_relation)
+
+
+@pytest.mark.parametrize("scanned", [0, 4, 1_024])
+async def test_when_a_chunk_went_is_found_however_far_away(monkeypatch: pytest.MonkeyPatch, scanned: int) -> None:
+    """By halving alone, by snapshots and by looking through the events: each time the event that took it away."""
+    monkeypatch.setattr(lineage, "SCANNED", scanned)
+    monkeypatch.setattr(snapshots, "EVERY", 5)
+    async with opened(Scripted(), MERGING) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch(e.TodoSet(items=(e.TodoItem("ship", "Ship order 17"), e.TodoItem("call", "Call back"))))
+        made = [*await say(thread, turns(12)), "1.0", "1.1"]
+        await thread.dispatch(e.ThreadCleared(reason="done"))
+        seen = {seq: await thread.state(at=seq) for seq in range(await thread.last_seq() + 1)}
+        gone = {one: min(seq for seq in seen if seq > int(one.split(".")[0]) and seen[seq].get(one) is None)
+                for one in made if seen[max(seen)].get(one) is None}  # fmt: skip
+        assert len(gone) > 12
+        assert gone == await lineage.removed_at(await thread.at(max(seen)), list(gone))
 
 
 # what was forgotten

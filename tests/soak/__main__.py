@@ -1,4 +1,4 @@
-"""Long trials of what the engine promises, see docs/reliability.md. Exit code 1: a promise was broken."""
+"""Long trials of what the engine promises, see docs/guarantees/reliability.md. Exit code 1: a promise was broken."""
 
 import argparse
 import asyncio

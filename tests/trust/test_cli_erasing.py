@@ -69,7 +69,7 @@ def test_words_are_found_that_stand_in_the_index_alone(run: Run, path: Path) -> 
             thread = await engine.create_thread("many")
             for n in range(80):
                 await thread.dispatch(e.UserMessage(content=f"Number {n} says Zanzibar{n:03}"))
-            await thread.search("zanzibar")
+            await thread.prepare_search()
             await thread.settle()
 
     asyncio.run(write())

@@ -23,6 +23,7 @@ from memory_engine.errors import (
     ThreadHasForks,
     ThreadNotFound,
 )
+from memory_engine.storage.sqlite.wiping import Watch, emptied
 from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import CommitUnit
 from tests.scripted_compactors import Scripted
@@ -389,3 +390,26 @@ async def test_a_line_that_cites_another_chunk_for_it_goes_too(path: Path) -> No
         await thread.erase([receipts[1].event_id])
         assert not held(path)
         assert (await thread.verify()).ok
+
+
+def test_what_others_write_during_the_last_look_is_known(tmp_path: Path) -> None:
+    """Every page that changes is named, whatever checkpoints are tried meanwhile: remains may be carried there."""
+    path = str(tmp_path / "a.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as ours:
+        ours.execute("PRAGMA journal_mode = WAL")
+        ours.execute("CREATE TABLE talk (id INTEGER PRIMARY KEY, said TEXT)")
+        ours.executemany("INSERT INTO talk (said) VALUES (?)", [("x" * 900,) for _ in range(500)])
+        assert emptied(ours)
+        before = Path(path).read_bytes()
+        watch = Watch(path)
+        with closing(sqlite3.connect(path, isolation_level=None)) as others:
+            for n in range(40):
+                others.execute("UPDATE talk SET said = ? WHERE id % 7 = ?", ("y" * (500 + 20 * n), n % 7))
+                others.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        written = watch.written()
+        assert emptied(ours)
+        after = Path(path).read_bytes()
+        (size,) = ours.execute("PRAGMA page_size").fetchone()
+    pages = {at // size + 1 for at in range(0, len(after), size) if before[at : at + size] != after[at : at + size]}
+    assert pages
+    assert pages <= written

@@ -36,6 +36,7 @@ async def made(path: str) -> str:
         thread = await engine.create_thread("t", user_id="u1")
         receipts = await thread.dispatch_all([UserMessage(content=f"The word{n} of plants") for n in range(COUNT)])
         await thread.search("plants")
+        await engine.settle()
         await engine.store.passages.index_words("t")
         await (await engine.create_thread("other")).dispatch(UserMessage(content="Hello"))
     return receipts[2].event_id

@@ -18,6 +18,7 @@ from memory_engine.testing import FaultyStore
 from memory_engine.views.patterns.fold import PATTERNS, shares
 from memory_engine.views.patterns.pool import pattern_id
 from tests.patterns import approved, joined, promoted, texts, told
+from tests.places import StayOpen
 
 
 async def gone(engine: Engine, tenant: str = "globex") -> None:
@@ -212,11 +213,11 @@ async def _nothing() -> None:
 
 @pytest.mark.parametrize("commit", [1, 2])
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_S8_a_crash_after_the_approval_publishes_once(commit: int, when: str) -> None:
+async def test_S8_a_crash_after_the_approval_publishes_once(commit: int, when: str, stay_open: StayOpen) -> None:
     """Whether the pattern or the note of its arrival was lost, who opens the store next delivers it once."""
     kept = MemoryStore()
     store = FaultyStore(kept)
-    store.close = _nothing  # type: ignore[method-assign]
+    stay_open(store)
     async with memory_engine.open(store) as engine:
         await joined(engine, "acme", "globex")
         await approved(engine, "acme", "Something that was shared before")
@@ -306,7 +307,7 @@ async def test_S8_the_pool_holds_what_is_approved_and_still_stands(operations: l
     """Whatever is approved, revoked, removed, forgotten and left in whichever order, in one process or several."""
     standing: dict[tuple[str, str], set[str]] = {}
     kept = MemoryStore()
-    kept.close = _nothing  # type: ignore[method-assign]
+    close, kept.close = kept.close, _nothing  # type: ignore[method-assign]
     stack = AsyncExitStack()
     engine = await stack.enter_async_context(memory_engine.open(kept))
     await joined(engine, "a", "b", "reader")
@@ -323,6 +324,7 @@ async def test_S8_the_pool_holds_what_is_approved_and_still_stands(operations: l
     assert sorted(said for _, said in standing) == sorted(hit.text for hit in hits)
     assert all(report.ok for report in await engine.verify())
     await stack.aclose()
+    await close()
 
 
 async def _done(

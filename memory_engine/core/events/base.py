@@ -18,7 +18,7 @@ class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text", gc=Fal
 class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image", omit_defaults=True, gc=False):
     """An image inside mixed content: by address, as a `data:` URL, or (`file_id`) by its id at the provider.
 
-    `detail` is how closely the model is to look, in the provider's word.
+    `detail` is how closely the model should look, in the provider's term.
     """
 
     url: str
@@ -31,7 +31,7 @@ class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image", omit
 class FilePart(msgspec.Struct, frozen=True, tag_field="type", tag="file", omit_defaults=True, gc=False):
     """A PDF or another file inside mixed content: by address, as a `data:` URL, or by its id at the provider.
 
-    A file of plain text stands as `text` instead, where search finds it.
+    A plain text file is given as `text` instead, where search finds it.
     """
 
     url: str = ""
@@ -194,14 +194,12 @@ def event(  # noqa: PLR0913 - all that is to be said of an event, by keyword
 ) -> Callable[[type[E]], type[E]]:
     """Declare an event class's wire name, its schema version, and the facts that other parts need.
 
-    The name and the version, never the Python path, are what the log holds: a class
-    may move or be renamed without touching a stored byte. `tracked`: the thread's head
-    remembers the seq of the latest event of the type, so that a view which reads only
-    such types is opened without reading the log; an event that `delivers` is tracked.
-    `role` groups the event in lists, `chunks` says where its chunks come from: leave it out
-    where you are not sure. `upkeep`: it says nothing that a thread holds, only how the engine
-    kept it, so that a dispatch with an `expected_seq` before it still fits.
-    Raises `ValueError` for an empty name or a version below 1.
+    The log holds the name and the version, never the Python path: you may move or rename a class without touching a
+    stored byte. `tracked`: the thread's head remembers the seq of the latest event of the type, so that a view which
+    reads only such types opens without reading the log; an event that `delivers` is tracked. `role` groups the event in
+    lists, `chunks` says where its chunks come from: leave it out if unsure. `upkeep`: it changes nothing that a thread
+    holds, only how the engine keeps it, so that a dispatch with an `expected_seq` before it still fits. Raises
+    `ValueError` for an empty name or a version below 1.
     """
     if not name or version < 1:
         raise ValueError(f"an event needs a name and a version of at least 1, got {name!r}, {version}")

@@ -66,7 +66,7 @@ class CompactionFailed(Event):
 
 @event("compaction_abandoned", role="compaction", chunks="own", upkeep=True)
 class CompactionAbandoned(Event):
-    """A compaction that nobody can finish any more; the originals stand."""
+    """A compaction that can no longer finish; the originals stay."""
 
     compaction_id: Id
     reason: str
@@ -74,7 +74,7 @@ class CompactionAbandoned(Event):
 
 @event("compactor_stood_in", role="compaction", chunks="none", upkeep=True)
 class CompactorStoodIn(Event):
-    """In this compaction `compactor` does the work of another, `instead_of`, which failed; `error` says how."""
+    """In this compaction `compactor` replaces another, `instead_of`, which failed; `error` says how."""
 
     compaction_id: Id
     compactor: Id

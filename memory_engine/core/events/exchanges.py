@@ -19,10 +19,10 @@ from memory_engine.errors.effects import Usage
 
 @event("cycle_started", tracked=True, role="memory", chunks="none")
 class CycleStarted(Event):
-    """A question opens a cycle. One that was open and unanswered becomes an exchange without an answer.
+    """A question opens a cycle. An open, unanswered one becomes an exchange without an answer.
 
-    `question_at` says which event holds the question as the user's own words: -1 the one directly before
-    this, 0 none. To forget that event is to forget the exchange.
+    `question_at` says which event holds the question in the user's own words: -1 the one directly before this, 0 none.
+    Forgetting that event forgets the exchange.
     """
 
     question: str

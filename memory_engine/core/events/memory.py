@@ -11,9 +11,9 @@ from memory_engine.core.events.roles import ChunkId, Id, JsonText, Name, Seq
 
 @event("memory_mark_critical", version=2, role="memory", chunks="copies")
 class MemoryMarkCritical(Event):
-    """These chunks may never be compacted from here on.
+    """These chunks may never be compacted from now on.
 
-    Refused with `UnknownChunk` where one is not in the state. `lenient`, as in version 1: it is passed over.
+    Refused with `UnknownChunk` if one is not in the state. `lenient`, as in version 1: it is skipped.
     """
 
     chunk_ids: tuple[ChunkId, ...]
@@ -21,7 +21,7 @@ class MemoryMarkCritical(Event):
 
 
 class Reach(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Another thread that facts went to from the forgotten events, and the seqs where they arrived there."""
+    """Another thread that received facts from the forgotten events, and the seqs where they arrived there."""
 
     destination: Destination
     seqs: tuple[int, ...]
@@ -29,13 +29,12 @@ class Reach(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @event("memory_forget", version=2, role="memory", chunks="summaries", delivers="tenant")
 class MemoryForget(Event):
-    """Hide chunks, or all that came of the events at `seqs`, from every view.
+    """Hide chunks, or everything derived from the events at `seqs`, from every view.
 
-    Summary lines that cite a forgotten chunk go too. `summaries` names the summaries that stand
-    for forgotten chunks, through other summaries too, `call_ids` the calls that these made or
-    answered, `reach` the threads that their facts went to, `lines` the digests of summary lines that repeat
-    forgotten words and cite something else: `Thread.forget` fills them in. The log keeps its bytes (to destroy
-    them is another, administrative act).
+    Summary lines that cite a forgotten chunk are removed too. `summaries` names the summaries that stand for forgotten
+    chunks, also through other summaries, `call_ids` the calls that these made or answered, `reach` the threads that
+    their facts went to, `lines` the digests of summary lines that repeat forgotten words and cite something else:
+    `Thread.forget` fills them in. The log keeps its bytes (destroying them is another, administrative act).
     """
 
     chunk_ids: tuple[ChunkId, ...] = ()
@@ -64,10 +63,10 @@ class MemoryForget(Event):
 
 @event("thread_cleared", tracked=True, role="memory", delivers="ending")
 class ThreadCleared(Event):
-    """The thread begins again: its state, every view and its search are as of a new one.
+    """The thread starts over: its state, every view and its search are those of a new one.
 
-    The log keeps what was before, and so does every look at an earlier moment. What this thread has given to others
-    (facts of a user or a tenant) stays there. Views drop their rows without listing this event, unless they declare
+    The log keeps what came before, and so does every read of an earlier moment. What this thread gave to others (facts
+    of a user or a tenant) stays there. Views drop their rows without listing this event, unless they declare
     `survives_clear`.
     """
 
@@ -75,7 +74,7 @@ class ThreadCleared(Event):
 
 
 class MetadataEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A key of a thread's metadata with its new value; `removed`: it has none any more."""
+    """A key of a thread's metadata with its new value; `removed`: it no longer has one."""
 
     key: Name
     value: str = ""
@@ -84,10 +83,10 @@ class MetadataEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @event("thread_updated", tracked=True, role="system", chunks="none")
 class ThreadUpdated(Event):
-    """The metadata or the compaction policy of the thread change; keys that are not named stay as they are.
+    """The thread's metadata or compaction policy changes; keys that are not named stay as they are.
 
-    `policy` is the new policy as JSON, as a thread's record holds it; empty: it stays. `default_policy`: the thread has
-    none of its own any more.
+    `policy` is the new policy as JSON, as in a thread's record; empty: it stays. `default_policy`: the thread no longer
+    has its own.
     """
 
     metadata: tuple[MetadataEntry, ...] = ()
@@ -117,7 +116,7 @@ class EventsErased(Event):
 
 
 class InitialChunk(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A chunk that a thread starts with. `type` and `retention` are wire names of theirs."""
+    """A chunk that a thread starts with. `type` and `retention` are their wire names."""
 
     content: Content
     type: Id = "system"
@@ -140,8 +139,8 @@ class ThreadSeeded(Event):
 class SessionStarted(Event):
     """A session begins. `content` is its instructions: the system prompt, kept whole.
 
-    They take the place of the instructions that the session before it began with. A session without any goes on
-    under those that stand. `beside`, as in version 1: they stand beside those of the sessions before.
+    They replace the instructions that the session before it began with. A session without any continues under the
+    current ones. `beside`, as in version 1: they are added to those of the sessions before.
     """
 
     content: Content = ""
@@ -152,7 +151,7 @@ class SessionStarted(Event):
 
 @event("session_ended", tracked=True, role="system")
 class SessionEnded(Event):
-    """A session ends: EPHEMERAL chunks go."""
+    """A session ends: EPHEMERAL chunks are removed."""
 
     content: str = ""
     session_id: Id = ""
@@ -160,7 +159,7 @@ class SessionEnded(Event):
 
 @event("execution_retry", role="system")
 class ExecutionRetry(Event):
-    """A step is tried again."""
+    """A step is retried."""
 
     content: str = ""
     attempt: int = 1
@@ -175,14 +174,14 @@ class ExecutionPause(Event):
 
 @event("execution_resume", role="system", upkeep=True)
 class ExecutionResume(Event):
-    """The thread goes on."""
+    """The thread resumes."""
 
     content: str = ""
 
 
 @event("external_inject", role="system")
 class ExternalInject(Event):
-    """Content put into the thread by the application. `source` says from where."""
+    """Content that the application adds to the thread. `source` says where it came from."""
 
     content: Content
     source: str = ""

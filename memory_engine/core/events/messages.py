@@ -13,7 +13,7 @@ from memory_engine.core.events.roles import Id, JsonText
 
 @event("user_message", role="user", chunks="own")
 class UserMessage(Event):
-    """A person's message. `name` is the speaker, where there is more than one."""
+    """A person's message. `name` is the speaker, if there are several."""
 
     content: Content
     name: str = ""
@@ -31,7 +31,7 @@ class ParentAgentMessage(Event):
 
 @event("llm_text_response", role="assistant", chunks="own")
 class LlmTextResponse(Event):
-    """Text that the model answered. `interrupted` says why it broke off before its end; a whole one has none."""
+    """The model's text answer. `interrupted` says why it broke off before its end; empty for a whole one."""
 
     content: Content
     response_id: Id = ""
@@ -42,7 +42,7 @@ class LlmTextResponse(Event):
 
 @event("llm_thinking", role="assistant", chunks="own")
 class LlmThinking(Event):
-    """The model's reasoning. `signature` is the provider's, which it wants back unchanged."""
+    """The model's reasoning. `signature` is the provider's, which wants it back unchanged."""
 
     content: str
     response_id: Id = ""
@@ -52,7 +52,7 @@ class LlmThinking(Event):
 
 @event("llm_tool_call", role="assistant", chunks="own")
 class LlmToolCall(Event):
-    """One tool call, or the N parallel calls of one response, with the text that came along."""
+    """One tool call, or the N parallel calls of one response, with the accompanying text."""
 
     calls: tuple[ToolCall, ...]
     content: str = ""
@@ -91,7 +91,7 @@ class LlmSubagentMessage(Event):
 
 @event("llm_clarification", role="assistant", chunks="own")
 class LlmClarification(Event):
-    """The model asks a person something, or (`approval`) to allow something, and waits."""
+    """The model asks a person a question, or (`approval`) for permission, and waits."""
 
     content: str
     clarification_id: Id = ""

@@ -31,7 +31,9 @@ class EventRegistry:
 
     def copy(self) -> "EventRegistry":
         """A copy that knows the same types, and can learn more without changing this one."""
-        copied = EventRegistry(self._classes.values())
+        copied = EventRegistry()
+        copied._classes.update(self._classes)
+        copied._decoders.update(self._decoders)
         copied._upcasters.update(self._upcasters)
         return copied
 

@@ -16,10 +16,10 @@ from memory_engine.core.events.roles import Id
 
 @event("task_started", version=2)
 class TaskStarted(Event):
-    """A task begins; its goal stays in view, whatever is compacted, until the task of this id ends.
+    """A task begins; its goal stays in view, whatever is compacted, until the task with this id ends.
 
-    Begun again under the id of a running one, it is that task with another goal. `single`: it takes the place of the
-    one without an id, whatever its own.
+    Started again under the id of a running one, it is that task with another goal. `single`: it replaces the one
+    without an id, whatever its own.
     """
 
     goal: str
@@ -29,11 +29,11 @@ class TaskStarted(Event):
 
 @event("task_completed", version=2, chunks="versions")
 class TaskCompleted(Event):
-    """The task of this id is done; without an id, the one that runs.
+    """The task with this id is done; without an id, the running one.
 
-    Refused with `UnknownTask` where no task of the id runs, or no id says which of several is meant. `lenient`: then
-    it is recorded all the same, as for a task whose beginning may have been forgotten. `single`: the task without an
-    id ends, if there is one.
+    Refused with `UnknownTask` if no task with the id is running, or no id says which of several is meant. `lenient`:
+    then it is recorded anyway, as for a task whose start may have been forgotten. `single`: the task without an id
+    ends, if there is one.
     """
 
     content: str = ""
@@ -75,7 +75,7 @@ class TodoItem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @event("todo_set", version=2)
 class TodoSet(Event):
-    """The whole list is set anew. Version 1 held bare texts (see `upcast_todo_set_v1`)."""
+    """The whole list is replaced. Version 1 held bare texts (see `upcast_todo_set_v1`)."""
 
     items: tuple[TodoItem, ...]
 
@@ -115,7 +115,7 @@ class TodoUpdated(Event):
 
 @event("todo_deleted", version=2)
 class TodoDeleted(Event):
-    """An item is dropped. Refused as `TodoCompleted` is."""
+    """An item is removed. Refused as `TodoCompleted` is."""
 
     id: Id
     lenient: bool = False

@@ -1,7 +1,7 @@
 """A log as a file: a header, a line for each event, and a last line that says the file is whole.
 
 JSON lines in UTF-8. Payload and operations stand in the lines byte for byte as they are recorded: the hashes are over
-those bytes. docs/export.md describes the format for people.
+those bytes. docs/how-to/backup-and-export.md describes the format for people.
 
 Exports are read line by line; a file that was altered is refused with the number of the line.
 """
@@ -261,7 +261,7 @@ class LogFile:
             stored = self._event(line, draft.seq + 1)
             try:
                 _check_chunk_ids(stored)
-                apply_rows(draft, (stored,), self.header.thread.id)
+                apply_rows(draft, (stored,), self.header.thread.id, None)
             except (InvalidOperation, IntegrityError, msgspec.MsgspecError, UnicodeDecodeError) as error:
                 why = error.why if isinstance(error, IntegrityError) else str(error)
                 self._refuse(f"what it did cannot be applied: {why}")

@@ -1,4 +1,4 @@
-"""What if: a thread's log run again into a fork under other reducers, compactors, thresholds, or with edits."""
+"""What if: a thread's log replayed into a fork with other reducers, compactors, thresholds, or edits."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import JsonForm, as_data, named
+from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy, LoadedThread, check_record
 from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.plugins import Plugin
@@ -37,29 +38,29 @@ from memory_engine.store.reader import MomentLike, seq_of
 
 __all__ = [
     "Call", "Change", "Compactions", "EventCounts", "InsertEvent", "Prices", "Refused", "ReplaceEvent", "SkipEvent",
-    "Spending", "Turn", "WhatIfReport", "what_if",
+    "Spending", "Trial", "Turn", "WhatIfReport", "try_change", "what_if",
 ]  # fmt: skip
 
 WHAT_IF = "what_if"
-"""The metadata of a rerun's fork that says what was changed."""
+"""The metadata key of a rerun's fork that says what was changed."""
 TOLD_EVERY = 32
-"""Events from one call of `progress` to the next."""
+"""Events between two calls of `progress`."""
 LOOK_BACK = 512
 """Events before the first edit that are read, to find the model call before it."""
 
 
 @frozen(kw_only=True)
 class Change:
-    """The change for a rerun. At least one of `edits`, `plugins`, `policy` and `compactor` is given.
+    """The change for a rerun. Give at least one of `edits`, `plugins`, `policy` and `compactor`.
 
-    `edits` skip, replace and insert events, by the seqs of the original. `plugins` bring reducers in addition to those
-    of the kernel, or in their place, and compactors. With a `policy`, a `compactor` or a plug-in's, the recorded
-    compactions are left out and made anew where the thresholds ask for them: by the given compactor, else by the
-    embedded one; with `call_models` alone, by those of the engine. Without these, compactions are as they are recorded.
-    With a policy that is not `enabled` none are made. A compactor that calls a model is used only with `call_models`.
+    `edits` skip, replace and insert events, by the seqs of the original. `plugins` bring compactors, and reducers in
+    addition to the kernel's or in place of them. With a `policy`, a `compactor` or a plug-in's, the recorded
+    compactions are left out and redone where the thresholds call for them: by the given compactor, else by the built-in
+    one; with `call_models` alone, by the engine's. Without these, compactions stay as recorded. With a policy that is
+    not `enabled` there are none. A compactor that calls a model is used only with `call_models`.
 
-    `upto` ends the rerun at a seq. `max_tokens` is the budget that contexts are measured with (default: all of the
-    state), `prices` give the report its costs, `metadata` is added to the fork's.
+    `upto` ends the rerun at a seq. `max_tokens` is the token budget that contexts are measured with (default: all of
+    the state), `prices` give the report its costs, `metadata` is added to the fork's.
     """
 
     edits: Sequence[Edit] = ()
@@ -103,8 +104,8 @@ class WhatIfReport(JsonForm):
 
     `thread_id` is the original, up to the seq `upto`; `fork_id` is the rerun, up to `head`. They share the past up to
     `shared`; all else here is about what comes after. `calls_shared` model calls were made before; `turns` are those
-    after, `original` and `fork` sum them up. `before` and `after` are the compactions of either side, `refused` the
-    events that no longer fit. `state` is the difference of the states at the ends.
+    after, and `original` and `fork` sum them up. `before` and `after` are each side's compactions, `refused` the events
+    that no longer fit. `state` is the difference between the final states.
     """
 
     thread_id: str
@@ -136,12 +137,76 @@ class WhatIfReport(JsonForm):
         }
 
 
+@frozen(kw_only=True)
+class Trial(JsonForm):
+    """The outcome of a rerun in memory: what a `WhatIfReport` says without a fork, and both final states."""
+
+    thread_id: str
+    upto: int
+    head: int
+    shared: int
+    change: str
+    events: EventCounts
+    refused: tuple[Refused, ...]
+    before: Compactions
+    after: Compactions
+    turns: tuple[Turn, ...] = field(repr=False)
+    original: Spending
+    fork: Spending
+    states: tuple[State, State] = field(repr=False)
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values, without the states."""
+        return {
+            **named(self, "thread_id upto head shared change events refused"),
+            "compactions": {"original": as_data(self.before), "fork": as_data(self.after)},
+            "totals": {"original": as_data(self.original), "fork": as_data(self.fork)},
+        }
+
+
+async def try_change(thread: ThreadHandle, change: Change, *, progress: VerifyProgress | None = None) -> Trial:
+    """Replay a thread's log in memory, and compare. Nothing is written, so a read-only store works.
+
+    Raises what `what_if` raises, except `ThreadExists` and `ReadOnly`.
+    """
+    _check("the change", change, isinstance(change, Change), "a Change, such as Change(edits=[SkipEvent(3)]),")
+    kernel = thread.kernel
+    loaded = await kernel.store.load(thread.id)
+    upto = loaded.head.seq if change.upto is None else await seq_of(kernel.store, thread.id, change.upto)
+    run = await rerun(await setting_of(kernel, loaded, change, upto, measured=True), progress)
+    assert run.log is not None
+    assert run.calls is not None
+    turns = paired(run.calls.original, run.calls.fork)
+    original, fork = spendings(turns, run, change)
+    return Trial(
+        thread_id=thread.id,
+        upto=upto,
+        head=run.log.head.seq,
+        shared=run.log.point,
+        change=str(change),
+        events=run.counts,
+        refused=tuple(run.refused),
+        before=run.before,
+        after=run.after,
+        turns=turns,
+        original=original,
+        fork=fork,
+        states=(run.original_state(), run.log.state),
+    )
+
+
+def spendings(turns: Sequence[Turn], run: Rerun, change: Change) -> tuple[Spending, Spending]:
+    """The cost of each side's calls and compactions."""
+    original = Spending.of([t.original for t in turns if t.original], run.before.usage, change.prices)
+    return original, Spending.of([t.fork for t in turns if t.fork], run.after.usage, change.prices)
+
+
 async def what_if(
     thread: ThreadHandle, change: Change, *, fork_id: str = "", progress: VerifyProgress | None = None
 ) -> WhatIfReport:
-    """Run a thread's log again into a fork of it, and compare.
+    """Replay a thread's log into a fork of it, and compare.
 
-    See `Thread.what_if` for what it raises; then there is no fork, though after 20,000 events it may count as deleted.
+    See `Thread.what_if` for the errors; then there is no fork, though after 20,000 events it may count as deleted.
     """
     _check("the change", change, isinstance(change, Change), "a Change, such as Change(edits=[SkipEvent(3)]),")
     begun = time.perf_counter()
@@ -150,13 +215,14 @@ async def what_if(
         raise ReadOnly("the fork of a what-if")
     fork_id = fork_id or kernel.new_id()
     await _check_free(kernel, fork_id)
-    loaded = await kernel.store.load(thread.id)
+    loaded = await kernel.store.load(thread.id, sources=False)
     upto = loaded.head.seq if change.upto is None else await seq_of(kernel.store, thread.id, change.upto)
     setting = await setting_of(kernel, loaded, change, upto, fork_id=fork_id)
     run = await rerun(setting, progress)
     assert run.log is not None
     assert run.calls is not None
     turns = paired(run.calls.original, run.calls.fork)
+    original, fork = spendings(turns, run, change)
     compared = await diff(await thread.at(upto), await ThreadHandle(kernel, fork_id).at(run.log.head.seq))
     return WhatIfReport(
         thread_id=thread.id,
@@ -171,15 +237,15 @@ async def what_if(
         after=run.after,
         calls_shared=run.shared_calls,
         turns=turns,
-        original=Spending.of([t.original for t in turns if t.original], run.before.usage, change.prices),
-        fork=Spending.of([t.fork for t in turns if t.fork], run.after.usage, change.prices),
+        original=original,
+        fork=fork,
         state=compared,
         seconds=time.perf_counter() - begun,
     )
 
 
 async def rerun(setting: Setting, progress: VerifyProgress | None = None) -> Rerun:
-    """Run a log again as a setting says; after an error no fork is left."""
+    """Replay a log with a setting; after an error no fork is left."""
     kernel, thread_id = setting.kernel, setting.loaded.record.id
     recompacts, changes_rules = setting.compactors is not None, bool(setting.changed_types)
     begin = 0 if recompacts or changes_rules else max(0, setting.script.first - 1 - LOOK_BACK)
@@ -200,8 +266,14 @@ async def rerun(setting: Setting, progress: VerifyProgress | None = None) -> Rer
     return run
 
 
-async def setting_of(kernel: Kernel, loaded: LoadedThread, change: Change, upto: int, *, fork_id: str = "") -> Setting:
-    """The settings of a rerun, made from a change. Without a `fork_id` nothing is written. Raises `InvalidChange`."""
+async def setting_of(  # noqa: PLR0913 - what is run, and what comes of it
+    kernel: Kernel, loaded: LoadedThread, change: Change, upto: int, *, fork_id: str = "", measured: bool = False
+) -> Setting:
+    """The settings of a rerun, built from a change.
+
+    Without a `fork_id` nothing is written, and contexts are built only if they are to be `measured`. Raises
+    `InvalidChange`.
+    """
     record = loaded.record
     compactors = _compactors(kernel, change)
     if not (change.edits or change.plugins or compactors is not None):
@@ -235,7 +307,7 @@ async def setting_of(kernel: Kernel, loaded: LoadedThread, change: Change, upto:
         compactors=compactors,
         by_hand=change.policy is None or change.policy.enabled,
         record=fork,
-        measures=measures if fork_id else None,
+        measures=measures if fork_id or measured else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The values that readers of a conversation's memory get, made of its rows."""
+"""The values that readers of a conversation's memory get, built from its rows."""
 
 from datetime import datetime
 
@@ -16,9 +16,9 @@ from memory_engine.views.conversation.texts import utf8_bytes
 class Exchange:
     """A question and its answer, as the memory holds them.
 
-    `answer` is the short form where `is_shortened`; the whole one, of `answer_bytes`, is in the log
-    (`Conversation.whole_answer`). `method` says who shortened it: `"model"` or `"cut"`. `seq` is the place among
-    the exchanges, `event_id` the event that the exchange came from, `finished_seq` the one that holds the answer.
+    `answer` is the short form if `is_shortened`; the whole one, of `answer_bytes`, is in the log
+    (`Conversation.whole_answer`). `method` says who shortened it: `"model"` or `"cut"`. `seq` is the place among the
+    exchanges, `event_id` the event that the exchange came from, `finished_seq` the one that holds the answer.
     """
 
     seq: int
@@ -57,8 +57,8 @@ class Exchange:
 class Summary:
     """The rolling summary of `exchanges` older exchanges.
 
-    `is_withheld`: part of them was forgotten, so its text is empty until the next turn. `event_id`
-    is the event that it stands in, `method` and `model` say how it was compressed last, if it was.
+    `is_withheld`: part of them was forgotten, so its text is empty until the next turn. `event_id` is the event that
+    holds it; `method` and `model` say how it was last compressed, if it was.
     """
 
     seq: int
@@ -87,10 +87,10 @@ class Summary:
 
 @frozen(kw_only=True)
 class Cycle:
-    """The question that waits for its answer, and the agent's work for it so far.
+    """The question that waits for its answer, and the agent's work on it so far.
 
-    `agent_messages` are chat-completions messages. `final_answer` is the agent's last text, if no
-    call follows it: the answer left behind by a process that died before it could finalize.
+    `agent_messages` are chat-completions messages. `final_answer` is the agent's last text, if no call follows it: the
+    answer left by a process that died before it could finalize.
     """
 
     seq: int

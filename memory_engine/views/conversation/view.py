@@ -1,6 +1,6 @@
 """Conversation memory: the conversation so far, within limits, for its agent.
 
-Recording a turn is idempotent: any number of callers, retries and crashes leave it in the log once.
+Recording a turn is idempotent: however many callers, retries and crashes, it is in the log once.
 """
 
 import logging
@@ -61,9 +61,9 @@ TRIES = 8
 
 
 async def opened(thread: ThreadHandle, question: str) -> CycleRow:
-    """The open cycle of a question; it is opened now if it is not.
+    """The open cycle of a question, opened now if it is not.
 
-    Ids count the cycles, so of two callers that open one at once with the same question, one does.
+    Ids count the cycles, so if two callers open one at once with the same question, only one does.
     """
     for _ in range(TRIES):
         rows = await thread.rows(CONVERSATION)
@@ -101,7 +101,7 @@ async def _said_just_now(thread: ThreadHandle, question: str) -> int:
 def check_recordable(thread: ThreadHandle, question: str, answer: str) -> None:
     """Raise `InvalidEvent` or `EventTooLarge` for an answer that the log cannot hold.
 
-    Called before its question is recorded: that would otherwise wait for good, and refuse every other.
+    Called before its question is recorded, which would otherwise wait forever and block every other.
     """
     payload, recorded = encode_event(ExchangeFinished(question=question, answer=answer, cycle=0), thread.kernel.events)
     if len(payload) > thread.kernel.config.event_bytes_max:
@@ -109,9 +109,9 @@ def check_recordable(thread: ThreadHandle, question: str, answer: str) -> None:
 
 
 async def asked(thread: ThreadHandle, question: str, answer: str) -> CycleRow | ExchangeRow | Exchange:
-    """The target of an answer: the open cycle, a question that was overtaken; or the exchange that it made already.
+    """The target of an answer: the open cycle, an overtaken question, or the exchange that it has already become.
 
-    Where nothing is open, a cycle is opened. Raises `AnotherQuestionOpen`.
+    If nothing is open, a cycle is opened. Raises `AnotherQuestionOpen`.
     """
     rows = await thread.rows(CONVERSATION)
     cycle, live = cycle_of(rows), list(exchanges_of(rows))
@@ -130,10 +130,10 @@ async def asked(thread: ThreadHandle, question: str, answer: str) -> CycleRow | 
 
 
 async def finish(thread: ThreadHandle, found: CycleRow | ExchangeRow, finished: ExchangeFinished) -> Exchange:
-    """Record the exchange, and the answer too if that was not said, or neither.
+    """Record the exchange, and with it the answer if it was not recorded yet, or neither.
 
-    The second caller with the same answer gets the exchange of the first: a model may have made another
-    short form of it. Raises `IdempotencyConflict` for another answer.
+    A second caller with the same answer gets the first one's exchange: a model may have made another short form of it.
+    Raises `IdempotencyConflict` for another answer.
     """
     exchange_id = f"conversation:exchange:{found.seq}"
     new = [NewEvent(finished, id=exchange_id, causation_id=found.event_id)]
@@ -157,7 +157,7 @@ async def finish(thread: ThreadHandle, found: CycleRow | ExchangeRow, finished: 
 
 
 async def whole_answer(thread: ThreadHandle, finished_seq: int) -> str:
-    """The answer of an exchange as it was given."""
+    """The full answer of an exchange, as given."""
     async for event in thread.events(after=finished_seq - 1, upto=finished_seq):
         if isinstance(event.event, ExchangeFinished):
             return event.event.answer
@@ -186,10 +186,10 @@ _log = logging.getLogger("memory_engine.conversation")
 
 
 class Conversation:
-    """Exchanges, the summary of older ones, and the cycle under way, of one thread.
+    """Exchanges, the summary of older ones, and the current cycle, of one thread.
 
-    `EngineConfig.conversation` holds the limits. The engine's `memory_model` shortens answers and
-    compresses summaries; without one, or where it fails, they are cut.
+    `EngineConfig.conversation` holds the limits. The engine's `memory_model` shortens answers and compresses summaries;
+    without one, or where it fails, they are cut.
     """
 
     def __init__(self, thread: ThreadHandle) -> None:
@@ -200,14 +200,13 @@ class Conversation:
     async def prepare_messages(
         self, user_message: str, max_tokens: int | None = None, *, policy: ContextPolicy = DEFAULT_POLICY
     ) -> list[Message]:
-        """Open a cycle with a person's question, and give the messages of the next model call.
+        """Open a cycle with a person's question, and return the messages for the next model call.
 
-        Budget and policy are those of `Thread.context`; without a budget all of the memory is in.
+        Budget and policy are those of `Thread.context`; without a budget all of the memory is included.
 
-        A second call with the same question goes on with the open cycle, also after a crash: nothing is
-        recorded twice, and the agent's work so far is in the messages. Another question leaves the
-        open one as an exchange without an answer. Flows that nobody judged yet are judged by this
-        message (see `Flows.review`). Raises the errors of `dispatch`.
+        A second call with the same question continues the open cycle, also after a crash: nothing is recorded twice,
+        and the agent's work so far is in the messages. Another question leaves the open one as an exchange without an
+        answer. Flows not judged yet are judged by this message (see `Flows.review`). Raises the errors of `dispatch`.
         """
         checked_text("user_message", user_message)
         _check_budget(max_tokens, policy)
@@ -220,13 +219,12 @@ class Conversation:
         return (await self._built(None, cycle, max_tokens, policy)).messages
 
     async def finalize_cycle(self, question: str, answer: str) -> Exchange:
-        """Close the open cycle with its final answer, then roll exchanges over the limits into the summary.
+        """Close the open cycle with its final answer, then fold exchanges over the limits into the summary.
 
-        The answer is recorded as the agent's response if that was not done, together with the exchange. A
-        long answer gets a short form first. Finalizing again with the same answer gives the first
-        exchange. Without an open cycle one is made of the question; a question that another one
-        overtook is answered late. Raises `AnotherQuestionOpen` where another question waits,
-        `IdempotencyConflict` for a second, different answer, and the errors of `dispatch`.
+        The answer is recorded as the agent's response, if it was not yet, together with the exchange. A long answer
+        gets a short form first. Finalizing again with the same answer returns the first exchange. Without an open cycle
+        one is made from the question; an overtaken question is answered late. Raises `AnotherQuestionOpen` if another
+        question waits, `IdempotencyConflict` for a second, different answer, and the errors of `dispatch`.
         """
         check_recordable(self._thread, question, answer)
         found = await asked(self._thread, question, answer)
@@ -254,31 +252,31 @@ class Conversation:
     # reading
 
     async def messages(self, *, at: int | None = None) -> list[Message]:
-        """The agent's messages as things stand (or stood, `at` an earlier seq). Changes nothing."""
+        """The agent's messages as they are now (or were, with `at` an earlier seq). Changes nothing."""
         return (await self.context(at=at)).messages
 
     async def context(
         self, max_tokens: int | None = None, *, at: int | None = None, policy: ContextPolicy = DEFAULT_POLICY
     ) -> Context:
-        """The context that `prepare_messages` gives: as `Thread.context`, of exchanges in place of turns."""
+        """The context of `prepare_messages`: like `Thread.context`, with exchanges in place of turns."""
         _check_budget(max_tokens, policy)
         at = await self._thread.upto(at)
         return await self._built(at, cycle_of(await self._thread.rows(CONVERSATION, at=at)), max_tokens, policy)
 
     async def exchanges(self, *, at: int | None = None) -> list[Exchange]:
-        """The live exchanges, oldest first; messages that came outside of a cycle too."""
+        """The live exchanges, oldest first, including messages from outside a cycle."""
         rows = await self._thread.rows(CONVERSATION, at=at)
         known = list(exchanges_of(rows))
         loose = await loose_messages(self._thread, rows, await self._state(at))
         return [Exchange.of(row) for row in in_order(known, loose.exchanges)]
 
     async def summary(self, *, at: int | None = None) -> Summary | None:
-        """The summary of the older exchanges; `None` before there is one."""
+        """The summary of older exchanges; `None` if there is none yet."""
         row = summary_of(await self._thread.rows(CONVERSATION, at=at))
         return Summary.of(row) if row is not None else None
 
     async def current(self, *, at: int | None = None) -> Cycle | None:
-        """The cycle under way; `None` while no question waits."""
+        """The current cycle; `None` while no question waits."""
         cycle = cycle_of(await self._thread.rows(CONVERSATION, at=at))
         if cycle is None:
             return None
@@ -293,14 +291,14 @@ class Conversation:
         )
 
     async def whole_answer(self, exchange: Exchange) -> str:
-        """The answer as it was given, from the log; empty where the exchange was forgotten since it was read."""
+        """The full answer, from the log; empty if the exchange was forgotten after you read it."""
         checked_type("exchange", exchange, Exchange, give="an exchange of this conversation")
         if await is_forgotten(self._thread, exchange):
             return ""
         return await whole_answer(self._thread, exchange.finished_seq) if exchange.is_shortened else exchange.answer
 
     async def memory(self, *, at: int | None = None) -> dict[str, object]:
-        """The whole memory as plain JSON values, under the usual names of the field."""
+        """The whole memory as plain JSON values, under the field's usual names."""
         cycle = await self.current(at=at)
         summary = await self.summary(at=at)
         cached = entries_of(await self._thread.rows(TOOL_CACHE, at=at))

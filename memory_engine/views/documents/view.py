@@ -25,6 +25,8 @@ from memory_engine.errors import (
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
 from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.passages import Extractors
 from memory_engine.views.documents.changes import changes, digest_of, with_ids
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved
 from memory_engine.views.documents.fold import (
@@ -42,7 +44,7 @@ from memory_engine.views.documents.readers.splitting import Splitting, markdown_
 from memory_engine.views.documents.readers.text import in_utc, text_document
 
 TRIES_MAX = 5
-"""How often a change is computed anew where others change the same document."""
+"""How often a change is recomputed when others change the same document."""
 LOADED_AT_ONCE = 64
 TITLE_CHARS_MAX = 80
 DEFAULT = Splitting()
@@ -50,7 +52,7 @@ UNDESCRIBED = Described()
 
 
 class Documents:
-    """A tenant's documents. Nothing of them is in a model's context unless somebody searches."""
+    """A tenant's documents. They enter a model's context only when someone searches."""
 
     def __init__(self, tenant: ScopeHandle) -> None:
         self._tenant = tenant
@@ -64,11 +66,10 @@ class Documents:
         splitting: Splitting = DEFAULT,
         limits: ReadingLimits = DEFAULT_LIMITS,
     ) -> tuple[Document, ...]:
-        """Bring a file (a `Path`; a folder, a mailbox, an export are many documents) or a text (a `str`).
+        """Add a file (a `Path`; a folder, a mailbox or an export is many documents) or a text (a `str`).
 
-        `title` and `id` are for a text, see `add_text`; without a title its first line is it. Raises
-        `UnreadableDocument` where something cannot be read, having brought all that can; `InvalidDocument`;
-        `MissingExtra`.
+        `title` and `id` are for a text, see `add_text`; its title defaults to its first line. Raises
+        `UnreadableDocument` if something cannot be read, after adding all that can; `InvalidDocument`; `MissingExtra`.
         """
         checked_text("id", id)
         checked_text("title", title)
@@ -94,9 +95,9 @@ class Documents:
         described: Described = UNDESCRIBED,
         splitting: Splitting = DEFAULT,
     ) -> Document:
-        """Bring a text, plain or Markdown. Under an `id` that is there it is the document's new version.
+        """Add a text, plain or Markdown. Under an existing `id` it becomes that document's new version.
 
-        Without an id it goes by a digest of title and text. Equal text, description and splitting write nothing.
+        Without an id, a digest of title and text identifies it. Equal text, description and splitting write nothing.
         Raises `InvalidDocument` for a text without words, `InvalidIdentifier`.
         """
         checked_text("id", id)
@@ -121,12 +122,12 @@ class Documents:
         limits: ReadingLimits = DEFAULT_LIMITS,
         progress: Callable[[DocumentReport], None] | None = None,
     ) -> DocumentReport:
-        """Bring files, and all that stands in folders: one path, or several.
+        """Add files, and everything in folders: one path, or several.
 
-        The report names files that cannot be read, and those that pass one of the `limits`; the rest is brought.
+        The report names files that cannot be read, and those that exceed one of the `limits`; the rest is added.
 
-        A file that did not change since the last time writes nothing; `progress` is called after each file. Raises only
-        errors that a file did not cause: a `StorageError`, `QueueFull`.
+        A file unchanged since the last time writes nothing; `progress` is called after each file. Raises only errors
+        that a file did not cause: a `StorageError`, `QueueFull`.
         """
         checked_call("progress", progress)
         checked_type("limits", limits, ReadingLimits, give="ReadingLimits")
@@ -138,16 +139,16 @@ class Documents:
         return await self._ingest(named, _Ingestion(splitting, limits, progress))
 
     async def list(self, *, at: int | None = None) -> tuple[Document, ...]:
-        """All documents, in order of their ids."""
+        """All documents, in order of id."""
         return tuple(documents_of(await self._tenant.rows(DOCUMENTS, at=at)))
 
     async def get(self, id: PathLike, *, at: int | None = None) -> Document | None:
-        """One by id; a path stands for the document of that file."""
+        """One document by id; a path means that file's document."""
         checked_type("id", id, (str, os.PathLike), give="the id of a document, or the Path of a file")
         return document_of(await self._tenant.rows(DOCUMENTS, at=at), id if isinstance(id, str) else absolute(Path(id)))
 
     async def passages(self, id: PathLike) -> tuple[DocumentPassage, ...]:
-        """The passages of a document as it is now, in reading order; none if there is no such document."""
+        """The passages of a document as it is now, in reading order; empty if there is no such document."""
         document = await self.get(id)
         if document is None:
             return ()
@@ -159,9 +160,9 @@ class Documents:
         return tuple(texts[place.key] for place in document.passages)
 
     async def remove(self, id: PathLike, *, reason: str = "") -> int:
-        """Take a document away, with every version of it: no search finds it again, as of no seq. How many went.
+        """Remove a document with all its versions: no search finds it again, as of any seq. Returns how many went.
 
-        A path stands for all documents of that file, or of all files below that folder. The log keeps the events.
+        A path means all documents of that file, or of all files below that folder. The log keeps the events.
         """
         checked_text("reason", reason)
         checked_type("id", id, (str, os.PathLike), give="the id of a document, or the Path of a file")
@@ -176,9 +177,9 @@ class Documents:
         return len(wanted)
 
     async def search(self, query: str, *, limit: int = 10, at: int | None = None) -> Found:
-        """The passages that answer a question best, best first; `document_id_of(hit.key)` gives their document.
+        """The passages that best answer a question, best first; `document_id_of(hit.key)` gives their document.
 
-        `at` searches the documents as they were after an earlier seq of the tenant's thread.
+        `at` searches the documents as of an earlier seq of the tenant's thread.
         """
         return await search_thread(self._tenant, query, kinds=("document",), limit=limit, at=at)
 
@@ -254,7 +255,9 @@ class Documents:
         while True:
             rows = await self._tenant.rows(DOCUMENTS)
             known, base = document_of(rows, id), changed_at(rows, id)
-            events = await asyncio.to_thread(wanted, known)
+            runtime = self._tenant.kernel[OpenThreads].get(self._tenant.id)
+            extractors = self._tenant.kernel.extractors if runtime is not None and runtime.indexed else None
+            events = await asyncio.to_thread(_computed, wanted, known, extractors)
             try:
                 receipts = await self._tenant.dispatch_all(with_ids(events, id, self._tenant.id, base))
             except IdempotencyConflict:
@@ -275,6 +278,17 @@ class _Ingestion:
     progress: Callable[[DocumentReport], None] | None = None
     taken: "list[str]" = field(factory=list)
     report: DocumentReport = field(factory=DocumentReport)
+
+
+def _computed(
+    wanted: Callable[[Document | None], Sequence[Event]], known: Document | None, extractors: Extractors | None
+) -> Sequence[Event]:
+    """The events, with the words of their passages taken where the commit will index these."""
+    events = wanted(known)
+    if extractors is not None:
+        for event in events:
+            extractors.take(event)
+    return events
 
 
 def _text_of(text: str, id: str, title: str, described: Described) -> Loaded:

@@ -57,9 +57,9 @@ class ItemChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """An item: its value since the event `seq`. `expires` is when it goes, if nobody uses it before.
+    """An item: its value since the event `seq`. `expires` is when it is removed, if not used before.
 
-    `score` (0 to 1) says how well it answers a search, within that search.
+    `score` (0 to 1) says how well it matches a search, within that search.
     """
 
     namespace: tuple[str, ...]
@@ -74,7 +74,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expires(self) -> datetime | None:
-        """When it goes; `None`: never."""
+        """When it expires; `None`: never."""
         return to_datetime(to_us(self.used or self.changed) + self.ttl_us) if self.ttl_us else None
 
 
@@ -94,7 +94,7 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 class Items:
-    """The items of one thread. The thread need not be there to be read.
+    """The items of one thread. You can read them before the thread exists.
 
     Nothing is held in memory: rows are read by name, values from the log. Names are a namespace (labels from the
     outermost on) and a key in it.
@@ -104,7 +104,7 @@ class Items:
         self._thread = thread
 
     async def get(self, namespace: Sequence[str], key: str) -> Item | None:
-        """The item of this name, if there is one."""
+        """The item with this name, or `None`."""
         own = _checked_key(namespace, key)
         row = await self._row(own)
         found = await self._read([] if row is None else [(own, row)])
@@ -113,14 +113,14 @@ class Items:
     async def put(
         self, namespace: Sequence[str], key: str, value: Value, *, index: Sequence[str] = (WHOLE,), ttl_us: int = 0
     ) -> Receipt:
-        """Put a value under a name, in place of the one that is there."""
+        """Store a value under a name, replacing the current one."""
         change = ItemChange(namespace=tuple(namespace), key=key, value=value, index=tuple(index), ttl_us=ttl_us)
         return (await self.change([change]))[0]
 
     async def change(self, changes: Iterable[ItemChange]) -> Sequence[Receipt]:
-        """Make changes in one commit; of those of one name the last counts. To delete what is not there does nothing.
+        """Make changes in one commit; the last one per name counts. Deleting a missing item does nothing.
 
-        Raises `InvalidEvent` for a value that JSON cannot say, and writes nothing.
+        Raises `InvalidEvent` for a value that JSON cannot express, and writes nothing.
         """
         last = {_checked_key(one.namespace, one.key): one for one in changes}
         deleted: list[ItemName] = []
@@ -147,13 +147,13 @@ class Items:
         return await self._thread.dispatch_all(events) if events else ()
 
     async def delete(self, namespace: Sequence[str], key: str) -> None:
-        """Delete an item, if it is there. The log keeps it."""
+        """Delete an item, if it exists. The log keeps it."""
         await self.change([ItemChange(namespace=tuple(namespace), key=key, value=None)])
 
     async def list(
         self, prefix: Sequence[str] = (), *, where: Where | None = None, limit: int | None = None, offset: int = 0
     ) -> Sequence[Item]:
-        """The items in a namespace and below it, in order of their names, without the first `offset` of them."""
+        """The items in a namespace and below it, in order of name, without the first `offset` of them."""
         wanted = None if limit is None else checked_count("limit", limit) + checked_count("offset", offset)
         found: list[Item] = []
         if wanted == 0:
@@ -168,10 +168,10 @@ class Items:
     async def search(
         self, query: str, prefix: Sequence[str] = (), *, where: Where | None = None, limit: int = 10, offset: int = 0
     ) -> Sequence[Item]:
-        """The items in a namespace and below it that answer a question best, best first, each with its score.
+        """The items in a namespace and below it that best match a question, best first, each with its score.
 
-        Found are items that share a word with it, and with an embedder those near it in meaning. Of more than 1,000
-        passages that do, the best count. Raises the errors of a search.
+        Finds items that share a word with it, and with an embedder those near it in meaning. Of more than 1,000
+        matching passages the best count. Raises the errors of a search.
         """
         wanted = checked_count("limit", limit) + checked_count("offset", offset)
         checked_query(query)
@@ -194,7 +194,7 @@ class Items:
         return found[offset:wanted]
 
     async def namespaces(self, prefix: Sequence[str] = ()) -> Sequence[tuple[str, ...]]:
-        """The namespaces that hold an item, in and below one, in order. Read are some items of each, not all."""
+        """The namespaces that hold an item, in and below one, in order. Reads some items of each, not all."""
         begin = first = namespace_key(prefix)
         found: set[tuple[str, ...]] = set()
         while page := await self._thread.rows_between(ITEMS, first, behind(begin), PAGE):
@@ -205,9 +205,9 @@ class Items:
         return sorted(found)
 
     async def use(self, items: Iterable[Item]) -> None:
-        """Record that items were used now: those with an end are kept for their whole time again.
+        """Record that items were used now: those that expire are kept for their whole time again.
 
-        One that was used a moment before, by a hundredth of its time, writes nothing.
+        One used a moment before, within a hundredth of its time, writes nothing.
         """
         now_us = self._thread.kernel.now_us()
         used = tuple(
@@ -219,7 +219,7 @@ class Items:
             await self._thread.dispatch(ItemsUsed(items=used))
 
     async def sweep(self) -> int:
-        """Delete the items whose time is over, and say how many. They are not shown before that either."""
+        """Delete expired items, and return how many. They are hidden before that, too."""
         first, gone = namespace_key(()), 0
         last = behind(first)
         while True:
@@ -237,7 +237,7 @@ class Items:
             first = f"{page[-1][0]}\0"
 
     async def history(self, namespace: Sequence[str], key: str) -> Sequence[Item]:
-        """All versions of an item, the oldest first, also of a deleted one. Forgotten ones are left out."""
+        """All versions of an item, oldest first, also of a deleted one. Leaves out forgotten ones."""
         _checked_key(namespace, key)
         found: list[Item] = []
         if not await self._thread.exists():

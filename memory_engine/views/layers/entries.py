@@ -23,8 +23,8 @@ RECALLED_MARK = "[recalled from memory]"
 class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of a layer. To append one, `content` is enough; the rest is filled in.
 
-    `seq` and `event_id` say which event of the thread made it; `sources` which events, in `source_thread`, it was
-    drawn from. `count` is above 0 for a summary: of so many entries. `recalled`: it came out of memory.
+    `seq` and `event_id` say which event of the thread made it; `sources` which events, in `source_thread`, it was drawn
+    from. `count` is above 0 for a summary: the number of entries in it. `recalled`: it came from memory.
     """
 
     content: str
@@ -93,8 +93,8 @@ class ProceduralRule(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that was found. It counts as recalled: nothing is learned from it a second time.
 
-    `score`: keyword points or relevance, 0 where the latest were asked for; `why` says it in words.
-    `alike` are the ids of entries that say nearly the same and were left out for it.
+    `score`: keyword points or relevance, 0 if you asked for the latest; `why` says it in words. `alike` are the ids of
+    nearly identical entries that were left out in its favour.
     """
 
     entry: MemoryEntry
@@ -116,7 +116,7 @@ class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How much there is. Tokens are counted, or estimated at four bytes each; bytes are those of the rows' JSON."""
+    """How much memory holds. Tokens are counted, or estimated at four bytes each; bytes are those of the rows' JSON."""
 
     working_memory_tokens: int
     episodic_entry_count: int
@@ -126,10 +126,10 @@ class MemoryStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a compaction. `covered` entries went into `summary` (or went, without one), `kept` stayed.
+    """The outcome of a compaction. `covered` entries went into `summary` (or were removed, without one), `kept` stayed.
 
-    `method` is `"local"` or `"model"`, empty where nothing was done, which `note` explains; `failure` says why
-    the model's answer was not used.
+    `method` is `"local"` or `"model"`, empty if nothing was done, which `note` explains; `failure` says why the model's
+    answer was not used.
     """
 
     layer: Layer
@@ -316,7 +316,7 @@ def _text_of(value: object) -> str:
 
 
 def moment_of(value: object) -> datetime | None:
-    """A time as callers give it: a datetime, or milliseconds since 1970. Raises `InvalidMemory`."""
+    """A time from a caller: a datetime, or milliseconds since 1970. Raises `InvalidMemory`."""
     if value is None or isinstance(value, datetime):
         return value
     if isinstance(value, int | float) and MILLISECONDS_MIN <= abs(value) <= MILLISECONDS_MAX:

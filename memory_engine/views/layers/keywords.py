@@ -18,6 +18,7 @@ from weakref import ref
 
 from attrs import frozen
 
+from memory_engine.core.loops import OfLoop
 from memory_engine.errors import InvalidMemory
 from memory_engine.projections.base import ReadableRows
 from memory_engine.runtime.handle import ThreadHandle
@@ -140,7 +141,7 @@ class LayerIndex:
 
     def __init__(self) -> None:
         self.index = EntryIndex()
-        self._lock = asyncio.Lock()
+        self._lock = OfLoop(asyncio.Lock)
         self._tokens: dict[str, object] = {}
         self._entries = 0
         self._last = ""
@@ -148,7 +149,7 @@ class LayerIndex:
 
     async def follow(self, thread: ThreadHandle, layer: Layer, at: int | None = None) -> LayerRows:
         """Bring the index up to date, and give the rows it was made from."""
-        async with self._lock:
+        async with self._lock.here:
             rows = await layer_rows(thread, layer, at)
             if not self._is_current(rows):
                 # noted before the rows are read: the next search reads what changes meanwhile

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from memory_engine.context.standing import Situation, StandingBlock, StandingLine
-from memory_engine.core.chunks import RECALLED
+from memory_engine.core.state import Mark
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.store.passages import Extracted, Text
@@ -46,7 +46,7 @@ async def _block(situation: Situation) -> StandingBlock | None:
     rows = await agent.rows(LAYERS)
     keys = [*keys_of(rows, "semantic"), *keys_of(rows, "procedural")]
     entries = sorted((row for key in keys if (row := rows.get(key)) is not None), key=lambda row: row.seq)
-    recalled = "\n".join(chunk.text for chunk in situation.state.chunks() if chunk.status == RECALLED)
+    recalled = "\n".join(chunk.text for chunk in situation.state.marked(Mark.RECALLED))
     new = (row for row in entries if row.content not in recalled)
     lines = (StandingLine(f"- {_told(row)}", agent.id, row.seq) for row in new)
     return StandingBlock(name="agent_memory", heading="What you know and go by:", lines=tuple(lines))

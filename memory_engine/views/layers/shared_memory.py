@@ -35,7 +35,7 @@ from memory_engine.views.layers.view import Memory
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """That an agent of the same tenant may read layers, and with `write` append to them. `event_id` granted it."""
+    """Lets an agent of the same tenant read layers, and with `write` append to them. `event_id` granted it."""
 
     agent_id: str
     layers: tuple[Layer, ...]
@@ -76,14 +76,14 @@ def _agent(owner: ScopeHandle, agent_id: str) -> Destination:
 
 
 class SharedMemory:
-    """Another agent's memory, as far as it is granted to this one. Every call looks the grant up anew."""
+    """Another agent's memory, as far as it is granted to this one. Every call checks the grant again."""
 
     def __init__(self, reader: ScopeHandle, owner: ScopeHandle) -> None:
         self._reader = reader
         self._owner = owner
 
     async def granted(self) -> Grant | None:
-        """The grant as it is now."""
+        """The current grant."""
         row = (await self._owner.rows(GRANTS)).get(grant_key(_agent(self._owner, self._reader.scope_id)))
         return Grant(row.grantee.id, row.layers, row.write, row.event_id) if row is not None else None
 
@@ -95,7 +95,7 @@ class SharedMemory:
         *,
         mode: SearchMode = "hybrid",
     ) -> list[MemoryHit]:
-        """As `Memory.search`; `None` searches all granted layers. Raises `NotGranted` for any other layer."""
+        """Like `Memory.search`; `None` searches all granted layers. Raises `NotGranted` for any other layer."""
         layers = check_layers(layer) if layer is not None else tuple((await self._allowed(None)).layers)
         for one in layers:
             await self._allowed(one)
@@ -122,7 +122,7 @@ class SharedMemory:
         timestamp: datetime | float | None = None,
         recalled: bool = False,
     ) -> Receipt:
-        """Add an entry to the owner's memory: recorded here, and arrived there when this returns.
+        """Add an entry to the owner's memory: recorded here, and delivered there when this returns.
 
         Raises `NotGranted`, and the errors of `Memory.append`.
         """
@@ -140,7 +140,7 @@ class SharedMemory:
         return await self._send(shared_event(event, _agent(self._owner, self._owner.scope_id), self._reader.id))
 
     async def learn(self, key: str, value: str) -> Receipt:
-        """Let the owner know a fact. Raises `NotGranted`, and the errors of `Memory.learn`."""
+        """Add a fact to the owner's memory. Raises `NotGranted`, and the errors of `Memory.learn`."""
         await self._allowed("semantic", write=True)
         event = knowledge_event(key, value, recalled=False)
         return await self._send(shared_event(event, _agent(self._owner, self._owner.scope_id), self._reader.id))

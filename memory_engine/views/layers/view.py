@@ -52,7 +52,7 @@ _TRIES = 2
 
 
 class Memory:
-    """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from its log."""
+    """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from the log."""
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
@@ -71,12 +71,11 @@ class Memory:
         timestamp: datetime | float | None = None,
         recalled: bool = False,
     ) -> MemoryEntry:
-        """Add an entry: its content, or all of it as an object or a mapping. Id and time are filled in.
+        """Add an entry: its content, or the whole entry as an object or a mapping. Id and time are filled in.
 
-        Semantic: an entry under the same key (`metadata["key"]`, else the id) is replaced. Procedural: a rule, the
-        content being what to do when `condition` (or `metadata["condition"]`; none: always) holds. Working: the
-        last 50 stay.
-        A mapping without `content` becomes one from its fields. Raises `InvalidMemory`, `InvalidEvent`.
+        Semantic: replaces an entry under the same key (`metadata["key"]`, else the id). Procedural: a rule, whose
+        content says what to do when `condition` (or `metadata["condition"]`; none: always) holds. Working: the last 50
+        stay. A mapping without `content` gets it from its fields. Raises `InvalidMemory`, `InvalidEvent`.
         """
         checked_flag("recalled", recalled)
         checked_text("id", id)
@@ -97,7 +96,7 @@ class Memory:
     async def learn(
         self, key: "str | KnowledgeEntry | Mapping[str, object]", value: str | None = None, *, recalled: bool = False
     ) -> KnowledgeEntry:
-        """Keep a fact under its key, in place of the one before. Raises `InvalidMemory`, `InvalidEvent`."""
+        """Store a fact under its key, replacing the previous one. Raises `InvalidMemory`, `InvalidEvent`."""
         entry = await self._appended(knowledge_event(key, value, recalled=recalled))
         return KnowledgeEntry(
             key=entry.key,
@@ -125,10 +124,10 @@ class Memory:
         mode: SearchMode = "hybrid",
         at: int | None = None,
     ) -> list[MemoryHit]:
-        """The entries of a layer, of several or of all (`None`) that fit a query best, best first.
+        """The entries of one layer, several or all (`None`) that best match a query, best first.
 
-        `mode="keyword"` counts occurrences; `"hybrid"` weighs words, and meaning where the engine has an embedder.
-        `last=5` gives the latest five instead, in the order in which they came. Raises `InvalidMemory`.
+        `mode="keyword"` counts occurrences; `"hybrid"` weighs words, and meaning if the engine has an embedder.
+        `last=5` gives the latest five instead, oldest first. Raises `InvalidMemory`.
         """
         layers = check_layers(layer)
         checked_text("query", query)
@@ -161,12 +160,12 @@ class Memory:
         return [rule_of(row) for row in (await layer_rows(self._thread, "procedural", at)).rows()]
 
     async def entries(self, layer: Layer, *, at: int | None = None) -> list[MemoryEntry]:
-        """All entries of a layer, oldest first, a summary of older ones before them."""
+        """All entries of a layer, oldest first, after a summary of older ones."""
         rows = await layer_rows(self._thread, check_layer(layer), at)
         return [MemoryEntry.of(row) for row in rows.rows()]
 
     async def open(self, entry_id: str) -> list[MemoryEntry]:
-        """An entry by id, also one that a summary covers; for a summary, the entries that it covers, in order.
+        """An entry by id, even one that a summary covers; for a summary, the entries it covers, in order.
 
         Covered entries are read from the log. Raises `UnknownMemory`.
         """
@@ -177,12 +176,12 @@ class Memory:
         return [MemoryEntry.of(one) for one in (await covered_rows(self._thread, row) if row.count else [row])]
 
     async def originals(self, summary: "MemoryEntry | MemoryHit") -> list[MemoryEntry]:
-        """The entries that a summary covers, in order. Raises `UnknownMemory` if it is there no longer."""
+        """The entries that a summary covers, in order. Raises `UnknownMemory` if it no longer exists."""
         checked_type("summary", summary, (MemoryEntry, MemoryHit), give="an entry, or a hit that holds one")
         return await self.open(summary.entry.id if isinstance(summary, MemoryHit) else summary.id)
 
     async def get_stats(self) -> MemoryStats:
-        """Counts, working memory's tokens, and the bytes that all layers take. As things stand: there is no `at`."""
+        """Counts, working memory's tokens, and the bytes that all layers take. Always current: there is no `at`."""
         entries, entry_bytes = await self._thread.measure(EPISODIC)
         _, bytes_ = await self._thread.measure(LAYERS)
         rows = await self._thread.rows(LAYERS)
@@ -199,7 +198,7 @@ class Memory:
     # away
 
     async def remove(self, entry_id: str, layer: Layer, *, reason: str = "") -> int:
-        """Take the entries of this id out of a layer, and out of its summary; how many there were.
+        """Remove the entries with this id from a layer, and from its summary; returns how many there were.
 
         The log keeps them. Raises `UnknownMemory`.
         """
@@ -210,7 +209,7 @@ class Memory:
         return len(found)
 
     async def clear(self, layer: Layer | None = None, *, reason: str = "") -> None:
-        """Empty a layer, or all. The log keeps their entries."""
+        """Empty a layer, or all of them. The log keeps their entries."""
         await self._thread.dispatch(MemoryCleared(layers=check_layers(layer), reason=reason))
 
     async def compact(
@@ -221,10 +220,10 @@ class Memory:
         summarize_older: bool = True,
         model: LanguageModel | None = None,
     ) -> CompactReport:
-        """Put a summary in the place of all but the last entries; without `summarize_older` they just go.
+        """Replace all but the last entries with a summary; with `summarize_older=False` they are just removed.
 
-        By `model`, or the engine's `memory_model`; locally without one, and where its answer is unusable. Semantic
-        memory needs none; of rules the last stay. Entries that are appended meanwhile stay. Raises `InvalidMemory`.
+        Uses `model`, or the engine's `memory_model`; works locally without one, or if its answer is unusable. Semantic
+        memory needs none; of rules the last stay. Entries appended meanwhile stay. Raises `InvalidMemory`.
         """
         checked_flag("summarize_older", summarize_older)
         if model is not None and not hasattr(model, "complete"):

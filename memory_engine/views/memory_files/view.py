@@ -1,4 +1,4 @@
-"""Memory files: named texts that an agent writes, edits, moves and deletes, with the history of each."""
+"""Memory files: named texts that an agent writes, edits, moves and deletes, each with its history."""
 
 import asyncio
 import posixpath
@@ -20,11 +20,11 @@ from memory_engine.views.memory_files.events import MemoryFilesDeleted, MemoryFi
 from memory_engine.views.memory_files.fold import MEMORY_FILES, AnyFileRow, FileRow, changed_at, file_at, files_of
 
 TRIES_MAX = 8
-"""How often a change is tried again where others change the same thread's files at the same time."""
+"""How often a change is retried when others change the same thread's files at the same time."""
 
 
 class MemoryFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, its text since the event `seq`. `id` stays the same while it is edited and moved."""
+    """A file, with its text since the event `seq`. `id` stays the same through edits and moves."""
 
     path: str
     content: str
@@ -49,20 +49,20 @@ class FileVersion(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryFiles:
     """The files of one thread: an agent's, a user's, or a conversation's. Paths are relative, such as `notes/jdk.md`.
 
-    There are no empty folders: a folder is there while a file is in it. Each change is an event; a change that does not
-    fit what others changed meanwhile is made again on what they left.
+    There are no empty folders: a folder exists while it holds a file. Each change is an event; a change that conflicts
+    with others' changes is applied again on top of them.
     """
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     async def list(self, folder: str = "", *, at: MomentLike | None = None) -> "list[MemoryFile]":
-        """The files in a folder and in those below it (default: all), in order of their paths."""
+        """The files in a folder and below it (default: all), in order of path."""
         rows = await self._thread.rows(MEMORY_FILES, at=at)
         return [_file(path, row) for path, row in files_of(rows, _checked(folder) if folder else "")]
 
     async def get(self, path: str, *, at: MomentLike | None = None) -> MemoryFile | None:
-        """The file at a path, if there is one."""
+        """The file at a path, or `None`."""
         row = file_at(await self._thread.rows(MEMORY_FILES, at=at), _checked(path))
         return None if row is None else _file(path, row)
 
@@ -74,9 +74,9 @@ class MemoryFiles:
         return found.content
 
     async def create(self, path: str, content: str) -> Receipt:
-        """Make a file.
+        """Create a file.
 
-        Raises `MemoryFileExists` where a file or folder is at the path, or a file where a folder has to be.
+        Raises `MemoryFileExists` if a file or folder is at the path, or a file is where a folder has to be.
         """
         _checked(path)
 
@@ -88,10 +88,10 @@ class MemoryFiles:
         return await self._changed(wanted)
 
     async def edit(self, path: str, change: Callable[[str], str], *, how: str = "edit") -> Receipt:
-        """Give a file the text that `change` makes of its text; `how` names the edit in the history.
+        """Replace a file's text with what `change` returns for it; `how` names the edit in the history.
 
-        `change` is called again where somebody else changed a file meanwhile; what it raises is raised, and nothing
-        was written. Raises `UnknownMemoryFile`.
+        `change` is called again if someone else changed a file meanwhile; its errors are raised, and then nothing was
+        written. Raises `UnknownMemoryFile`.
         """
         _checked(path)
 
@@ -111,7 +111,7 @@ class MemoryFiles:
         return await self._changed(wanted)
 
     async def delete(self, path: str) -> Receipt:
-        """Delete a file, or a folder with all files in it. The log keeps them. Raises `UnknownMemoryFile`."""
+        """Delete a file, or a folder with all its files. The log keeps them. Raises `UnknownMemoryFile`."""
         _checked(path)
         return await self._changed(lambda rows: self._deletion(rows, path))
 
@@ -122,10 +122,9 @@ class MemoryFiles:
         return await self._changed(lambda rows: self._deletion(rows, ""))
 
     async def move(self, path: str, to: str) -> Receipt:
-        """Give a file, or a folder with all files in it, another path.
+        """Move a file, or a folder with all its files, to another path.
 
-        Raises `UnknownMemoryFile`, `MemoryFileExists`, and `InvalidFilePath` for a folder that would be moved into
-        itself.
+        Raises `UnknownMemoryFile`, `MemoryFileExists`, and `InvalidFilePath` for a folder moved into itself.
         """
         _checked(path)
         _checked(to)
@@ -142,9 +141,9 @@ class MemoryFiles:
         return await self._changed(wanted)
 
     async def history(self, path: str = "") -> Sequence[FileVersion]:
-        """The events of the file at a path, oldest first, also before it was moved there, and of deleted ones there.
+        """The events of the file at a path, oldest first, also from before it moved there, and of deleted ones there.
 
-        Without a path, those of all files. Versions that were forgotten, and those made of them, are left out.
+        Without a path, those of all files. Leaves out forgotten versions, and those made from them.
         """
         path = _checked(path) if path else ""
         history = _History()

@@ -64,10 +64,10 @@ SHARE_CHARS = 32
 
 
 class Patterns:
-    """A tenant's part in the patterns of industries. Nothing leaves before a person approved it by name.
+    """A tenant's part in the patterns of industries. Nothing leaves before a named person approves it.
 
-    Only what the tenant's `agent.md` has as a promoted line can be proposed. When the line is
-    removed or forgotten, its share is withdrawn by itself.
+    You can propose only promoted lines of the tenant's `agent.md`. When a line is removed or forgotten, its share is
+    withdrawn automatically.
     """
 
     def __init__(self, tenant: ScopeHandle, redactor: Redactor | None = None) -> None:
@@ -78,10 +78,10 @@ class Patterns:
     # membership
 
     async def join(self, industry: str, *, by: str = "", min_tenants: int = 1) -> None:
-        """Opt in: read an industry's patterns from here on, and be able to share some. A second time changes nothing.
+        """Opt in: read an industry's patterns from now on, and be able to share some. Joining again changes nothing.
 
-        Others see this tenant's shares once `min_tenants` tenants share the same words; to change that,
-        leave and join again. Raises `InvalidIdentifier`, `InvalidPattern`.
+        Others see this tenant's shares once `min_tenants` tenants share the same words; to change that, leave and join
+        again. Raises `InvalidIdentifier`, `InvalidPattern`.
         """
         check_identifier("industry", industry)
         if type(min_tenants) is not int or min_tenants < 1:
@@ -96,7 +96,7 @@ class Patterns:
             raise InvalidPattern("min_tenants", min_tenants, "the tenant is in; leave and join again to change it")
 
     async def leave(self, industry: str, *, by: str = "", reason: str = "") -> None:
-        """Opt out: the tenant's shares there are withdrawn, proposals go, reading ends. Raises `NotJoined`."""
+        """Opt out: withdraws the tenant's shares there, drops proposals, ends reading. Raises `NotJoined`."""
         rows = await self._rows()
         self._membership(rows, industry)
         events: list[Event] = [revocation(share, by=by, reason=reason) for share in _of(rows, industry)]
@@ -110,10 +110,10 @@ class Patterns:
     # from a line to a pattern
 
     async def propose(self, line: int | str, *, industry: str = "", by: str = "") -> Proposal:
-        """Redact a promoted line, by its id or its text, and put it before a person. Nothing leaves.
+        """Redact a promoted line, by its id or its text, and submit it for review. Nothing leaves yet.
 
-        `industry` may be left out where the tenant is in one. A line that is proposed already gives the proposal
-        that waits. Raises `UnknownLine`, `NotJoined`, and `InvalidPattern` where nothing is left of the line.
+        You may omit `industry` if the tenant is in only one. For a line already proposed, returns the waiting proposal.
+        Raises `UnknownLine`, `NotJoined`, and `InvalidPattern` if nothing is left of the line.
         """
         rows = await self._rows()
         name = self._membership(rows, industry).industry
@@ -139,17 +139,17 @@ class Patterns:
         return _proposal(row, first.text)
 
     async def review(self, industry: str = "") -> tuple[Proposal, ...]:
-        """The proposals that wait for a person: each line beside the text that would leave, oldest first."""
+        """The proposals that wait for review: each line beside the text that would leave, oldest first."""
         checked_text("industry", industry)
         texts = await self._texts()
         waiting = proposals(await self._rows())
         return tuple(_proposal(row, texts.get(row.source, "")) for row in waiting if industry in ("", row.industry))
 
     async def approve(self, proposal_id: int, text: str | None = None, *, by: str) -> str:
-        """Let a proposal out, as it is or as a person wrote it anew (`text`, which is redacted too).
+        """Release a proposal, as it is or as a person rewrote it (`text`, which is redacted too).
 
-        Returns the pattern's id when it has arrived; it arrives once, also if the process dies meanwhile. `by` says
-        who approves. Raises `UnknownPattern` unless this proposal waits, `InvalidPattern` where nothing is left.
+        Returns the pattern's id on arrival; it arrives once, even if the process dies meanwhile. `by` says who
+        approves. Raises `UnknownPattern` unless this proposal waits, `InvalidPattern` if nothing is left.
         """
         rows = await self._rows()
         proposal = self._proposed(rows, proposal_id)
@@ -168,12 +168,12 @@ class Patterns:
         return pattern_id(redacted.text)
 
     async def reject(self, proposal_id: int, *, by: str, reason: str = "") -> None:
-        """Keep a proposal in. The line may be proposed again. Raises `UnknownPattern`."""
+        """Reject a proposal. The line may be proposed again. Raises `UnknownPattern`."""
         proposal = self._proposed(await self._rows(), proposal_id)
         await self._decide(PatternRejected(proposal=proposal.id, by=_someone(by), reason=reason), proposal.id)
 
     async def revoke(self, pattern: str, *, by: str, reason: str = "", industry: str = "") -> None:
-        """Take back what this tenant shares under a pattern's id, in one industry or all. Raises `UnknownPattern`."""
+        """Withdraw what this tenant shares under a pattern's id, in one industry or all. Raises `UnknownPattern`."""
         shared = _of(await self._rows(), industry, pattern)
         if not shared:
             raise UnknownPattern(self._tenant.scope_id, f"pattern {pattern!r}")
@@ -181,7 +181,7 @@ class Patterns:
         await self._kernel[Relay].deliver(self._tenant.id)
 
     async def shared(self, industry: str = "") -> tuple[Pattern, ...]:
-        """This tenant's shares, in one industry or in all, also those that wait for others to say the same."""
+        """This tenant's shares, in one industry or all, also those that wait for others to say the same."""
         checked_text("industry", industry)
         rows = await self._rows()
         found = []
@@ -205,7 +205,7 @@ class Patterns:
         return tuple(found)
 
     async def search(self, query: str, *, limit: int = 10, industry: str = "") -> tuple[PatternHit, ...]:
-        """The patterns that say most about a question, best first, each once. Raises `NotJoined`, `InvalidSearch`."""
+        """The patterns most relevant to a question, best first, each once. Raises `NotJoined`, `InvalidSearch`."""
         checked_text("industry", industry)
         checked_text("query", query)
         checked_count("limit", limit)
@@ -218,9 +218,9 @@ class Patterns:
         return tuple(sorted(best.values(), key=lambda hit: -hit.score)[:limit])
 
     async def trace(self, pattern: str) -> tuple[Trace, ...]:
-        """Where a pattern is from, for each industry where it is seen: of other tenants, how many they are.
+        """Where a pattern comes from, per industry where it is visible: for other tenants, only their number.
 
-        Of this one, the lines, and the events that lead back from them. Raises `UnknownPattern`.
+        For this one, the lines, and the events that lead back from them. Raises `UnknownPattern`.
         """
         rows = await self._rows()
         lines = {line.id: line for line in await AgentMd(self._tenant).lines()}

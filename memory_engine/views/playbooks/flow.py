@@ -11,11 +11,11 @@ from memory_engine.projections.base import ProjectionMode, Rows
 from memory_engine.views.playbooks.events import FeedbackGiven, FlowCompleted, PlaybookCall, PlaybookPromoted
 
 FlowStatus = Literal["completed", "liked", "rejected", "promoted"]
-"""Completed and not judged yet; liked, with no user to keep the playbook or with a secret; rejected; a playbook."""
+"""Completed and not judged yet; liked, but no user to keep the playbook or with a secret; rejected; a playbook."""
 
 
 class FlowRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run of a flow. `judged_seq` is the seq of the event that decided on it, `reason` says why.
+    """A run of a flow. `judged_seq` is the seq of the event that decided on it; `reason` says why.
 
     `liked_seq`: the seq of the feedback that made it a playbook, if feedback did.
     """

@@ -1,4 +1,4 @@
-"""`thread.flows`: flows that completed in a conversation, their user's judgement, and which become playbooks."""
+"""`thread.flows`: flows completed in a conversation, the user's judgement of them, and which become playbooks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -38,9 +38,9 @@ class Flows:
         outcome: str = "",
         flow_id: str = "",
     ) -> FlowRecord:
-        """Record that a flow ran to its end. Without a `flow_id` the run gets one.
+        """Record that a flow completed. Without a `flow_id` the run gets one.
 
-        `tool_calls` are in the order in which they were made, with the parameters worth repeating.
+        `tool_calls` are in the order they were made, with the parameters worth repeating.
         """
         checked_text("flow_id", flow_id)
         event = FlowCompleted(
@@ -67,10 +67,10 @@ class Flows:
         return tuple(sorted((record for _, record in rows.items()), key=lambda record: record.seq))
 
     async def feedback(self, satisfied: bool, *, flow_id: str = "", content: str = "") -> FlowRecord:
-        """Record a person's word on a flow (default: the last one). Satisfaction makes it a playbook at once.
+        """Record a person's feedback on a flow (default: the last one). A satisfied one makes it a playbook at once.
 
-        A run that tells a secret (in its request, slots, calls or outcome) becomes none. Raises `UnknownFlow`. A
-        playbook that was promoted earlier stays regardless of later words: remove it there.
+        A run that contains a secret (in its request, slots, calls or outcome) does not become one. Raises
+        `UnknownFlow`. A playbook promoted earlier stays whatever is said later: remove it there.
         """
         checked_text("content", content)
         checked_text("flow_id", flow_id)
@@ -94,12 +94,12 @@ class Flows:
         return await self.get(flow_id)
 
     async def review(self, user_message: str) -> tuple[PlaybookPromoted, ...]:
-        """Judge the flows that nobody judged yet by the user's next message; returns the playbooks promoted.
+        """Judge flows not judged yet by the user's next message; returns the playbooks promoted.
 
-        Call it with each new message. Thanks, or another request without a correction, promote; a correction
-        rejects the last flow, with its reason recorded, and so does a doubt: what is said later may be of something
-        else. A message that says too little decides nothing. A flow from before the last one waits, if there is a
-        correction or a doubt: the message does not tell which one it means.
+        Call it with each new message. Thanks, or another request without a correction, promote; a correction rejects
+        the last flow and records the reason, and so does a doubt: later messages may be about something else. A message
+        that says too little decides nothing. With a correction or a doubt, flows before the last one wait: the message
+        does not say which one it means.
         """
         checked_text("user_message", user_message)
         waiting = [record for record in await self.all() if record.status == "completed"]
@@ -147,10 +147,10 @@ class Flows:
         return True
 
     async def prepare(self, flow_dact: str, user_query: str, *, threshold: float | None = None) -> Playbook | None:
-        """Before a skill is invoked: the playbook of this conversation's user that fits best, put on the scratchpad.
+        """Before a skill is invoked: put the best-fitting playbook of this conversation's user on the scratchpad.
 
-        It must be of the flow, and its request like this one (see `Playbooks.find`). It is written once a
-        request, marked as recalled, under an id that follows from the request: a retry writes nothing more.
+        It must be of the flow, with a request like this one (see `Playbooks.find`). It is written once per request,
+        marked as recalled, under an id derived from the request: a retry writes nothing more.
         """
         checked_text("flow_dact", flow_dact)
         checked_text("user_query", user_query)

@@ -13,11 +13,11 @@ from memory_engine.views.playbooks.events import PlaybookCall, PlaybookRemoved, 
 VALUE_CHARS_MAX = 200
 LINE_CHARS_MAX = 400
 TEXT_BYTES_MAX = 4_000
-"""Bytes that a playbook takes of a scratchpad: it is in every context from there on."""
+"""The most bytes that a playbook takes of a scratchpad: from then on it is in every context."""
 
 
 class PlaybookSource(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One time that a recipe worked: the event here, and the events (`sources`) of `source_thread` it came from."""
+    """One success of a recipe: the event here, and the events (`sources`) of `source_thread` it came from."""
 
     seq: int
     event_id: str
@@ -29,9 +29,9 @@ class PlaybookSource(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Playbook(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A recipe that worked: for which flow, with which slots, by which calls, and each time it did.
+    """A recipe that worked: for which flow, with which slots, through which calls, and each time it did.
 
-    `id` follows from flow, slots and calls: equal recipes are one playbook.
+    `id` is derived from flow, slots and calls: equal recipes are one playbook.
     """
 
     id: str
@@ -47,22 +47,22 @@ class Playbook(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def user_query(self) -> str:
-        """The request that it answered last."""
+        """The last request that it answered."""
         return self.times[-1].user_query
 
     @property
     def outcome(self) -> str:
-        """The last outcome that was noted."""
+        """The last recorded outcome."""
         return next((time.outcome for time in reversed(self.times) if time.outcome), "")
 
     @property
     def seq(self) -> int:
-        """The seq of the last time, in the user's thread."""
+        """The seq of the last success, in the user's thread."""
         return self.times[-1].seq
 
     @property
     def text(self) -> str:
-        """The playbook for a model to read: the same for the same playbook, at most `TEXT_BYTES_MAX` bytes."""
+        """The playbook as text for a model: deterministic, at most `TEXT_BYTES_MAX` bytes."""
         lines = [f"Playbook for the flow {self.flow_dact}: it worked {_times(self.count)} for this user."]
         lines.append(f"Request: {_one_line(self.user_query)}")
         if self.slots:

@@ -1,11 +1,10 @@
 """The plug-in of flows and playbooks."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from memory_engine.context.standing import Situation, StandingBlock, StandingLine
-from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.lazy import lazy_module
+from memory_engine.core.state import Mark
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces
 from memory_engine.recall.service import Recall
@@ -44,15 +43,11 @@ async def _block(situation: Situation) -> StandingBlock | None:
     if situation.thread.kernel[Recall].embedder is not None and not situation.is_asked:
         return None
     found = await view.Playbooks(user).find(situation.question, limit=1)
-    if not found or any(found[0].playbook.text == one.text for one in _snippets(situation)):
+    if not found or any(found[0].playbook.text == one.text for one in situation.state.marked(Mark.SNIPPET)):
         return None
     heading, *steps = found[0].playbook.text.splitlines()
     lines = tuple(StandingLine(step, user.id, found[0].playbook.seq) for step in steps)
     return StandingBlock(name="playbook", heading=heading, lines=lines)
-
-
-def _snippets(situation: Situation) -> Iterator[Chunk]:
-    return (chunk for chunk in situation.state.everything() if chunk.type == ChunkType.SNIPPET)
 
 
 @PLUGIN.passages(PlaybookSaved)

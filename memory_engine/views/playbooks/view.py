@@ -14,7 +14,7 @@ from memory_engine.views.playbooks.playbook import PLAYBOOKS, Playbook
 
 
 class PlaybookMatch(msgspec.Struct, frozen=True):
-    """A playbook that was found. `score` is 0 to 1; without a query it is 1. `shared` are words of both requests.
+    """A playbook that was found. `score` is 0 to 1; without a query it is 1. `shared` are words in both requests.
 
     `how`: `"flow"`, `"lexical"` or `"embedding"`. `failure` says why only words were compared despite a model.
     """
@@ -27,7 +27,7 @@ class PlaybookMatch(msgspec.Struct, frozen=True):
 
 
 SEARCHED_PER_RESULT = 8
-"""Similar requests that are looked at for each playbook wanted: some belong to one recipe, some to other flows."""
+"""Similar requests examined per playbook wanted: some belong to the same recipe, some to other flows."""
 _ROW = msgspec.json.Decoder(Playbook)
 
 
@@ -47,7 +47,7 @@ class Playbooks:
         outcome: str = "",
         reason: str = "",
     ) -> Playbook:
-        """Keep a recipe by hand; one that is known is kept as one more time that it worked."""
+        """Keep a recipe by hand; for a known one, counts one more success."""
         event = PlaybookSaved(
             flow_dact=flow_dact,
             user_query=user_query,
@@ -63,12 +63,12 @@ class Playbooks:
         return saved
 
     async def get(self, playbook_id: str, *, at: int | None = None) -> Playbook | None:
-        """One by id."""
+        """One playbook by id."""
         checked_text("playbook_id", playbook_id)
         return (await self._thread.rows(PLAYBOOKS, at=at)).get(playbook_id)
 
     async def all(self, *, at: int | None = None) -> tuple[Playbook, ...]:
-        """Every playbook, the one that worked last first."""
+        """Every playbook, most recently successful first."""
         return _newest_first(await self._thread.rows(PLAYBOOKS, at=at))
 
     async def find(
@@ -82,9 +82,9 @@ class Playbooks:
     ) -> tuple[PlaybookMatch, ...]:
         """At most `limit` playbooks, best first.
 
-        With `flow`, only of this flow (exactly); with a `query`, only those whose requests are like it, at or
-        above `threshold` (default: 0.5 by words, 0.6 by embeddings). Without a query the most proven come first.
-        `at` looks at an earlier seq of the user's thread. Raises the errors of the embedder's index.
+        With `flow`, only those of this exact flow; with a `query`, only those with similar requests, at or above
+        `threshold` (default: 0.5 by words, 0.6 by embeddings). Without a query the most proven come first. `at` looks
+        at an earlier seq of the user's thread. Raises the errors of the embedder's index.
         """
         checked_number("threshold", 0 if threshold is None else threshold)
         checked_name("flow", flow)
@@ -134,7 +134,7 @@ class Playbooks:
         return kernel[Recall].similarity(self._thread.id, PLAYBOOKS.name)
 
     async def remove(self, playbook_id: str, *, reason: str = "") -> bool:
-        """Take a playbook away; whether there was one. The same recipe may come back when it works again."""
+        """Remove a playbook; returns whether it existed. The same recipe may come back when it works again."""
         checked_text("reason", reason)
         checked_text("playbook_id", playbook_id)
         if await self.get(playbook_id) is None:

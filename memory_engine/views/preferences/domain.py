@@ -42,11 +42,10 @@ def _names(names: str | Iterable[str]) -> tuple[str, ...]:
 class Kind:
     """One kind of preference, found by its key.
 
-    `allowed` are the values of a choice (for other types a restriction, empty: none). `default`
-    holds while nothing is stored, onboarding stores `seed` for a user who does not
-    answer; `None`: there is no default, no seed. `flows` are those in which the preference always applies.
-    `related` leads to other keys, each with the share of a score that is left behind the step
-    (above 0, up to 1). `rule` says how a value of this kind acts, unless the preference has its own.
+    `allowed` are the values of a choice (for other types a restriction; empty: none). `default` applies while nothing
+    is stored; onboarding stores `seed` for a user who does not answer; `None`: no default, no seed. `flows` are those
+    in which the preference always applies. `related` leads to other keys, each with the share of a score that remains
+    after the step (above 0, up to 1). `rule` says how a value of this kind acts, unless the preference has its own.
     """
 
     key: str
@@ -99,7 +98,7 @@ def _named(value: object) -> str:
 
 
 Undeclared = Literal["", "accept", "refuse"]
-"""The treatment of keys that no kind declares; empty: refused once any kind is declared."""
+"""How keys that no kind declares are treated; empty: refused once any kind is declared."""
 
 
 def _tuple(kinds: Iterable[Kind]) -> tuple[Kind, ...]:
@@ -108,10 +107,10 @@ def _tuple(kinds: Iterable[Kind]) -> tuple[Kind, ...]:
 
 @frozen
 class Domain:
-    """Kinds of preferences, personas (named sets of values) and rule functions. All mistakes raise one `DomainError`.
+    """Kinds of preferences, personas (named sets of values) and rule functions. One `DomainError` lists all mistakes.
 
-    The empty domain takes any key with any JSON value. A user's persona is the value stored
-    under `persona_key`; if personas are declared, that key is a choice among them.
+    The empty domain takes any key with any JSON value. A user's persona is the value stored under `persona_key`; if
+    personas are declared, that key is a choice among them.
     """
 
     kinds: tuple[Kind, ...] = field(default=(), converter=_tuple)
@@ -152,7 +151,7 @@ class Domain:
         return self._by_key.get(key)
 
     def keys(self) -> tuple[str, ...]:
-        """The declared keys, that of the personas among them."""
+        """The declared keys, including the persona key."""
         return tuple(self._by_key)
 
     def of_flow(self, flow: str) -> tuple[str, ...]:

@@ -24,11 +24,11 @@ from memory_engine.views.preferences.rules import RuleFunction, holds, problem_w
 
 
 class Preference(msgspec.Struct, frozen=True, kw_only=True):
-    """A preference that holds, and why.
+    """A current preference, and where it comes from.
 
-    `origin` says who set it; `"persona"` and `"default"` are of the domain, then `seq` is 0 and
-    there is no event. `kind` is the declared kind it was checked against, empty for none.
-    `sources` are the ids of events it was drawn from, in any thread.
+    `origin` says who set it; `"persona"` and `"default"` come from the domain, then `seq` is 0 and there is no event.
+    `kind` is the declared kind it was checked against, empty for none. `sources` are the ids of events it was drawn
+    from, in any thread.
     """
 
     key: str
@@ -107,7 +107,7 @@ _WITHIN_WORDS = regex(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ApplicablePreference(msgspec.Struct, frozen=True):
-    """A preference that applies: `score` from 0 to 1, and the steps that led to it, the first one first."""
+    """A preference that applies: `score` from 0 to 1, and the steps that led to it, in order."""
 
     preference: Preference
     score: float
@@ -115,10 +115,10 @@ class ApplicablePreference(msgspec.Struct, frozen=True):
 
 
 class Applicable(msgspec.Struct, frozen=True):
-    """The preferences that apply, the highest score first, equal ones by key.
+    """The preferences that apply, highest score first, equal ones by key.
 
-    `how` says how a query was compared: `"embedding"`, `"lexical"`, or empty where nothing was similar;
-    `failure` says why only words were compared although there is an embedder.
+    `how` says how a query was compared: `"embedding"`, `"lexical"`, or empty if nothing was similar; `failure` says why
+    only words were compared although there is an embedder.
     """
 
     found: tuple[ApplicablePreference, ...] = ()
@@ -232,14 +232,14 @@ class AppliedRule(msgspec.Struct, frozen=True):
 
 
 class UnknownRule(msgspec.Struct, frozen=True):
-    """A rule that the log names and this process does not know; nothing was done for it."""
+    """A rule that the log names but this process does not know; it was not applied."""
 
     key: str
     rule: str
 
 
 class FailedRule(msgspec.Struct, frozen=True):
-    """A rule that could not be applied; the situation is without it."""
+    """A rule that could not be applied; the situation does not include it."""
 
     key: str
     rule: str
@@ -261,11 +261,11 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 def apply_rules(
     situation: Mapping[str, object], preferences: Iterable[Preference], rules: Mapping[str, RuleFunction]
 ) -> Applied:
-    """Apply the rules of preferences, the one set last having the last word.
+    """Apply the rules of preferences; the one set last wins.
 
-    Conditions look at the situation as it was given, so their order does not decide
-    which rules apply. The order: first the domain's defaults and the persona's (by key), then stored ones, by seq. Each
-    function sees what the former ones changed.
+    Conditions see the original situation, so their order does not decide which rules apply. The order: first the
+    domain's defaults and the persona's (by key), then stored ones, by seq. Each function sees what the earlier ones
+    changed.
     """
     changed = dict(situation)
     applied: list[AppliedRule] = []

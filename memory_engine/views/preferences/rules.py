@@ -32,7 +32,7 @@ class Rules(Mapping[str, RuleFunction]):
         self._functions = dict(functions)
 
     def rule(self, name: str) -> Callable[[RuleFunction], RuleFunction]:
-        """Register a function under a name. Raises `DuplicateRegistration` for a name that is taken."""
+        """Register a function under a name. Raises `DuplicateRegistration` if the name is taken."""
 
         def add(function: RuleFunction) -> RuleFunction:
             if name in self._functions:
@@ -83,10 +83,9 @@ def problem_with_condition(when: Mapping[str, object]) -> str:
 def holds(when: Mapping[str, object], situation: Mapping[str, object]) -> bool:
     """Whether the situation meets every part of a condition (an empty one always).
 
-    A part is `slot: value` (equal), `slot: [values]` (one of them; where the slot itself is a
-    list: equal to it, or one of its items among them) or `slot: {operator: operand, ...}` (all
-    of the operators). A slot that is not there meets only `{"exists": false}`, `ne` and
-    `not_in`. 1 and true are not equal; a number is not compared with a text: it is not met.
+    A part is `slot: value` (equal), `slot: [values]` (one of them; where the slot itself is a list: equal to it, or one
+    of its items among them) or `slot: {operator: operand, ...}` (all of the operators). A missing slot meets only
+    `{"exists": false}`, `ne` and `not_in`. 1 and true are not equal; comparing a number with a text is never met.
     """
     return all(
         _meets(slot in situation, situation.get(slot), name, operand)

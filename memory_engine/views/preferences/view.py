@@ -1,4 +1,4 @@
-"""The preferences of a user: the handle."""
+"""A user's preferences: the handle."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -31,9 +31,9 @@ from memory_engine.views.preferences.preference import (
 from memory_engine.views.preferences.rules import same
 
 LEARNED: frozenset[PreferenceOrigin] = frozenset({"agent", "promotion"})
-"""The origins of preferences that nobody set by hand."""
+"""The origins of preferences that were not set by hand."""
 APPLIED_MAX = 200
-"""Preferences whose rules one `apply` looks at, those of the flow first."""
+"""The number of preferences whose rules one `apply` considers, those of the flow first."""
 _UNSET = object()
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
@@ -58,8 +58,8 @@ class Preferences:
     ) -> Preference:
         """Set a preference: a value, a rule, or a rule with a value; returns the preference under the key.
 
-        Raises `PreferenceError` for a value that the domain does not allow, and for a secret that nobody but the agent
-        wants kept (`origin="agent"`), `InvalidIdentifier` for a key that is empty or no store can hold, and the errors
+        Raises `PreferenceError` for a value that the domain does not allow, and for a secret that only the agent wants
+        kept (`origin="agent"`), `InvalidIdentifier` for a key that is empty or that no store can hold, and the errors
         of `dispatch`; then nothing was written.
         """
         checked_type("rule", rule, (RuleReference, type(None)), give="a RuleReference")
@@ -87,7 +87,7 @@ class Preferences:
         return PreferenceUpdated(key=key, value=value, rule=rule, kind=kind, origin=origin, reason=reason)
 
     async def remove(self, key: str, *, reason: str = "") -> bool:
-        """Go back to the persona's value or the default; whether anything was stored. Nothing stored: no event."""
+        """Restore the persona's value or the default; returns whether anything was stored. If not, records no event."""
         checked_text("reason", reason)
         checked_text("key", key)
         if (await self._thread.rows(PREFERENCES)).get(key) is None:
@@ -96,7 +96,7 @@ class Preferences:
         return True
 
     async def get(self, key: str, default: object = None, *, at: int | None = None) -> object:
-        """The value that holds: the stored one, else the persona's, else the domain's default, else `default`.
+        """The current value: the stored one, else the persona's, else the domain's default, else `default`.
 
         `at`: as of an earlier seq.
         """
@@ -109,14 +109,14 @@ class Preferences:
         return found.value if found is not None else default
 
     async def find(self, key: str, *, at: int | None = None) -> Preference | None:
-        """The preference that holds under a key, with its origin. `at`: as of an earlier seq."""
+        """The current preference under a key, with its origin. `at`: as of an earlier seq."""
         checked_text("key", key)
         return self._standing(await self._thread.rows(PREFERENCES, at=at)).get(key)
 
     # all of them
 
     async def all(self, *, at: int | None = None) -> dict[str, Preference]:
-        """Every preference that holds, by key, in order of keys."""
+        """Every current preference by key, in order of keys."""
         rows = await self._thread.rows(PREFERENCES, at=at)
         standing = self._standing(rows)
         found = ((key, standing.get(key)) for key in standing.keys(rows.keys()))
@@ -127,8 +127,8 @@ class Preferences:
     ) -> tuple[Preference, ...]:
         """Onboarding: store answers, the persona, and the domain's seeds for open questions; all or nothing.
 
-        Values set otherwise stay, and so do those of an earlier onboarding, unless there are new
-        answers. It is idempotent. Returns the preferences it set. Raises the errors of `update`.
+        Values set in other ways stay, and so do those of an earlier onboarding, unless there are new answers.
+        Idempotent. Returns the preferences it set. Raises the errors of `update`.
         """
         checked_name("persona", persona)
         checked_type("answers", answers, Mapping, give="a mapping of keys to values")
@@ -162,12 +162,12 @@ class Preferences:
         threshold: float | None = None,
         at: int | None = None,
     ) -> Applicable:
-        """The preferences that apply, each with a score and why; those of the persona and defaults included.
+        """The preferences that apply, each with a score and the reason; includes the persona's and defaults.
 
-        Inside a `flow` those that the domain ties to it apply, with the score 1. A preference similar
-        to the `query` (the user's wish, in their words) applies with its likeness, if that reaches the
-        threshold. From all these at most `hops` relations are followed, each leaving its share of the
-        score. Without flow and query nothing applies. `at`: as of an earlier seq.
+        In a `flow`, those that the domain ties to it apply, with score 1. A preference similar to the `query` (the
+        user's wish, in their words) applies with its similarity as score, if that reaches the threshold. From these, at
+        most `hops` relations are followed, each keeping its share of the score. Without flow and query nothing applies.
+        `at`: as of an earlier seq.
         """
         checked_number("threshold", 0 if threshold is None else threshold)
         checked_type("hops", hops, int, give="a number of relations to follow")
@@ -193,8 +193,8 @@ class Preferences:
     ) -> Applied:
         """Apply the rules whose conditions the situation meets: slots by name, a template's text under `"template"`.
 
-        With a flow or a query, the rules of what is `applicable` (the best 200); else all. Rules that this
-        process does not know are listed as `unknown`, rules that raise as `failed`. Writes nothing.
+        With a flow or a query, uses the rules of what is `applicable` (the best 200); else all. Rules that this process
+        does not know are listed as `unknown`, rules that raise as `failed`. Writes nothing.
         """
         checked_type("situation", situation, Mapping, give="a mapping of names to values")
         if flow is None and query is None:

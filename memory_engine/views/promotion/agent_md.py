@@ -53,8 +53,8 @@ class PromotedText(msgspec.Struct, frozen=True):
 class ReadBack(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a file: its own text, with lines that people wrote among the promoted ones moved to its end.
 
-    `removed` are the ids of promoted lines that are gone from it, or were changed. `moved` is how many
-    lines went from the section to the text.
+    `removed` are the ids of promoted lines that were deleted or changed. `moved` is how many lines went from the
+    section to the text.
     """
 
     own: str
@@ -84,11 +84,11 @@ def _bullet(line: PromotedText) -> str:
 
 
 def read_back(file: str, current: Iterable[int], *, thread_id: str) -> ReadBack:
-    """The content of a file that may have been exported and edited; `current` are the ids that stand now.
+    """The content of a file that may have been exported and edited; `current` are the ids of current lines.
 
-    Without a section, all of it is a person's own text and every promoted line stays. With one: an unchanged
-    line stays; one that is missing goes, if it stood when the file was made; a changed or new one is the
-    person's own from now on. A line that went meanwhile stays away, unless it is another tenant's.
+    Without a section, all of it is a person's own text and every promoted line stays. With one: an unchanged line
+    stays; a missing one is removed, if it existed when the file was written; a changed or new one is the person's own
+    from now on. A line removed meanwhile stays removed, unless it is another tenant's.
     """
     section = _last(file)
     if section is None:
@@ -128,7 +128,7 @@ OWN = "own"
 
 
 class OwnText(msgspec.Struct, frozen=True, tag="own"):
-    """People's own text, and the event that brought it."""
+    """People's own text, and the event that set it."""
 
     content: str
     seq: int
@@ -136,7 +136,7 @@ class OwnText(msgspec.Struct, frozen=True, tag="own"):
 
 
 class LineSource(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One promotion of a line: the event here, and the events (`sources`) of `source_thread` that it was drawn from."""
+    """One promotion of a line: the event here, and the events (`sources`) of `source_thread` behind it."""
 
     text: str
     seq: int
@@ -154,7 +154,7 @@ class PromotedLine(msgspec.Struct, frozen=True, tag="line"):
 
     @property
     def text(self) -> str:
-        """The text as the earliest promotion that stands has it."""
+        """The text of the earliest promotion still in force."""
         return self.promotions[0].text
 
 
@@ -229,19 +229,19 @@ class AgentMdChange(msgspec.Struct, frozen=True):
 
 
 class AgentMd:
-    """A tenant's `agent.md`. People write it, promotion adds lines, either without touching the other's part."""
+    """A tenant's `agent.md`. People write it and promotion adds lines; neither touches the other's part."""
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     async def read(self, *, at: int | None = None) -> str:
-        """The whole as Markdown: people's own text, byte for byte, then the promoted lines with their ids."""
+        """The whole file as Markdown: people's own text, byte for byte, then the promoted lines with their ids."""
         rows = await self._thread.rows(AGENT_MD, at=at)
         shown = [PromotedText(line.id, line.text) for line in _sorted(rows)]
         return render(_own(rows), shown, thread_id=self._thread.id)
 
     async def parts(self) -> tuple[OwnText | None, tuple[PromotedLine, ...]]:
-        """People's own text with where it is from, and the promoted lines, oldest first."""
+        """People's own text with its origin, and the promoted lines, oldest first."""
         rows = await self._thread.rows(AGENT_MD)
         own = rows.get(OWN)
         return own if isinstance(own, OwnText) else None, _sorted(rows)
@@ -251,16 +251,16 @@ class AgentMd:
         return _own(await self._thread.rows(AGENT_MD, at=at))
 
     async def lines(self, *, at: int | None = None) -> tuple[PromotedLine, ...]:
-        """The promoted lines with where they are from, oldest first."""
+        """The promoted lines with their origin, oldest first."""
         return _sorted(await self._thread.rows(AGENT_MD, at=at))
 
     async def upload(self, markdown: PathLike) -> AgentMdChange:
-        """Put a person's text, or the text of a file (a `Path`), in place of the one before.
+        """Replace people's own text with a text, or the text of a file (a `Path`).
 
-        A file that was exported may come back edited. Of its promoted section an unchanged line stays promoted,
-        one that was deleted is removed, a changed or new one joins the person's text. Lines that were promoted
-        since the export stay. A text without that section leaves the promoted lines alone. Raises `OSError`, and
-        `NotText` for a file that is not UTF-8; nothing is written then.
+        An exported file may come back edited. In its promoted section an unchanged line stays promoted, a deleted one
+        is removed, a changed or new one joins the person's text. Lines promoted since the export stay. A text without
+        that section leaves the promoted lines alone. Raises `OSError`, and `NotText` for a file that is not UTF-8;
+        nothing is written then.
         """
         checked_type("markdown", markdown, (str, os.PathLike), give="a text, or the Path of a file")
         text = markdown if isinstance(markdown, str) else await _read(checked_file("markdown", markdown))
@@ -277,7 +277,7 @@ class AgentMd:
         return AgentMdChange(bool(events), tuple(lines[number] for number in found.removed), found.moved)
 
     async def remove(self, *line_ids: int, reason: str = "") -> None:
-        """Take promoted lines away. Raises `UnknownLine`. The same text may be promoted again, as a new line."""
+        """Remove promoted lines. Raises `UnknownLine`. The same text may be promoted again, as a new line."""
         checked_text("reason", reason)
         known = {line.id for line in await self.lines()}
         for line_id in checked_list("line_ids", line_ids, int, each="numbers of lines"):
@@ -287,7 +287,7 @@ class AgentMd:
             await self._thread.dispatch(AgentMdRemoved(lines=tuple(map(str, line_ids)), reason=reason))
 
     async def export(self, path: PathLike) -> None:
-        """Write the whole to a file, to be edited and uploaded again. Raises `OSError`."""
+        """Write the whole to a file, which you can edit and upload again. Raises `OSError`."""
         content = (await self.read()).encode()
         await asyncio.to_thread(checked_file("path", path).write_bytes, content)
 

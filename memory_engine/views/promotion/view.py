@@ -1,4 +1,4 @@
-"""`thread.promotion`: judges the scratchpad's snippets, decides which rise, and records why."""
+"""`thread.promotion`: judges the scratchpad's snippets, decides which to promote, and records why."""
 
 from collections.abc import Sequence
 
@@ -30,14 +30,14 @@ from memory_engine.views.scratchpad.view import Scratchpad, Snippet
 ALL = "all"
 """Asks for every snippet."""
 ATTEMPTS = 4
-"""Another judge of the same snippets may be quicker; its verdicts then stand."""
+"""Another judge of the same snippets may be faster; its verdicts then stand."""
 KEPT_CHARS_MAX = 1_000
 """Characters that a verdict repeats of a snippet that does not rise: the log holds the whole already."""
 GONE = "it went while it was judged"
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A snippet on which nothing was decided."""
+    """A snippet without a decision."""
 
     snippet: str
     reason: str
@@ -52,7 +52,7 @@ class PromotionReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def promoted(self) -> tuple[Verdict, ...]:
-        """The verdicts that made a snippet rise."""
+        """The verdicts that promoted a snippet."""
         return tuple(verdict for verdict in self.verdicts if verdict.promoted)
 
 
@@ -83,17 +83,17 @@ class Promotion:
     ) -> PromotionReport:
         """Record that a report was saved, and judge every snippet.
 
-        With an `event_id` of the caller's, calling again completes what a crash interrupted.
+        With your own `event_id`, calling again completes what a crash interrupted.
         """
         checked_text("event_id", event_id)
         receipt = await self._thread.dispatch(ReportSaved(title=title, content=content, flow=flow), event_id=event_id)
         return await self.evaluate(trigger=receipt.event_id)
 
     async def request(self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "") -> PromotionReport:
-        """Promote snippets because somebody asks for it: by id, or `"all"`. Recalled and promoted ones stay.
+        """Promote snippets on request: by id, or `"all"`. Recalled and promoted ones stay.
 
-        `target` overrides the route, `key` names the preference. Raises `UnknownChunk` for an id that the
-        scratchpad does not hold, before anything is written.
+        `target` overrides the route, `key` names the preference. Raises `UnknownChunk` for an id that the scratchpad
+        does not hold, before anything is written.
         """
         checked_text("key", key)
         found = tuple(snippet.id for snippet in await Scratchpad(self._thread).read())
@@ -112,8 +112,8 @@ class Promotion:
     async def evaluate(self, *, trigger: str = "") -> PromotionReport:
         """Judge every snippet. `trigger` names what asks for it, such as the id of an event.
 
-        Snippets judged under this trigger before are not judged again. Without one, everything is judged anew.
-        Raises `InvalidIdentifier` for a trigger that cannot be an id, and a scorer's errors; then nothing is recorded.
+        Snippets already judged under this trigger are not judged again. Without one, everything is judged again. Raises
+        `InvalidIdentifier` for a trigger that cannot be an id, and a scorer's errors; then nothing is recorded.
         """
         checked_text("trigger", trigger)
         trigger = check_identifier("trigger", trigger or self._thread.kernel.new_id())

@@ -1,6 +1,6 @@
-"""The scratchpad: a conversation's findings in sentences, always in context; the least recently used make room.
+"""The scratchpad: a conversation's findings in sentences, always in context; the least recently used are dropped.
 
-In the state it is a container, its snippets in the order of their use.
+In the state it is a container, with its snippets in order of use.
 """
 
 from collections.abc import Iterable
@@ -22,9 +22,9 @@ SCRATCHPAD = "scratchpad"
 
 
 class Snippet(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding. `id` is its chunk's, `seq` the event's that wrote it; `flow` says which flow found it.
+    """One finding. `id` is its chunk's id, `seq` that of the event that wrote it; `flow` says which flow found it.
 
-    `recalled`: it came out of memory (a playbook), not out of this conversation.
+    `recalled`: it came from memory (a playbook), not from this conversation.
     """
 
     id: str
@@ -43,9 +43,8 @@ class Scratchpad:
     async def write(self, text: str, *, flow: str = "", recalled: bool = False, event_id: str = "") -> Snippet:
         """Add a snippet: one or a few sentences that a flow found out. Raises `InvalidEvent` for an empty one.
 
-        Above the cap (`EngineConfig.scratchpad_snippets_max`, 64) the least recently used snippet goes.
-        With an `event_id` of the caller's, writing again gives the first snippet; another text under it raises
-        `IdempotencyConflict`.
+        Above the cap (`EngineConfig.scratchpad_snippets_max`, 64) the least recently used snippet is dropped. With your
+        own `event_id`, writing again returns the first snippet; another text under it raises `IdempotencyConflict`.
         """
         checked_text("event_id", event_id)
         if not str(text).strip():  # dispatch refuses anything that is not a text
@@ -84,7 +83,7 @@ class Scratchpad:
         return None
 
     async def read(self, *, flow: str | None = None, at: int | None = None) -> tuple[Snippet, ...]:
-        """The snippets, oldest first: all, or those of a flow. Reading some and not others counts as their use.
+        """The snippets, oldest first: all, or those of a flow. Reading some but not others counts as using them.
 
         `at`: as of an earlier seq; that does not count as use.
         """
@@ -98,19 +97,19 @@ class Scratchpad:
         return found
 
     async def get(self, snippet_id: str) -> Snippet | None:
-        """One snippet by id; this counts as its use."""
+        """One snippet by id; this counts as using it."""
         checked_text("snippet_id", snippet_id)
         found = tuple(s for s in self._current(await self._thread.state()) if s.id == snippet_id)
         self._use(found)
         return found[0] if found else None
 
     async def remove(self, *snippet_ids: str) -> None:
-        """Take snippets away."""
+        """Remove snippets."""
         if snippet_ids:
             await self._thread.dispatch(ScratchpadRemoved(chunk_ids=snippet_ids))
 
     async def clear(self) -> None:
-        """Take all snippets away."""
+        """Remove all snippets."""
         await self._thread.dispatch(ScratchpadRemoved(all=True))
 
     def _reads(self) -> dict[str, None]:
@@ -165,7 +164,7 @@ def _chosen(found: Iterable[Snippet], flow: str | None) -> tuple[Snippet, ...]:
 
 
 def reduce_scratchpad_written(view: StateView, event: ScratchpadWritten, ctx: ReduceContext) -> Reduction:
-    """Snippets that were read move to the end, the new one follows, and those used longest ago make room."""
+    """Snippets that were read move to the end, the new one follows, and the least recently used are dropped."""
     operations: list[Operation] = []
     chunks: list[Chunk] = []
     container = view.named(SCRATCHPAD)
@@ -196,7 +195,7 @@ def reduce_scratchpad_written(view: StateView, event: ScratchpadWritten, ctx: Re
 
 
 def reduce_scratchpad_removed(view: StateView, event: ScratchpadRemoved, _ctx: ReduceContext) -> Reduction:
-    """Snippets go; those that are gone already are passed over."""
+    """Removes snippets; those already gone are skipped."""
     container = view.named(SCRATCHPAD)
     if container is None:
         return Reduction()

@@ -2,7 +2,7 @@
 
 from memory_engine.context.rendering import render_assistant
 from memory_engine.context.standing import Situation, StandingBlock, StandingLine
-from memory_engine.core.chunks import Retention
+from memory_engine.core.state import Mark
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces
 from memory_engine.store.passages import Extracted, Text
@@ -18,7 +18,8 @@ PLUGIN.renderer("screen")(render_assistant)
 @PLUGIN.context_block("screen", place="turn")
 async def _block(situation: Situation) -> StandingBlock | None:
     """The person's screen, once the message that told of it is no longer in the context. No row is read without one."""
-    if not any(chunk.retention is Retention.EPHEMERAL for chunk in situation.state.chunks()):
+    ephemeral = (chunk.id for chunk in situation.state.marked(Mark.EPHEMERAL))
+    if not situation.state.in_order(ephemeral):
         return None
     screen = screen_of(await situation.thread.rows(SCREEN))
     if screen is None:

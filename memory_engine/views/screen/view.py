@@ -1,4 +1,4 @@
-"""Screen context: the person's screen, told to the agent once a session, with tools run ahead of the question."""
+"""Screen context: the person's screen, shown to the agent once a session, with tools run ahead of the question."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -25,7 +25,7 @@ from memory_engine.views.screen.events import ProactiveResult, ScreenInjected, t
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="session", gc=False):
-    """The session under way since the event `seq` (0: since the thread began), and by whose id the screen was told."""
+    """The current session since the event `seq` (0: since the thread began), and by whose id the screen was told."""
 
     seq: int = 0
     session_id: str = ""
@@ -34,7 +34,7 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="session",
 
 
 class ScreenRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="screen", gc=False):
-    """The screen as the agent was told of it in this session."""
+    """The screen as the agent was told it in this session."""
 
     seq: int
     event_id: str
@@ -51,7 +51,7 @@ _SCREEN = "screen"
 
 
 class ScreenFold:
-    """Remembers the session under way and the screen that belongs to it."""
+    """Remembers the current session and its screen."""
 
     name = "screen"
     version = 1
@@ -106,13 +106,13 @@ def _tell(rows: Rows[AnyScreenRow], event: RecordedEvent, injected: ScreenInject
 
 
 def session_of(rows: ReadableRows[AnyScreenRow]) -> SessionRow:
-    """The session under way."""
+    """The current session."""
     row = rows.get(_SESSION)
     return row if isinstance(row, SessionRow) else SessionRow()
 
 
 def screen_of(rows: ReadableRows[AnyScreenRow]) -> ScreenRow | None:
-    """The screen that the agent was told of in this session."""
+    """The screen that the agent was told in this session."""
     row = rows.get(_SCREEN)
     return row if isinstance(row, ScreenRow) else None
 
@@ -121,7 +121,7 @@ SCREEN = ScreenFold()
 
 
 class ProactiveTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that was run before anybody asked. With a `duration` its result is cached for so many exchanges."""
+    """A tool that was run before anyone asked. With a `duration` its result is cached for that many exchanges."""
 
     tool: str
     parameters: Mapping[str, object] = {}
@@ -139,12 +139,12 @@ class Screen:
     async def inject(
         self, content: str, results: Sequence[ProactiveTool] = (), *, session_id: str = ""
     ) -> list[Message]:
-        """Tell the agent of the screen: an assistant's message, then a call and its result for each tool.
+        """Tell the agent about the screen: an assistant message, then a call and its result for each tool.
 
-        Once a session: a second call gives `[]`, also after a restart, and of two at once one. A session
-        ends with `SessionEnded` or with a `SessionStarted` of another id; `session_id` names one that the log
-        does not know of. Raises `InvalidParameters` for parameters without a canonical form, and for
-        two results under one call id.
+        Once a session: a second call returns `[]`, also after a restart, and so does one of two concurrent calls. A
+        session ends with `SessionEnded` or with a `SessionStarted` of another id; `session_id` names one that the log
+        does not know. Raises `InvalidParameters` for parameters without a canonical form, and for two results under one
+        call id.
         """
         checked_text("session_id", session_id)
         recorded = _recorded(checked_list("results", results, ProactiveTool, each="ProactiveTool"))
@@ -162,11 +162,11 @@ class Screen:
         return render_all(receipt.chunks, self._thread.kernel[ContextBuilder].renderers)
 
     async def is_injected(self, *, at: int | None = None) -> bool:
-        """Whether the agent was told of the screen in this session (or that of an earlier seq)."""
+        """Whether the agent was told the screen in this session (or that of an earlier seq)."""
         return session_of(await self._thread.rows(SCREEN, at=at)).told
 
     async def current(self, *, at: int | None = None) -> ScreenRow | None:
-        """The screen that the agent was told of in this session, if it was and nobody had it forgotten."""
+        """The screen that the agent was told in this session, if any and not forgotten since."""
         return screen_of(await self._thread.rows(SCREEN, at=at))
 
 
@@ -191,7 +191,7 @@ def _recorded(results: Sequence[ProactiveTool]) -> tuple[ProactiveResult, ...]:
 def reduce_screen_injected(_view: StateView, event: ScreenInjected, ctx: ReduceContext) -> Reduction:
     """The screen in the agent's own words, then a call and its result for each proactive tool.
 
-    The words hold for this session only and go with it; the results are ordinary results.
+    The words hold for this session only and are removed with it; the results are ordinary results.
     """
     chunks = [
         Chunk(

@@ -1,4 +1,4 @@
-"""The tool cache: results of tools that later exchanges may use. Durations count exchanges, not time."""
+"""The tool cache: tool results that later exchanges may use. Durations count exchanges, not time."""
 
 import asyncio
 import logging
@@ -23,11 +23,11 @@ from memory_engine.views.screen.events import ScreenInjected
 from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
 
 DURATION_MAX = 1_000_000_000
-"""The longest duration, in exchanges; longer ones are cut to it."""
+"""The longest duration, in exchanges; longer ones are capped to it."""
 
 
 class ResultRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="result", gc=False):
-    """A cached result, written once. `seq` and `event_id` are of the event that cached it."""
+    """A cached result, written once. `seq` and `event_id` are those of the event that cached it."""
 
     tool: str
     parameters: str
@@ -41,7 +41,7 @@ class ResultRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="result", g
 
 
 class TermRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="term", gc=False):
-    """The finished exchange until which a result is kept; a row of its own, because a hit changes only this."""
+    """The finished exchange until which a result is kept; a separate row, because a hit changes only this."""
 
     expires: int
     seq: int
@@ -50,13 +50,13 @@ class TermRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="term", gc=Fa
 
 
 class DueRow(msgspec.Struct, frozen=True, tag="due", gc=False):
-    """A mark that a result goes at an exchange, which the middle part of its key names."""
+    """Marks that a result expires at an exchange, which the middle part of its key names."""
 
     key: str
 
 
 class CountRow(msgspec.Struct, frozen=True, tag="count", gc=False):
-    """How many exchanges were finished in this thread."""
+    """How many exchanges have finished in this thread."""
 
     exchanges: int
 
@@ -185,7 +185,7 @@ TOOL_CACHE = ToolCacheFold()
 class CacheEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A cached result. `remaining` and `duration` count exchanges; `parameters` is canonical JSON.
 
-    `seq` and `event_id` are of the event that cached it, `call_id` is the call that it answered.
+    `seq` and `event_id` are those of the event that cached it; `call_id` is the call that it answered.
     """
 
     key: str
@@ -203,7 +203,7 @@ class CacheEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def arguments(self) -> dict[str, object]:
-        """The parameters, decoded; none where an event that was dispatched by hand holds no JSON object."""
+        """The parameters, decoded; empty if an event dispatched by hand does not hold a JSON object."""
         try:
             return msgspec.json.decode(self.parameters, type=dict[str, object])
         except msgspec.DecodeError:
@@ -232,7 +232,7 @@ def entry_of(rows: ReadableRows[AnyCacheRow], key: str) -> CacheEntry | None:
 
 
 def entries_of(rows: ReadableRows[AnyCacheRow]) -> list[CacheEntry]:
-    """All entries, in the order in which they were cached."""
+    """All entries, in the order they were cached."""
     return sorted(_entries(rows), key=lambda entry: (entry.seq, entry.key))
 
 
@@ -247,7 +247,7 @@ _log = logging.getLogger("memory_engine.tool_cache")
 
 
 class CachedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a call. `hit`: it was cached, nothing ran. `entry` is where it is cached, if it is."""
+    """The result of a call. `hit`: it was cached, nothing ran. `entry` is its cache entry, if it has one."""
 
     result: str
     hit: bool
@@ -255,7 +255,7 @@ class CachedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flights(dict[tuple[str, str], asyncio.Future[str]]):
-    """The tools that are running in this process, by thread and key of their call."""
+    """The tools now running in this process, by thread and key of their call."""
 
 
 class ToolCache:
@@ -274,11 +274,10 @@ class ToolCache:
         call_id: str = "",
         failed: bool = False,
     ) -> CacheEntry | None:
-        """Keep a result for `duration` finished exchanges, in place of an older one of the same call.
+        """Keep a result for `duration` finished exchanges, replacing an older one of the same call.
 
-        `None`, and nothing is recorded, where `duration` is 0 or less or the call `failed`. With the
-        `call_id` the cached result is forgotten along with the call. Raises `InvalidParameters`, and the
-        errors of `dispatch`.
+        Returns `None` and records nothing if `duration` is 0 or less or the call `failed`. With a `call_id` the cached
+        result is forgotten along with the call. Raises `InvalidParameters`, and the errors of `dispatch`.
         """
         checked_flag("failed", failed)
         text = canonical(tool, parameters)
@@ -290,7 +289,7 @@ class ToolCache:
         return entry_of(await self._thread.rows(TOOL_CACHE), cache_key(tool, text))
 
     async def lookup(self, tool: str, parameters: Mapping[str, object]) -> CacheEntry | None:
-        """The result of this very call, if it is cached. It counts as a hit: the duration begins anew."""
+        """The result of exactly this call, if cached. It counts as a hit: the duration starts over."""
         key = cache_key(tool, canonical(tool, parameters))
         if entry_of(await self._thread.rows(TOOL_CACHE), key) is None:
             return None
@@ -298,16 +297,16 @@ class ToolCache:
         return entry_of(await self._thread.rows(TOOL_CACHE), key)
 
     async def peek(self, tool: str, parameters: Mapping[str, object], *, at: int | None = None) -> CacheEntry | None:
-        """The result of this very call, if it is cached (or was, `at` an earlier seq). Changes nothing."""
+        """The result of exactly this call, if cached (or if it was, with `at` an earlier seq). Changes nothing."""
         key = cache_key(tool, canonical(tool, parameters))
         return entry_of(await self._thread.rows(TOOL_CACHE, at=at), key)
 
     async def entries(self, *, at: int | None = None) -> list[CacheEntry]:
-        """All that is cached (or was, `at` an earlier seq), in the order in which it was cached."""
+        """Everything cached (now, or at an earlier seq `at`), in the order it was cached."""
         return entries_of(await self._thread.rows(TOOL_CACHE, at=at))
 
     async def drop(self, tool: str, parameters: Mapping[str, object]) -> bool:
-        """Let one result go. Returns whether it was cached."""
+        """Remove one result. Returns whether it was cached."""
         key = cache_key(tool, canonical(tool, parameters))
         if entry_of(await self._thread.rows(TOOL_CACHE), key) is None:
             return False
@@ -315,7 +314,7 @@ class ToolCache:
         return True
 
     async def clear(self) -> None:
-        """Let all results go."""
+        """Remove all results."""
         await self._thread.dispatch(ToolCacheDropped(all=True))
 
     async def cached_call(
@@ -327,12 +326,12 @@ class ToolCache:
         duration: int,
         call_id: str = "",
     ) -> CachedCall:
-        """The cached result, else the result of `call`, which is cached then.
+        """The cached result, else the result of `call`, which is then cached.
 
-        Of equal calls at once in this process one runs, and the others get its result. If it raises, its own
-        caller gets the exception, nothing is cached, and the next waiting caller runs the tool itself;
-        cancelling that caller has the same effect. A result that cannot be recorded (too large, or
-        the file is busy) is returned and not cached.
+        Of equal concurrent calls in this process one runs, and the others get its result. If it raises, its own caller
+        gets the exception, nothing is cached, and the next waiting caller runs the tool itself; cancelling that caller
+        has the same effect. A result that cannot be recorded (too large, or the file is busy) is returned but not
+        cached.
         """
         checked_text("call_id", call_id)
         key = cache_key(tool, canonical(tool, parameters))

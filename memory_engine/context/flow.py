@@ -1,0 +1,287 @@
+"""The flow of a state: its atoms by their part in a budget, and the newest turns that fit into a room."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+import msgspec
+from attrs import field, frozen
+from msgspec.structs import replace
+
+from memory_engine.context.invariants import SPOKEN, Atom
+from memory_engine.context.rendering import Message, RenderedChunk, assemble
+from memory_engine.core.chunks import Category, Chunk, Retention
+from memory_engine.core.tokens import TokenCounter
+
+TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 0.15}
+"""Chunks that change in place, and so stand last, by category, with the share of a budget that each may take. They are
+no part of the flow."""
+REFILL = 0.93
+"""When the oldest turns no longer fit, the window is cut to this share of its room, so that
+it moves once in a while and not at every turn (each move costs the prompt cache)."""
+BORDER_MIN = 48
+"""Tokens from which on the turn before the window is shown cut short, in what the window leaves over."""
+WINDOWS_MAX = 64
+"""Rooms for which a growing flow remembers where their windows begin."""
+CUTS_MAX = 64
+"""Atoms cut to a room that are remembered, for the flows that go on from the one where they were cut."""
+
+
+class Costed(msgspec.Struct, frozen=True, gc=False):
+    """A rendered atom with its tokens. `fixed`: it is in, whatever else is."""
+
+    atom: Atom
+    pieces: tuple[RenderedChunk, ...]
+    tokens: int
+    fixed: bool
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether it is a summary, which stands for earlier chunks."""
+        return self.atom.chunks[0].category is Category.MEMORY
+
+    @property
+    def is_spoken(self) -> bool:
+        """Whether a person, or the agent that leads, says something in it."""
+        return any(chunk.type in SPOKEN for chunk in self.atom.chunks)
+
+
+def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callable[[Message], int]) -> Costed:
+    """An atom rendered and counted; `size` gives the tokens of a message."""
+    pieces = tuple(
+        RenderedChunk(chunk, tuple(render(chunk)), position)
+        for position, chunk in zip(atom.positions, atom.chunks, strict=True)
+    )
+    tokens = sum(map(size, assemble(pieces)))
+    fixed = any(c.retention is Retention.CRITICAL or c.category is Category.SYSTEM for c in atom.chunks)
+    return Costed(atom, pieces, tokens, fixed)
+
+
+def tokens_of(costed: Iterable[Costed]) -> int:
+    """Their tokens together."""
+    return sum(c.tokens for c in costed)
+
+
+@frozen
+class FlowTurns:
+    """Turns in order: of each its tokens and the position of its first chunk; the turn itself is made when it is read.
+
+    `spoken` are the places of those in which a person, or the agent that leads, says something.
+    """
+
+    sizes: Sequence[int] = ()
+    firsts: Sequence[int] = ()
+    spoken: Sequence[int] = ()
+    tokens: int = 0
+    read: Callable[[int, int], Sequence[Costed]] = field(default=lambda _first, _end: (), repr=False, eq=False)
+    """The turns from a place on, up to another."""
+
+    @classmethod
+    def of(cls, costed: Sequence[Costed]) -> "FlowTurns":
+        """Turns that are there already."""
+        return cls(
+            [one.tokens for one in costed],
+            [one.atom.positions[0] for one in costed],
+            [n for n, one in enumerate(costed) if one.is_spoken],
+            tokens_of(costed),
+            lambda first, end: costed[first:end],
+        )
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def one(self, place: int) -> Costed:
+        """The turn at a place."""
+        return self.read(place, place + 1)[0]
+
+    def since(self, place: int) -> Sequence[Costed]:
+        """The turns from a place on."""
+        return self.read(place, len(self))
+
+    def tokens_since(self, place: int) -> int:
+        """The tokens of the turns from a place on."""
+        return sum(self.sizes[place:]) if place else self.tokens
+
+    def plus(self, later: "FlowTurns") -> "FlowTurns":
+        """The same, followed by others."""
+        here = len(self)
+
+        def read(first: int, end: int) -> Sequence[Costed]:
+            return [*self.read(first, min(end, here)), *later.read(max(0, first - here), max(0, end - here))]
+
+        return FlowTurns(
+            [*self.sizes, *later.sizes],
+            [*self.firsts, *later.firsts],
+            [*self.spoken, *(here + n for n in later.spoken)],
+            self.tokens + later.tokens,
+            read,
+        )
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The newest turns that fit into a room, kept up as turns are added.
+
+    It walks from the oldest turn, so that the start of the window depends on the log alone and moves only when it has
+    to. The turn before `start` is shown too, cut to `border` tokens; 0: it is not. It has `seen` so many turns.
+    """
+
+    room: int
+    refill: float = REFILL
+    start: int = 0
+    border: int = 0
+    _tokens: int = 0
+    seen: int = 0
+
+    def over(self, sizes: Sequence[int], upto: int) -> "Window":
+        """The window over the first `upto` turns of these sizes, of which it has seen the first ones already."""
+        if self.seen == upto:
+            return self
+        total, start, border, room = self._tokens, self.start, self.border, self.room
+        goal = int(room * self.refill)
+        for n, size in enumerate(islice(sizes, self.seen, upto), self.seen):
+            total += size
+            if total + border > room:
+                while start <= n and total > (goal if start < n else room):
+                    total -= sizes[start]
+                    start += 1
+                border = goal - total if start and goal - total >= BORDER_MIN else 0
+        return Window(room, self.refill, start, border, total, upto)
+
+
+class Windows:
+    """The windows over turns that come and go at the end, each with places to which it can go back."""
+
+    EACH = 256
+    """So many turns lie between these places."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes = sizes
+        self._kept: dict[tuple[int, float], list[Window]] = {}
+
+    def window(self, room: int, refill: float) -> Window:
+        """The window of a room over all turns."""
+        kept = self._kept.pop((room, refill), None) or [Window(room, refill)]
+        while kept[-1].seen < len(self._sizes):
+            seen = kept[-1].seen
+            reached = kept[-1].over(self._sizes, min(len(self._sizes), seen - seen % self.EACH + self.EACH))
+            if seen % self.EACH:
+                kept.pop()
+            kept.append(reached)
+        self._kept[room, refill] = kept
+        if len(self._kept) > WINDOWS_MAX:
+            del self._kept[next(iter(self._kept))]
+        return kept[-1]
+
+    def go_back(self, count: int) -> None:
+        """Forget all turns but so many."""
+        for kept in self._kept.values():
+            while kept[-1].seen > count:
+                kept.pop()
+
+
+class Cuts:
+    """Atoms as they were cut to a room. The same ones are cut in context after context, until the window moves."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, int, int], tuple[tuple[Costed, Costed | None], Costed | None]] = {}
+
+    def known(
+        self, one: Costed, other: Costed | None, room: int, counter: TokenCounter, made: Callable[[], Costed | None]
+    ) -> Costed | None:
+        """What was made of these two and a room, now or before."""
+        key = id(one), id(other), room, id(counter)
+        if key not in self._known:
+            if len(self._known) >= CUTS_MAX:
+                self._known.clear()
+            self._known[key] = (one, other), made()  # both are held, so that no other object gets their ids
+        return self._known[key][1]
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """Atoms by their part in a budget: the fixed ones, the summaries, and the turns, each in order.
+
+    `spoken` is the position of the last message of a person or of the agent that leads (-1: there is none), and
+    `spoken_in` the turn that it is in. One that extends another (`head`) continues the other's windows.
+    """
+
+    fixed: Sequence[Costed] = ()
+    summaries: Sequence[Costed] = ()
+    turns: FlowTurns = FlowTurns()
+    fixed_tokens: int = 0
+    spoken: int = -1
+    spoken_in: int = -1
+    head: "Flow | Windows | None" = None
+    windows: dict[tuple[int, float], Window] = msgspec.field(default_factory=dict[tuple[int, float], Window])
+    cuts: Cuts = msgspec.field(default_factory=Cuts)
+
+    @classmethod
+    def of(cls, costed: Iterable[Costed]) -> "Flow":
+        """The atoms, sorted out."""
+        fixed: list[Costed] = []
+        summaries: list[Costed] = []
+        listed: list[Costed] = []
+        for one in costed:
+            (fixed if one.fixed else summaries if one.is_summary else listed).append(one)
+        turns = FlowTurns.of(listed)
+        speaking = [*fixed, *summaries, *(listed[n] for n in turns.spoken)]
+        pieces = (piece for one in speaking for piece in one.pieces)
+        spoken = max((piece.position for piece in pieces if piece.chunk.type in SPOKEN), default=-1)
+        spoken_in = next((n for n in reversed(turns.spoken) if spoken in listed[n].atom.positions), -1)
+        return cls(fixed, summaries, turns, tokens_of(fixed), spoken, spoken_in)
+
+    @property
+    def asked(self) -> int:
+        """The place among the turns of the newest message of a person, which is being worked on; -1: there is none."""
+        return self.turns.spoken[-1] if self.turns.spoken else -1
+
+    @property
+    def newest_turn(self) -> int:
+        """Where in `turns` the newest begins: with the last message of a person, else with the last atom."""
+        if self.spoken_in >= 0:
+            return self.spoken_in
+        begins = bisect_right(self.turns.firsts, self.spoken) if self.spoken >= 0 else len(self.turns)
+        return begins if begins < len(self.turns) else max(0, len(self.turns) - 1)
+
+    def plus(self, later: "Flow") -> "Flow":
+        """The same, extended by the atoms that follow."""
+        has_spoken = later.spoken >= 0
+        spoken_in = len(self.turns) + later.spoken_in if later.spoken_in >= 0 else -1
+        return Flow(
+            [*self.fixed, *later.fixed],
+            [*self.summaries, *later.summaries],
+            self.turns.plus(later.turns),
+            self.fixed_tokens + later.fixed_tokens,
+            later.spoken if has_spoken else self.spoken,
+            spoken_in if has_spoken else self.spoken_in,
+            self,
+            cuts=self.cuts,
+        )
+
+    def alone(self) -> "Flow":
+        """The same without `head`, whose windows it takes over."""
+        known = list(self.head.windows.items())[-WINDOWS_MAX:] if isinstance(self.head, Flow) else ()
+        sizes = self.turns.sizes
+        windows = {key: window.over(sizes, len(sizes)) for key, window in known}
+        return replace(self, turns=FlowTurns.of(self.turns.since(0)), head=None, windows=windows | self.windows)
+
+    def window(self, room: int, refill: float = REFILL) -> Window:
+        """The window of a room over the turns."""
+        window = self.windows.get((room, refill))
+        if window is None:
+            before = self.head.window(room, refill) if self.head is not None else Window(room, refill)
+            window = self.windows[room, refill] = before.over(self.turns.sizes, len(self.turns))
+        return window
+
+    def asked_in(self, place: int) -> Costed | None:
+        """The message that the turn at this place followed, and so was made for."""
+        before = bisect_left(self.turns.spoken, place)
+        return self.turns.one(self.turns.spoken[before - 1]) if before else None
+
+    def atoms(self) -> list[Costed]:
+        """All of them, in the order of the state."""
+        return in_order_of_atoms([*self.fixed, *self.summaries, *self.turns.since(0)])
+
+
+def in_order_of_atoms(costed: Iterable[Costed]) -> list[Costed]:
+    """Atoms by their first chunks."""
+    return sorted(costed, key=lambda c: c.atom.positions[0])

@@ -1,0 +1,200 @@
+"""The flow of a large state, kept up while the state grows: a context reads what was added, and what it shows.
+
+Of each turn it keeps two numbers, its tokens and its first position. It gives exactly what reading the whole state
+gives (`StateParts.of`).
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from threading import Lock
+
+from attrs import frozen
+
+from memory_engine.context.flow import TRAILING, Costed, Flow, FlowTurns, Windows, cost
+from memory_engine.context.invariants import Bonds
+from memory_engine.context.rendering import Message, message_tokens
+from memory_engine.core.aside import AT_ONCE_MAX
+from memory_engine.core.chunks import Chunk, is_of_session, outdated_instructions
+from memory_engine.core.persistent import SortedSequence, Splice
+from memory_engine.core.state import Placed, State
+from memory_engine.core.tokens import TokenCounter
+
+
+@frozen
+class StateParts:
+    """What contexts read of a state: its flow, the chunks of that, and those that stand last, each in order."""
+
+    flow: Flow
+    chunks: Sequence[Chunk]
+    trailing: Sequence[Chunk]
+
+    @classmethod
+    def of(
+        cls, chunks: Iterable[Chunk], messages: Callable[[Chunk], Iterable[Message]], counter: TokenCounter
+    ) -> "StateParts":
+        """Read all of the chunks at the top of a state."""
+        top = list(chunks)
+        flowing = in_flow(top)
+        size = partial(message_tokens, counter=counter)
+        flow = Flow.of(cost(atom, messages, size) for atom in Bonds().read(flowing).atoms())
+        return cls(flow, flowing, [chunk for chunk in top if chunk.category in TRAILING])
+
+
+def in_flow(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """The chunks that do not stand last, without the instructions of earlier sessions."""
+    found = [chunk for chunk in chunks if chunk.category not in TRAILING]
+    outdated = outdated_instructions(found)
+    return [chunk for chunk in found if chunk.id not in outdated] if outdated else found
+
+
+class FlowIndex:
+    """The flow of one thread's newest state. Hold `lock` while you use it, and what you get of it."""
+
+    def __init__(self, messages: Callable[[Chunk], Iterable[Message]], counter: TokenCounter) -> None:
+        self.lock = Lock()
+        self._messages = messages
+        self._size = partial(message_tokens, counter=counter)
+        self._top: SortedSequence[Placed] = SortedSequence()
+        self._beside: list[Placed] = []
+        """The chunks at the top that are not in the flow: they stand last, or are outdated instructions."""
+        self._outdated: frozenset[str] = frozenset()
+        self._bonds = Bonds()
+        self._provisional = 0
+        self._fixed: list[Costed] = []
+        self._summaries: list[Costed] = []
+        self._sizes = array("q")
+        self._firsts = array("q")
+        self._spoken: list[int] = []
+        self._spoken_first = -1
+        self._tokens = 0
+        self._windows = Windows(self._sizes)
+        self._made: dict[int, Costed] = {}
+        """The turns that were read for this context, by their first positions."""
+        self._made_before: dict[int, Costed] = {}
+
+    def is_near(self, state: State) -> bool:
+        """Whether the state is the one that was read last, but for few chunks at its end."""
+        changes = state.top.since(self._top)
+        count = sum(len(one.added) + len(one.removed) for one in changes)
+        return count <= AT_ONCE_MAX and self._appended(changes) is not None
+
+    def parts(self, state: State) -> StateParts:
+        """The parts of a state. Those of an earlier call may not be used any more."""
+        changes = state.top.since(self._top)
+        appended = self._appended(changes)
+        self._top = state.top
+        self._made_before, self._made = self._made, {}
+        if appended is None:
+            self._read_again()
+        else:
+            self._note_beside(changes)
+            self._read(appended)
+        trailing = [placed.chunk for placed in self._beside if placed.chunk.category in TRAILING]
+        return StateParts(self._flow(), self._bonds.chunks, trailing)
+
+    def _appended(self, changes: Sequence[Splice[Placed]]) -> list[Chunk] | None:
+        """The chunks that the flow has grown by; `None` where it changed elsewhere than at its end."""
+        for change in changes:
+            gone, come = self._in_flow(change.removed), self._in_flow(change.added)
+            if any(map(is_of_session, come)):
+                return None
+            if change.at_end and not gone:
+                return come
+            if len(gone) != len(come) or any(one is not other for one, other in zip(gone, come, strict=True)):
+                return None
+        return []
+
+    def _in_flow(self, placed: Iterable[Placed]) -> list[Chunk]:
+        chunks = (one.chunk for one in placed)
+        return [chunk for chunk in chunks if chunk.category not in TRAILING and chunk.id not in self._outdated]
+
+    def _note_beside(self, changes: Iterable[Splice[Placed]]) -> None:
+        for change in changes:
+            gone = {id(placed) for placed in change.removed}
+            come = [placed for placed in change.added if placed.chunk.category in TRAILING]
+            if come or any(id(placed) in gone for placed in self._beside):
+                kept = (placed for placed in self._beside if id(placed) not in gone)
+                self._beside = sorted((*kept, *come), key=lambda placed: placed.key)
+
+    def _read(self, appended: Sequence[Chunk]) -> None:
+        """Read the chunks that the flow has grown by."""
+        bonds = self._bonds
+        if appended:
+            bonds.joined = len(bonds.chunks)
+            bonds.read(appended)
+            self._cost(min(bonds.joined, self._provisional))
+
+    def _read_again(self) -> None:
+        """Read the flow again: of the turns before the first change what is known of them stays."""
+        top = [placed.chunk for placed in self._top]
+        flowing, before = in_flow(top), self._bonds
+        kept = {chunk.id for chunk in flowing}
+        self._beside = [placed for placed in self._top if placed.chunk.id not in kept]
+        self._outdated = outdated_instructions(top)
+        pairs = zip(before.chunks, flowing, strict=False)
+        same = next(
+            (n for n, (one, other) in enumerate(pairs) if one is not other), min(len(before.chunks), len(flowing))
+        )
+        self._bonds = Bonds().read(flowing)
+        changed = (bonds.first_of(n) for bonds in (before, self._bonds) for n in range(same, len(bonds.chunks)))
+        self._cost(min(changed, default=same), min(same, self._provisional))
+
+    def _cost(self, *since: int) -> None:
+        """Render and count the atoms from a position on; what is kept of those before it stays."""
+        provisional = self._bonds.provisional
+        first = min(*since, provisional)
+        self._go_back(first)
+        for atom in self._bonds.atoms(first):
+            self._add(cost(atom, self._messages, self._size))
+        self._provisional = provisional
+
+    def _add(self, one: Costed) -> None:
+        first = one.atom.positions[0]
+        if self._bonds.spoken in one.atom.positions:
+            self._spoken_first = first
+        if one.fixed or one.is_summary:
+            (self._fixed if one.fixed else self._summaries).append(one)
+            return
+        if one.is_spoken:
+            self._spoken.append(len(self._sizes))
+        self._sizes.append(one.tokens)
+        self._firsts.append(first)
+        self._tokens += one.tokens
+
+    def _go_back(self, position: int) -> None:
+        """Forget the atoms from a position on."""
+        kept = bisect_left(self._firsts, position)
+        self._tokens -= sum(self._sizes[kept:])
+        del self._sizes[kept:], self._firsts[kept:]
+        del self._spoken[bisect_left(self._spoken, kept) :]
+        self._windows.go_back(kept)
+        for atoms in (self._fixed, self._summaries):
+            del atoms[bisect_left(atoms, position, key=lambda one: one.atom.positions[0]) :]
+        self._made_before = {first: one for first, one in self._made_before.items() if first < position}
+
+    def _flow(self) -> Flow:
+        turn = bisect_left(self._firsts, self._spoken_first) if self._bonds.spoken >= 0 else len(self._firsts)
+        is_turn = turn < len(self._firsts) and self._firsts[turn] == self._spoken_first
+        return Flow(
+            self._fixed,
+            self._summaries,
+            FlowTurns(self._sizes, self._firsts, self._spoken, self._tokens, self._turns),
+            sum(one.tokens for one in self._fixed),
+            self._bonds.spoken,
+            turn if is_turn else -1,
+            self._windows,
+        )
+
+    def _turns(self, first: int, end: int) -> list[Costed]:
+        """The turns from a place on, up to another: those that the context before showed too are not made again."""
+        wanted = self._firsts[first:end]
+        for at in wanted:
+            if at in self._made_before:
+                self._made.setdefault(at, self._made_before[at])
+        missing = {at for at in wanted if at not in self._made}
+        for atom in self._bonds.atoms(min(missing)) if missing else ():
+            if atom.positions[0] in missing:
+                self._made[atom.positions[0]] = cost(atom, self._messages, self._size)
+        return [self._made[at] for at in wanted]

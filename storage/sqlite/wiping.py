@@ -1,0 +1,155 @@
+"""Zeroing what deleted rows have left in a database, page by page, while others go on writing between two steps.
+
+A program of its own looks for pages whose unused bytes are not zero (see `pages`), and nobody waits for it. They are
+zeroed some at a time, each time in the lock and with an empty write-ahead log: then the file holds the only copy of a
+page. A commit at the end of each step makes every connection read the pages anew, so none writes an old copy again.
+Others may carry what was left from a page that is still to be zeroed to another one. So the last step zeroes, beside
+the pages that the last look found, all that were written since that look began (`Watch`).
+"""
+
+import sqlite3
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from memory_engine.core.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import subprocess
+else:
+    subprocess = lazy_module("subprocess")
+
+_LOG_HEADER = struct.Struct(">8xI4x4s4s8x")
+"""Of a write-ahead log: the size of a page, and the salts that its frames repeat."""
+_FRAME = struct.Struct(">I4x4s4s8x")
+PAGES = Path(__file__).with_name("pages.py")
+STEP = 256
+"""Pages that are zeroed in one step: some milliseconds, in which nobody else writes."""
+ROUNDS = 4
+"""The most looks at the whole file. What others write meanwhile is looked at again, until it is little."""
+
+
+class UnknownPages(Exception):
+    """The pages of the file cannot be told apart, or not by a program of its own."""
+
+
+def dirty_pages(path: str) -> list[int]:
+    """The pages with unused bytes that are not zero: one reading of the file. Raises `UnknownPages`."""
+    if not sys.executable or sys.platform == "win32":  # there a lock cannot be shared
+        raise UnknownPages
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(PAGES), "dirty", path],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    try:
+        return msgspec.json.decode(done.stdout, type=list[int])
+    except msgspec.MsgspecError as error:
+        raise UnknownPages from error
+
+
+class PageWiper:
+    """The program that zeroes pages.
+
+    It holds the lock with whoever started it: if that one is killed in a step, nobody writes before it has ended.
+    """
+
+    def __init__(self, path: str, lock: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(PAGES), "zero", path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(lock,),
+        )
+
+    def __enter__(self) -> "PageWiper":
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def zero(self, pages: Sequence[int]) -> None:
+        """Zero the unused bytes that these pages know of. Raises `UnknownPages`."""
+        sent, answers = self._process.stdin, self._process.stdout
+        assert sent is not None
+        assert answers is not None
+        try:
+            sent.write(msgspec.json.encode(pages) + b"\n")
+            sent.flush()
+            msgspec.json.decode(answers.readline(), type=int)
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            raise UnknownPages from error
+
+
+class Watch:
+    """What is written to a database from now on. Begins in the lock, with an empty write-ahead log.
+
+    A reader that needs no frame of the log keeps it from being emptied: every page that anybody writes is in it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._log = Path(f"{path}-wal")
+        self._reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._reader.execute("BEGIN")
+        self._reader.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
+
+    def written(self) -> set[int]:
+        """The pages that were written. Asked in the lock, which ends it."""
+        with self._log.open("rb") as file:  # SQLite holds its locks on other files: this one may be opened and closed
+            header = file.read(_LOG_HEADER.size)
+            pages: set[int] = set()
+            if len(header) == _LOG_HEADER.size:
+                (size, *salts) = _LOG_HEADER.unpack(header)
+                while len(frame := file.read(_FRAME.size)) == _FRAME.size:
+                    (page, *salted) = _FRAME.unpack(frame)
+                    if salted != salts:  # of an older log, at the same place
+                        break
+                    pages.add(page)
+                    file.seek(size, 1)
+        self.end()
+        return pages
+
+    def end(self) -> None:
+        """Let go of the log."""
+        self._reader.close()
+
+
+def emptied(raw: sqlite3.Connection) -> bool:
+    """Bring the whole write-ahead log into the file, and empty it; whether no reader was in the way."""
+    (busy, _, _) = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
+
+
+def zeroed(raw: sqlite3.Connection, wiper: PageWiper, pages: Sequence[int]) -> bool:
+    """Zero some pages, in the lock; whether no reader of old pages was in the way. Raises `UnknownPages`."""
+    (busy, logged, done) = raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    if busy or logged != done:
+        return False
+    raw.execute("BEGIN IMMEDIATE")
+    try:
+        wiper.zero(pages)
+        raw.execute("PRAGMA shrink_memory")
+        # a commit, so that no other connection writes an old copy of a page that it still holds in memory
+        (version,) = raw.execute("PRAGMA user_version").fetchone()
+        raw.execute(f"PRAGMA user_version = {version}")
+        raw.execute("COMMIT")
+    except BaseException:  # after any error nothing may stay open; it goes on to the caller
+        raw.execute("ROLLBACK")
+        raise
+    return True
+
+
+def rewritten(raw: sqlite3.Connection) -> bool:
+    """Write the whole file anew, where its pages cannot be told apart; whether no reader was in the way."""
+    raw.execute("VACUUM")
+    return emptied(raw)
