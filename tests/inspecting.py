@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
@@ -18,8 +19,11 @@ Headers = Mapping[str, str]
 
 
 @contextmanager
-def served(path: str) -> Iterator[str]:
-    """Serve a database, read-only, from a thread with a loop of its own; gives the address with its token."""
+def served(path: str, *, write: bool = False) -> Iterator[str]:
+    """Serve a database, read-only, from a thread with a loop of its own; gives the address with its token.
+
+    With `write` the page may write what it is asked to.
+    """
     started = threading.Event()
     addresses: list[str] = []
     failures: list[BaseException] = []
@@ -28,7 +32,7 @@ def served(path: str) -> Iterator[str]:
     async def serve() -> None:
         async with (
             memory_engine.open(path, config=EngineConfig(read_only=True)) as engine,
-            serving(engine, path=path) as address,
+            serving(engine, path=path, writer=partial(memory_engine.open, path) if write else None) as address,
         ):
             addresses.append(address)
             loop.append((asyncio.get_running_loop(), stopped := asyncio.Event()))
@@ -89,12 +93,18 @@ class Browser:
         asked = urlencode(dict(given or {}))
         return await self.ask(f"/api/{name}" + (f"?{asked}" if asked else ""), {"X-Token": self.token})
 
-    async def ask(self, target: str, headers: Headers | None = None, method: str = "GET") -> Answer:
+    async def act(self, name: str, given: Mapping[str, object]) -> Answer:
+        """Ask for an act, with the token in its header."""
+        return await self.ask(f"/api/{name}", {"X-Token": self.token}, "POST", msgspec.json.encode(given))
+
+    async def ask(self, target: str, headers: Headers | None = None, method: str = "GET", body: bytes = b"") -> Answer:
         """One request, and the answer to its end."""
         sent = {"Host": f"127.0.0.1:{self.port}", "Connection": "close", **(headers or {})}
+        if body:
+            sent["Content-Length"] = str(len(body))
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
         async with self.connection() as (reader, writer):
-            writer.write("\r\n".join([*lines, "", ""]).encode())
+            writer.write("\r\n".join([*lines, "", ""]).encode() + body)
             return _parsed(await reader.read())
 
     @asynccontextmanager
@@ -115,7 +125,7 @@ def _parsed(answer: bytes) -> Answer:
 
 
 @asynccontextmanager
-async def inspected(engine: Engine, path: str = "") -> AsyncIterator[Browser]:
-    """An engine's inspector, and a client that has its address."""
-    async with serving(engine, path=path) as address:
+async def inspected(engine: Engine, path: str = "", *, write: bool = False) -> AsyncIterator[Browser]:
+    """An engine's inspector, and a client that has its address. With `write` it may write to the file at the path."""
+    async with serving(engine, path=path, writer=partial(memory_engine.open, path) if write else None) as address:
         yield Browser(address)

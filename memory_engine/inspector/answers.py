@@ -7,6 +7,7 @@ the caches about its logs.
 import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -22,6 +23,7 @@ from memory_engine.errors import (
     InvalidInput,
     MemoryEngineError,
     ReadOnly,
+    ReducerError,
     SeqNotInLog,
     StorageBusy,
     ThreadNotFound,
@@ -31,7 +33,8 @@ from memory_engine.errors import (
 )
 from memory_engine.errors.base import facts
 from memory_engine.inspector.outlines import Outlines
-from memory_engine.inspector.states import Seen, States, Totals
+from memory_engine.inspector.states import Kept, Seen, States
+from memory_engine.store.protocol import StoreStats
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -119,15 +122,47 @@ class TooMuch(InvalidInput):
         return f"{self.what} of a state of {self.chunks:,} chunks takes too long for a page: compact the thread"
 
 
+@facts
+class TooLong(InvalidInput):
+    """The answer would take minutes, too long for a page: `instead` says what else does it."""
+
+    what: str
+    events: int
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.events:,} events) takes too long for a page: {self.instead}"
+
+
+Writer = Callable[[], AbstractAsyncContextManager[Engine]]
+"""Opens the store to write to it, for as long as one act takes."""
+
+
 @frozen(eq=False)
 class Inspection:
-    """One engine and the caches of its logs. `path` is the name that the page shows for the store."""
+    """One engine and the caches of its logs. `path` is the name that the page shows for the store.
+
+    With a `writer` the page may write what it is asked to.
+    """
 
     engine: Engine
     path: str = ""
+    writer: Writer | None = None
     states: States = field(init=False, default=Factory(lambda self: States(self.engine.reader), takes_self=True))
     outlines: Outlines = field(init=False, default=Factory(lambda self: Outlines(self.engine.reader), takes_self=True))
-    totals: Totals = field(init=False, default=Factory(lambda self: Totals(self.engine.store), takes_self=True))
+    totals: Kept[StoreStats] = field(init=False, factory=Kept)
+    days: Kept[dict[str, int]] = field(init=False, factory=Kept)
+
+    @property
+    def may_write(self) -> bool:
+        """Whether acts are allowed."""
+        return self.writer is not None
+
+    def writing(self) -> AbstractAsyncContextManager[Engine]:
+        """The store, open to be written to. Raises `ReadOnly`."""
+        if self.writer is None:
+            raise ReadOnly("the inspector")
+        return self.writer()
 
     def seen(self, thread_id: str, seq: int) -> Seen:
         """A thread at a seq that it has."""
@@ -175,6 +210,8 @@ _STATUSES: tuple[tuple[type[MemoryEngineError], int], ...] = (
     (ContextBudgetError, 409),
     (CompactionError, 409),
     (TooMuch, 409),
+    (TooLong, 409),
+    (ReducerError, 409),
     (ReadOnly, 409),
     (InvalidInput, 400),
     (EngineClosed, 503),
@@ -185,10 +222,15 @@ _STATUSES: tuple[tuple[type[MemoryEngineError], int], ...] = (
 
 async def answered(route: Route, inspection: Inspection, query: bytes) -> tuple[int, bytes]:
     """The status and the JSON of a route's data, or of its error."""
+    return await answered_by_work(route.name, lambda: route.look(inspection, Query.parse(query, route.takes)))
+
+
+async def answered_by_work(name: str, work: Callable[[], Awaitable[object]]) -> tuple[int, bytes]:
+    """The status and the JSON of what some work gives, or of its error."""
     try:
-        return 200, encode(await route.look(inspection, Query.parse(query, route.takes)))
+        return 200, encode(await work())
     except Exception as error:  # the boundary to the page, which is told of any error
-        return failed(route.name, error)
+        return failed(name, error)
 
 
 def failed(route: str, error: Exception) -> tuple[int, bytes]:

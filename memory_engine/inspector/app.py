@@ -14,13 +14,16 @@ from urllib.parse import parse_qsl
 
 from attrs import frozen
 
+from memory_engine.core.cancellation import finished
 from memory_engine.engine import Engine
 from memory_engine.errors import MissingExtra
+from memory_engine.inspector.acts import ACTS, BODY_BYTES_MAX, acted
 from memory_engine.inspector.answers import (
     TOKEN,
     Inspection,
     Query,
     Route,
+    Writer,
     answered,
     failed,
     failure,
@@ -28,11 +31,14 @@ from memory_engine.inspector.answers import (
 )
 from memory_engine.inspector.guard import LOOPBACK, Guard
 from memory_engine.inspector.live import TAKES, live, message
+from memory_engine.inspector.routes_glance import GLANCE_ROUTES
 from memory_engine.inspector.routes_log import LOG_ROUTES
 from memory_engine.inspector.routes_replay import REPLAY_ROUTES
 from memory_engine.inspector.routes_state import STATE_ROUTES
 from memory_engine.inspector.routes_store import STORE_ROUTES
 from memory_engine.inspector.routes_talk import TALK_ROUTES
+from memory_engine.inspector.routes_time import TIME_ROUTES
+from memory_engine.inspector.routes_what_if import WHAT_IF_ROUTES
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -64,7 +70,16 @@ def page_file(name: str) -> tuple[bytes, str] | None:
 
 T = TypeVar("T")
 
-ROUTES: tuple[Route, ...] = (*STORE_ROUTES, *LOG_ROUTES, *STATE_ROUTES, *TALK_ROUTES, *REPLAY_ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *STORE_ROUTES,
+    *GLANCE_ROUTES,
+    *LOG_ROUTES,
+    *STATE_ROUTES,
+    *TALK_ROUTES,
+    *TIME_ROUTES,
+    *REPLAY_ROUTES,
+    *WHAT_IF_ROUTES,
+)
 API = "/api/"
 _WRONG_TOKEN = failure("WrongToken", "open the whole address that was printed; it ends in the token")
 
@@ -77,10 +92,12 @@ def create_app(  # noqa: PLR0913 - who may ask, and what for, by keyword
     hosts: tuple[str, ...] = LOOPBACK,
     path: str = "",
     stopping: asyncio.Event | None = None,
+    writer: Writer | None = None,
 ) -> "Starlette":
     """The inspector of an engine, to be served on a loopback address: see `memory_engine.inspector.server`.
 
-    It reads, and writes nothing if the engine was opened with `EngineConfig(read_only=True)`; else caches at most.
+    It reads, and writes nothing if the engine was opened with `EngineConfig(read_only=True)`; else caches at most. With
+    a `writer`, who has the token may also undo compactions and keep what-ifs: it opens the store for each such act.
     Requests need the `token`, and a Host that is one of `hosts`, at `port` (default: at any). `path` is the name that
     the page shows for the store; once `stopping` is set, running answers end. Raises `MissingExtra` without the extra
     `inspect`, `ValueError` for an empty token.
@@ -93,11 +110,12 @@ def create_app(  # noqa: PLR0913 - who may ask, and what for, by keyword
         raise MissingExtra("the inspector", "inspect") from None
     if not token:
         raise ValueError("the inspector needs a token: secrets.token_urlsafe() makes one")
-    pages = _Pages(Inspection(engine, path), token.encode(), stopping or asyncio.Event())
+    pages = _Pages(Inspection(engine, path, writer), token.encode(), stopping or asyncio.Event())
     paths = [Path(f"{API}{route.name}", pages.data(route)) for route in ROUTES]
+    acts = [Path(f"{API}{name}", pages.act(name), methods=["POST"]) for name in (ACTS if writer is not None else ())]
     app = Starlette(
-        routes=[*paths, Path(f"{API}live", pages.news), Path("/{name:path}", pages.file)],
-        middleware=[Middleware(Guard, port=port, hosts=hosts)],
+        routes=[*paths, *acts, Path(f"{API}live", pages.news), Path("/{name:path}", pages.file)],
+        middleware=[Middleware(Guard, port=port, hosts=hosts, acts=[act.path for act in acts])],
     )
     app.router.redirect_slashes = False
     return app
@@ -120,6 +138,21 @@ class _Pages:
                 return http_response(403, _WRONG_TOKEN)
             found = await self.while_wanted(request.receive, answered(route, self.inspection, query))
             return http_response(*(found or (503, failure("Stopping", "the inspector is being stopped"))))
+
+        return endpoint
+
+    def act(self, name: str) -> Callable[["Request"], Awaitable["Response"]]:
+        """The endpoint of an act. Its end is not the client's: what was begun is finished."""
+
+        async def endpoint(request: "Request") -> "Response":
+            if not self._knows_token(request) or "x-token" not in request.headers:
+                return http_response(403, _WRONG_TOKEN)
+            body = b""
+            async for piece in request.stream():
+                body += piece
+                if len(body) > BODY_BYTES_MAX:
+                    return http_response(413, failure("TooLarge", f"a request has at most {BODY_BYTES_MAX} bytes"))
+            return http_response(*await finished(asyncio.create_task(acted(name, self.inspection, body))))
 
         return endpoint
 

@@ -1,11 +1,11 @@
 """What every request must show before it gets to a route, and what every answer tells the browser.
 
 A page of another site in the same browser, or another user of the machine, could reach the port. So names of other
-hosts are refused (DNS rebinding), only GET and HEAD are answered, and the browser is told to let the page load nothing
-from elsewhere and show it inside no other.
+hosts are refused (DNS rebinding), only GET and HEAD are answered (and POST to an act, where acts are allowed), and the
+browser is told to let the page load nothing from elsewhere and show it inside no other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memory_engine.inspector.answers import failure, http_response
@@ -31,12 +31,13 @@ _RAW_HEADERS = [(name.lower().encode("ascii"), value.encode("ascii")) for name, 
 
 
 class Guard:
-    """Lets a request through that names this machine and only reads; adds the same headers to every answer."""
+    """Lets a request through that names this machine and only reads, or is an act; adds headers to every answer."""
 
-    def __init__(self, app: "ASGIApp", port: int | None, hosts: tuple[str, ...]) -> None:
+    def __init__(self, app: "ASGIApp", port: int | None, hosts: tuple[str, ...], acts: Sequence[str] = ()) -> None:
         self._app = app
         self._port = port
         self._hosts = hosts
+        self._acts = tuple(acts)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer one request."""
@@ -59,7 +60,8 @@ class Guard:
         if len(named) != 1 or not self._is_ours(named[0].decode("latin-1")):
             why = f"this is the inspector of {' and '.join(self._hosts)}; no other name is answered"
             return 421, "WrongHost", why
-        if scope["method"] not in ("GET", "HEAD"):
+        is_act = scope["method"] == "POST" and scope["path"].endswith(self._acts)
+        if scope["method"] not in ("GET", "HEAD") and not is_act:
             return 405, "MethodNotAllowed", "the inspector only looks: GET and HEAD are all it takes"
         return None
 

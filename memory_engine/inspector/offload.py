@@ -44,9 +44,10 @@ async def beside(work: Callable[[], T]) -> T:
 async def apart(kernel: Kernel, work: Callable[[], Coroutine[object, object, T]]) -> T:
     """Do work that awaits the engine, and only reads it, in a loop of its own. Cancelling the caller cancels it.
 
-    Where the engine is open for writing too, its writer and its caches belong to this very loop: then it is done here.
+    Where the engine is open for writing too, its writer and its caches belong to this very loop, and so do connections
+    to a server: then it is done here.
     """
-    if not kernel.config.read_only:
+    if not kernel.config.read_only or kernel.store.is_of_one_loop:
         return await work()
     given_up = threading.Event()
 

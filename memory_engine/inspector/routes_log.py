@@ -156,17 +156,22 @@ def _texts(value: object) -> Iterator[str]:
 
 
 async def event(inspection: Inspection, query: Query) -> object:
-    """One event: its payload, its operations, and the difference that it made."""
+    """One event: its payload, its operations, and the difference that it made.
+
+    With `quick`, an event of a long log comes at once, without the difference: `is_later`, it can be asked for.
+    """
     past = await inspection.past(query, least=1)
     reader = inspection.engine.reader
     recorded = reader.decode(past.id, (await reader.rows_at(past.id, {past.seq}))[past.seq])
     whole, others = recorded.chunks[:EVENT_CHUNKS_MAX], recorded.chunks[EVENT_CHUNKS_MAX:]
-    return {
+    told = {
         **_event_as_data(recorded),
         "operations": operation_lines(recorded),
         "chunks": [*map(chunk_as_data, whole), *map(chunk_row, others)],
-        "change": await _change(inspection.seen(past.id, past.seq - 1), past),
     }
+    if query.number("quick", 0, most=1) and not await inspection.states.is_at_hand(past.id, past.seq):
+        return told | {"change": None, "is_later": True}
+    return told | {"change": await _change(inspection.seen(past.id, past.seq - 1), past)}
 
 
 def _event_as_data(recorded: RecordedEvent) -> dict[str, object]:
@@ -189,5 +194,5 @@ LOG_ROUTES = (
     Route.of("timeline", "thread after limit", timeline),
     Route.of("outline", "thread", outline),
     Route.of("find", "thread q type after limit", find),
-    Route.of("event", "thread seq", event),
+    Route.of("event", "thread seq quick", event),
 )

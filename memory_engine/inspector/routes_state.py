@@ -29,6 +29,8 @@ CHUNKS_MAX = 2_000
 ROWS_MAX = 1_000
 HITS = 20
 HITS_MAX = 100
+MESSAGES_MAX = 1_000
+"""Messages of a context that are given, the last ones; `earlier` are how many there are before them."""
 MESSAGE_MAX = 20_000
 """Characters of a message's text that are given; `chars` is how long it is."""
 
@@ -92,12 +94,13 @@ async def recall(inspection: Inspection, query: Query) -> object:
     by_words = service.embedder is None and service.reranker is None
     found = await (apart(kernel, searched) if by_words else searched())
     hits = [_hit_row(hit) | {"parts": as_data(hit.parts), "about": hit.about} for hit in found]
-    return {**named(found, "query how failure waiting"), "hits": hits}
+    return {**named(found, "query how failure waiting unindexed"), "hits": hits}
 
 
 def _context_as_data(built: Context, max_tokens: int | None, counter: TokenCounter) -> dict[str, object]:
     return {
-        "messages": [_message_row(message, counter) for message in built.messages],
+        "messages": [message_row(message, counter) for message in built.messages[-MESSAGES_MAX:]],
+        "earlier": max(0, len(built.messages) - MESSAGES_MAX),
         "tokens": built.tokens,
         "max_tokens": max_tokens,
         **named(built, "tokens_exact tokenizer"),
@@ -113,7 +116,8 @@ def _hit_row(hit: Hit) -> dict[str, object]:
     return {**row, "text": hit.text[:MESSAGE_MAX], "superseded_by": newer.seq if newer is not None else None}
 
 
-def _message_row(message: Message, counter: TokenCounter) -> dict[str, object]:
+def message_row(message: Message, counter: TokenCounter) -> dict[str, object]:
+    """A message of a context; its text is cut, `chars` is how long it is."""
     text = _text_of(message.get("content"))
     row: dict[str, object] = {
         "role": message.get("role"),

@@ -19,10 +19,11 @@ FORKS_MAX = 2_000
 
 async def store(inspection: Inspection, _query: Query) -> object:
     """Totals over the store; of a large one, those of a moment ago."""
-    totals = await inspection.totals.now()
+    totals = await inspection.totals.now(inspection.engine.store.stats)
     return {
         "path": inspection.path,
         "read_only": inspection.engine.config.read_only,
+        "may_write": inspection.may_write,
         "version": installed_version(),
         **named(totals),
     }

@@ -8,7 +8,8 @@ from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, T
 from memory_engine.core.json_form import named
 from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.outlines import call_row
-from memory_engine.inspector.states import turns_of
+from memory_engine.inspector.states import Seen, turns_of
+from memory_engine.inspector.talk_end import last_turns
 
 TURNS_AT_ONCE = 40
 TURNS_AT_ONCE_MAX = 200
@@ -23,29 +24,43 @@ IMAGES_MAX = 4_000_000
 async def talk(inspection: Inspection, query: Query) -> object:
     """The talk after the event at a seq, a page of its turns: the last, unless `offset` names another.
 
-    With `chunk`, the turns of what that summary stands for.
+    With `chunk`, the turns of what that summary stands for. With `quick`, a long log's last turns at once: they are
+    `partial`, and `total` counts only them.
     """
     past = await inspection.past(query)
     summary = query.text("chunk", "")
+    limit = query.number("limit", TURNS_AT_ONCE, least=1, most=TURNS_AT_ONCE_MAX)
+    offset = query.number_if_given("offset")
+    is_whole = summary or offset is not None or not query.number("quick", 0, most=1)
+    if not is_whole and not await inspection.states.is_at_hand(past.id, past.seq):
+        last = await last_turns(inspection.engine.reader, past.id, past.seq, limit)
+        if last is not None:
+            return {
+                **await _page(inspection, past, last),
+                "total": len(last),
+                "offset": 0,
+                "partial": True,
+                "limit": limit,
+            }
     if summary:
         covering = await inspection.engine.thread(past.id).chunk(summary)
         behind = await inspection.states.chunks(past.id, covering.parent_ids[:COVERED_MAX])
         turns = turns_of(behind.values())
     else:
         turns = (await past.laid()).turns
-    limit = query.number("limit", TURNS_AT_ONCE, least=1, most=TURNS_AT_ONCE_MAX)
-    offset = query.number_if_given("offset")
     if offset is None:
         offset = max(0, (len(turns) - 1) // limit * limit)
-    page = turns[offset : offset + limit]
+    page = await _page(inspection, past, turns[offset : offset + limit])
+    return {**page, "total": len(turns), "offset": offset, "limit": limit, "partial": False}
+
+
+async def _page(inspection: Inspection, past: Seen, page: Sequence[Sequence[str]]) -> dict[str, object]:
+    """Some turns, line by line."""
     chunks = await inspection.states.chunks(past.id, [chunk_id for turn in page for chunk_id in turn])
     times = await _times(inspection, past.id, chunks.values())
     room = _Room(IMAGES_MAX)
     return {
         "seq": past.seq,
-        "total": len(turns),
-        "offset": offset,
-        "limit": limit,
         "turns": [[_line(chunks[one], times, room) for one in turn if one in chunks] for turn in page],
     }
 
@@ -103,4 +118,4 @@ def _parts(content: Content, room: _Room) -> list[dict[str, object]]:
     return [row for row in rows if row.get("text") != "" or "file" in row]
 
 
-TALK_ROUTES = (Route.of("talk", "thread seq chunk offset limit", talk),)
+TALK_ROUTES = (Route.of("talk", "thread seq chunk offset limit quick", talk),)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidInput, MissingExtra
 from memory_engine.errors.base import facts
+from memory_engine.inspector.answers import Writer
 from memory_engine.inspector.app import create_app
 from memory_engine.inspector.connections import bounded_protocol
 from memory_engine.inspector.guard import LOOPBACK
@@ -41,14 +42,21 @@ class CannotServe(InvalidInput):
 
 
 @asynccontextmanager
-async def serving(
-    engine: Engine, *, port: int = 0, host: str = HOST, token: str = "", path: str = ""
+async def serving(  # noqa: PLR0913 - where, to whom, and what for, by keyword
+    engine: Engine,
+    *,
+    port: int = 0,
+    host: str = HOST,
+    token: str = "",
+    path: str = "",
+    writer: Writer | None = None,
 ) -> AsyncIterator[str]:
     """Serve the inspector of an engine while the block runs, and give its address, which ends in the token.
 
     `port` 0 takes a free one; without a `token` one is drawn. `path` is the store's name on the page. In a program of
-    your own, open the engine with `EngineConfig(read_only=True)` if looking must write nothing at all. At the end of
-    the block, open requests stay unanswered and the port is free. Raises `CannotServe`, `MissingExtra`.
+    your own, open the engine with `EngineConfig(read_only=True)` if looking must write nothing at all. With a `writer`,
+    which opens the store to write to it, the page may undo compactions and keep what-ifs. At the end of the block, open
+    requests stay unanswered and the port is free. Raises `CannotServe`, `MissingExtra`.
 
         async with memory_engine.open("agent.db") as engine, serving(engine) as address:
             print(address)
@@ -62,7 +70,7 @@ async def serving(
         named = f"[{host}]" if ":" in host else host
         stopping = asyncio.Event()
         hosts = tuple(dict.fromkeys((named, *LOOPBACK)))
-        app = create_app(engine, token=token, port=port, hosts=hosts, path=path, stopping=stopping)
+        app = create_app(engine, token=token, port=port, hosts=hosts, path=path, stopping=stopping, writer=writer)
         async with answering(WHAT, app, listener, stopping.set):
             yield f"http://{named}:{port}/?token={quote(token, safe='')}"
 

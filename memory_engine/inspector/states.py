@@ -7,30 +7,28 @@ the next point is near. All of it can be made again. Totals over a store read al
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Sized
 from functools import cached_property
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from attrs import frozen
 
-from memory_engine.core.chain import apply_rows
 from memory_engine.core.chunks import Category, Chunk, ChunkType
 from memory_engine.core.state import Placed, State
 from memory_engine.engine import Engine
 from memory_engine.inspector.offload import beside
+from memory_engine.inspector.walks import STATES_MAX, Walks
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import Store, StoreStats
 from memory_engine.store.reader import FAR, LogReader, MomentLike
 from memory_engine.thread import Past
 
 T = TypeVar("T", bound=Sized)
+V = TypeVar("V")
 
-MARKS_EVERY = 8_192
-"""Seqs from one kept state of a long fold to the next; they share what they have in common."""
-STATES_MAX = 64
-"""States that are kept, over all threads: the last used ones."""
 CHUNKS_KEPT_MAX = 300_000
 """Chunks of states that are kept laid out or with their contents; the latest is kept in any case."""
+AT_HAND = 4_000
+"""Events that are folded while somebody waits."""
 SLICE = 512
 """Chunks that are read and placed at a time."""
 
@@ -91,7 +89,7 @@ class States:
 
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
-        self._thin: OrderedDict[tuple[str, int], State] = OrderedDict()
+        self.walks = Walks(reader)
         self._laid: OrderedDict[tuple[str, int, int], Laid] = OrderedDict()
         self._whole: OrderedDict[tuple[str, int, int], State] = OrderedDict()
 
@@ -101,11 +99,15 @@ class States:
         key = thread_id, seq, forgotten
         if key not in self._laid:
             is_whole = forgotten or await self._is_near(thread_id, seq)  # only whole chunks tell what is to be hidden
-            state = await (self.whole(thread_id, seq) if is_whole else self._thinly(thread_id, seq))
+            state = await (self.whole(thread_id, seq) if is_whole else self.walks.state(thread_id, seq))
             self._laid[key] = await beside(lambda: _lay_out(state))
             _bound(self._laid)
         self._laid.move_to_end(key)
         return self._laid[key]
+
+    async def is_at_hand(self, thread_id: str, seq: int) -> bool:
+        """Whether the state after the event at `seq` takes no long reading of the log."""
+        return self.walks.is_at_hand(thread_id, seq, AT_HAND) or await self._is_near(thread_id, seq)
 
     async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
         """Chunks with their contents, by id, read in slices; without those that were forgotten."""
@@ -121,7 +123,7 @@ class States:
             if await self._is_near(thread_id, seq):
                 state = await self._reader.state_at(thread_id, seq)
             else:
-                state = await self._filled(thread_id, await self._thinly(thread_id, seq))
+                state = await self._filled(thread_id, await self.walks.state(thread_id, seq))
             self._whole[key] = (await self._reader.forgotten(thread_id)).forgettings.hidden_in(state)
             _bound(self._whole)
         self._whole.move_to_end(key)
@@ -141,28 +143,6 @@ class States:
             for place in some:
                 draft.insert(Placed(chunks[place.chunk.id], place.key, place.container))
         return draft.freeze(thin.seq)
-
-    async def _thinly(self, thread_id: str, seq: int) -> State:
-        """The state without the contents, from the nearest that is kept."""
-        kept = self._nearest(thread_id, seq)
-        while kept.seq < seq:
-            upto = min(seq, (kept.seq // MARKS_EVERY + 1) * MARKS_EVERY)
-            draft = kept.draft()
-            async for page in self._reader.pages(thread_id, after=kept.seq, upto=upto):
-                apply_rows(draft, page, thread_id)
-            kept = draft.freeze(upto)
-            self._thin[thread_id, upto] = kept
-            if len(self._thin) > STATES_MAX:
-                self._thin.popitem(last=False)
-        return kept
-
-    def _nearest(self, thread_id: str, seq: int) -> State:
-        """The state that is kept of the latest seq up to this one, else the empty one."""
-        at = max((at for of, at in self._thin if of == thread_id and at <= seq), default=0)
-        if not at:
-            return State()
-        self._thin.move_to_end((thread_id, at))
-        return self._thin[thread_id, at]
 
     async def _is_near(self, thread_id: str, seq: int) -> bool:
         """Whether the reader has a snapshot from which it is not far to `seq`."""
@@ -230,19 +210,18 @@ SHARE = 20
 """Totals are taken again after this many times as long as it took to take them."""
 
 
-class Totals:
-    """The totals over one store."""
+class Kept(Generic[V]):
+    """A value that takes long to find: of a large store, the one of a moment ago."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._taken: StoreStats | None = None
+    def __init__(self) -> None:
+        self._taken: V | None = None
         self._again_at = 0.0
 
-    async def now(self) -> StoreStats:
-        """The totals; of a large store, those of a moment ago."""
+    async def now(self, take: Callable[[], Awaitable[V]]) -> V:
+        """The value, or that of a moment ago."""
         began = time.monotonic()
         if self._taken is None or began >= self._again_at:
-            self._taken = await self._store.stats()
+            self._taken = await take()
             now = time.monotonic()
             self._again_at = now + SHARE * (now - began)
         return self._taken

@@ -9,6 +9,7 @@ from memory_engine import CompactionPolicy, Engine, EngineConfig, Event, LlmText
 from memory_engine.events import CompactionCompleted, ExecutionResume
 from memory_engine.ingest import Ingestion, IngestOptions
 from memory_engine.testing import FakeCompactor
+from tests.browser.timed_log import make_timed
 
 CHATS = 40
 QUESTION = "Why is a claim not released when a worker dies?"
@@ -45,13 +46,14 @@ class Facts:
 
 
 async def make_store(path: str) -> Facts:
-    """A store in use: two agents, a fork, a user, many short chats; the agents' threads are the newest."""
+    """A store in use: two agents, a fork, a trip, a user, many short chats; the agents' threads are the newest."""
     config = EngineConfig(compaction=CompactionPolicy(tokens_min=0))
     async with memory_engine.open(path, config=config) as engine:
         for n in range(1, CHATS + 1):
             chat = await engine.create_thread(f"chat {n:02}", user_id="bob" if n % 2 else "eve", tenant_id="acme")
             await chat.dispatch(UserMessage(content=f"Hello, this is chat {n}"))
         await engine.user("ann", tenant_id="acme").preferences.update("verbosity", "concise")
+        await make_timed(engine)
         for name in ("support", "coding"):
             await _ingest(engine, name)
         coding = engine.thread("coding")

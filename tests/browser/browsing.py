@@ -26,10 +26,29 @@ ARGUMENTS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-lcd-text"
 ).split()
-PATIENCE_MS = 120_000
+PATIENCE_MS = int(os.environ.get("MEMORY_ENGINE_PATIENCE_MS", "120000"))
 """How long a test waits for what it expects: long, since one core may be shared by many."""
 PICTURES = os.environ.get("MEMORY_ENGINE_SCREENSHOTS", "")
 """The folder for pictures of the page; none are made without it."""
+COUNTING = """
+(() => {
+  window.underWay = 0
+  const counted = (call) => function (...given) {
+    window.underWay += 1
+    return call.apply(this, given).finally(() => setTimeout(() => { window.underWay -= 1 }))
+  }
+  window.fetch = counted(window.fetch)
+  for (const read of ["json", "text"]) Response.prototype[read] = counted(Response.prototype[read])
+})()
+"""
+"""Told to every page before its own scripts: it counts the answers that the page still waits for."""
+RESTING = """
+async () => {
+  const frame = () => new Promise((drawn) => { requestAnimationFrame(() => setTimeout(drawn)) })
+  await frame()
+  while (window.underWay) await frame()
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +78,7 @@ class Window:
         self.context.set_default_timeout(PATIENCE_MS)
         self.problems: list[str] = []
         self.forgiven: list[str] = []
+        self.context.add_init_script(COUNTING)
         self.page: Page = self.context.new_page()
         self.page.on("console", self._said)
         self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
@@ -75,14 +95,14 @@ class Window:
 
     def _sent(self, request: "Request") -> None:
         address = urlsplit(request.url)
-        if address.scheme != "data" and address.hostname != "127.0.0.1":
+        if address.scheme not in ("data", "blob") and address.hostname != "127.0.0.1":
             self.problems.append(f"request: {request.url}")
 
     def close(self) -> None:
         """End it; nothing may have gone wrong but what the test has forgiven."""
         self.context.close()
         problems = [one for one in self.problems if not any(text in one for text in self.forgiven)]
-        assert [] == problems
+        assert [] == problems, problems
 
     def go(self, address: str, **where: object) -> "Page":
         """Open the address at a place: `thread`, `seq`, `tab`, as they stand behind the #."""
@@ -97,8 +117,10 @@ class Window:
         return page
 
     def settled(self) -> None:
-        """Wait until the tab shows what is chosen."""
-        self.panel.and_(self.page.locator(":not([aria-busy])")).wait_for()
+        """Wait until the tab shows what is chosen, and nothing that the page asked for is still to come."""
+        for _ in range(2):  # an answer may lead to the next question
+            self.panel.and_(self.page.locator(":not([aria-busy])")).wait_for()
+            self.page.evaluate(RESTING)
 
     @property
     def threads(self) -> "Locator":

@@ -41,7 +41,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, chromium: "Browser") -> Iter
 def test_threads_are_listed_filtered_and_opened(window: Window, store: Store) -> None:
     """All threads, the latest used first and open; a filter and a kind narrow them; a click opens one at its end."""
     page = window.go(store.address)
-    page.get_by_text(f"{CHATS + 4} threads", exact=True).wait_for()
+    page.get_by_text(f"{CHATS + 5} threads", exact=True).wait_for()
     assert "coding, without a claim" in (window.threads.first.text_content() or "")
     assert "ago" in window.threads.first.inner_text() or "just now" in window.threads.first.inner_text()
     page.get_by_role("heading", name="coding, without a claim", exact=True).wait_for()

@@ -40,7 +40,7 @@ def address(facts: tuple[str, Facts]) -> Iterator[str]:
         yield address
 
 
-TABS = "Conversation Event State Context Views Lineage Diff Forks Cache Recall".split()
+TABS = "Conversation,Event,State,Context,Views,Lineage,Diff,Forks,Cache,Recall,Time & cost,What if,Store".split(",")
 
 
 @pytest.mark.parametrize("path", sorted(PAGE.iterdir()), ids=lambda path: path.name)
@@ -156,6 +156,8 @@ def test_a_tour_by_keyboard_alone(window: Window, facts: tuple[str, Facts], addr
     page.keyboard.type("12")
     page.keyboard.press("Enter")
     window.is_on(12)
+    page.keyboard.press("g")
+    page.keyboard.type("5")
     page.keyboard.press("Escape")
     window.press("d", "j")
     window.is_on(13)
@@ -177,6 +179,7 @@ def test_ids_are_copied(window: Window, address: str) -> None:
     """The button beside an id puts it on the clipboard, and says so."""
     window.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = window.look(address, thread="coding", seq=2)
+    window.panel.get_by_text("Ids and hash").click()
     window.panel.get_by_role("button", name=re.compile("Copy event id")).click()
     page.get_by_text(re.compile("^Copied ")).wait_for()
     copied = page.evaluate("navigator.clipboard.readText()")
@@ -184,6 +187,59 @@ def test_ids_are_copied(window: Window, address: str) -> None:
     page.evaluate("navigator.clipboard.writeText('')")
     window.press("c")
     page.wait_for_function("async (id) => await navigator.clipboard.readText() === id", arg=copied)
+    window.panel.get_by_role("button", name="Copy this JSON").first.click()
+    page.get_by_text("Copied the JSON").wait_for()
+    assert "CI is red" in json.loads(page.evaluate("navigator.clipboard.readText()"))["content"]
+    page.goto(f"{address}#thread=coding&seq=9&tab=context&budget=700&question=claim")
+    window.panel.get_by_text("tokens of 700").wait_for()
+    window.press("y")
+    page.get_by_text("Copied a link to this view").wait_for()
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(address)
+    assert {"thread=coding", "seq=9", "tab=context", "budget=700", "question=claim"} <= set(re.split("[#&]", link))
+
+
+def test_json_folds(window: Window, address: str) -> None:
+    """Arguments of calls are read as JSON too; a fold opens to its members, each value in its colour."""
+    window.look(address, thread="coding", seq=39)
+    payload = window.panel.get_by_role("heading", name="Payload").locator("..")
+    file = payload.locator(".value.string").filter(has_text="tests/test_reminders.py")
+    file.wait_for()
+    assert payload.get_by_text("as text").is_visible()
+    outer = payload.locator("summary").first
+    outer.click()
+    file.wait_for(state="hidden")
+    outer.click()
+    file.wait_for()
+
+
+FOREIGN = """() => { const all = [...document.querySelectorAll('*')];
+  return [document.querySelectorAll('script, link, iframe, img, object, base, form, input').length,
+    all.flatMap((one) => one.getAttributeNames()).filter((name) => /^on|^src/.test(name)), !window.ran]; }"""
+"""What a saved view must not hold: elements that load or run something, attributes that do."""
+
+
+def test_a_view_is_saved_as_one_file(window: Window, tmp_path: Path) -> None:
+    """It opens without a server, holds no script and loads nothing; hostile content is text in it, fields are too."""
+    path = str(tmp_path / "hostile.db")
+    apart(lambda: make_hostile(path))
+    with served(path) as address:
+        page = window.go(address, thread=HOSTILE_ID, seq=1)
+        for name in ("Conversation", "Event", "Context", "What if"):
+            window.tab(name)
+            with page.expect_download() as download:
+                page.get_by_role("button", name="Save this view").click()
+            file = tmp_path / f"{name}.html"
+            download.value.save_as(file)
+            assert re.fullmatch(r"[\w.-]+\.html", download.value.suggested_filename)
+            saved = window.context.new_page()
+            saved.goto(file.as_uri())
+            assert [0, [], True] == saved.evaluate(FOREIGN)
+            assert name in saved.get_by_role("heading", level=1).inner_text()
+            if name != "What if":
+                assert escaped(HOSTILE[0][:12]) in saved.locator("body").inner_text()
+            saved.close()
+        page.goto("about:blank")
 
 
 def test_hostile_content_is_text(window: Window, tmp_path: Path) -> None:

@@ -191,6 +191,8 @@ def test_one_column_leads_from_threads_to_events_and_back(chromium: "Browser", s
     """On a telephone."""
     window = Window(chromium, wide=390, high=844)
     page = window.go(store[0])
+    window.panel.get_by_role("heading", name="The store").wait_for()
+    page.get_by_role("button", name="← Events").click()
     page.get_by_role("button", name="← Threads").click()
     window.threads.filter(has_text="support").click()
     page.get_by_role("heading", name="support", exact=True).wait_for()

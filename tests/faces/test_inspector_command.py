@@ -81,6 +81,21 @@ def test_the_browser_is_opened_when_asked(path: str, tmp_path: Path) -> None:
         assert address == opened.read_text(encoding="utf-8")
 
 
+def test_a_link_survives_a_restart(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The token is drawn into a file that only its owner reads, and taken from there; the place may stand alone."""
+    file = tmp_path / "token"
+    addresses = []
+    for words in (("--write",), ()):
+        with command("other.db", path, "--json", "--token-file", str(file), *words) as child:
+            assert child.stdout is not None
+            addresses.append(json.loads(child.stdout.readline())["address"])
+    assert 1 == len({address.partition("token=")[2] for address in addresses})
+    assert 0o600 == file.stat().st_mode & 0o777
+    file.write_text("short", encoding="ascii")
+    assert 2 == main(["inspect", path, "--token-file", str(file)])
+    assert "16 characters" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [("--host", "0.0.0.0"), ("--host", "example.com")])
 def test_the_command_serves_this_machine_alone(
     path: str, words: tuple[str, str], capsys: pytest.CaptureFixture[str]

@@ -107,6 +107,21 @@ async def test_a_change_among_very_many_chunks_is_told_alone(long: str) -> None:
         assert (2_000, [0, 6_000]) == (len(rows(far, "added")), far["left_out"])
 
 
+async def test_a_long_log_tells_its_end_at_once(long: str) -> None:
+    """With `quick` neither talk nor event wait for the log to be read; once it was, they are as without it."""
+    async with memory_engine.open(long, config=READ_ONLY) as engine, inspected(engine) as browser:
+        at = {"thread": "long", "seq": EVENTS}
+        quick = await get(browser, "talk", at | {"quick": 1})
+        event = await get(browser, "event", at | {"quick": 1})
+        whole = await get(browser, "talk", at)
+        again = await get(browser, "talk", at | {"quick": 1})
+        after = await get(browser, "event", at | {"quick": 1})
+    assert (True, False, False) == (quick["partial"], whole["partial"], again["partial"])
+    assert (40, EVENTS) == (quick["total"], whole["total"])
+    assert rows(quick, "turns") == rows(whole, "turns")
+    assert (True, None, False) == (event["is_later"], event["change"], "is_later" in after)
+
+
 async def test_small_and_large_are_told_apart_by_nothing_else(long: str) -> None:
     """Where the engine's own difference is at hand, the narrow one agrees with it about the chunks."""
     async with memory_engine.open(long, config=READ_ONLY) as engine, inspected(engine) as browser:

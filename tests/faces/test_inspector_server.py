@@ -34,13 +34,16 @@ SAMPLE = Path(memory_engine.__file__).parent / "cli" / "sample"
 ROOT = Path(memory_engine.__file__).parent.parent
 READ_ONLY = EngineConfig(read_only=True)
 TOUR = (
-    ("store", ""), ("threads", "q=x&limit=1"), ("forks", "thread=coding"), ("timeline", "thread=coding"),
+    ("store", ""), ("glance", ""), ("threads", "q=x&limit=1"), ("forks", "thread=coding"),
+    ("timeline", "thread=coding"),
     ("outline", "thread=coding"), ("find", "thread=coding&q=pytest"), ("event", "thread=coding&seq=23"),
     ("state", "thread=coding&seq=40"), ("context", "thread=coding&seq=40&max_tokens=800"),
     ("talk", "thread=coding&seq=44"), ("recall", "thread=coding&seq=0&query=claim"),
     ("chunk", "thread=coding&id=23.0"), ("originals", "thread=coding&chunk=23.0"), ("views", "thread=coding&seq=44"),
     ("view", "thread=coding&seq=44&name=screen"), ("why", "thread=coding&chunk=39.0"),
-    ("diff", "thread=coding&a=3&b=40"), ("ledger", "thread=coding"),
+    ("diff", "thread=coding&a=3&b=40"), ("ledger", "thread=coding"), ("tokens", "thread=coding"),
+    ("time", "thread=coding"), ("waterfall", "thread=coding&seq=30"),
+    ("options", "thread=coding"), ("what_if", 'thread=coding&upto=44&change={"edits":[{"do":"skip","seq":30}]}'),
 )  # fmt: skip
 """Every route of the page, each with a question that it answers."""
 

@@ -3,10 +3,16 @@
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 import memory_engine
-from memory_engine import EngineConfig, LlmTextResponse, UserMessage
+from memory_engine import CompactionPolicy, EngineConfig, LlmTextResponse, UserMessage
 from memory_engine.core.events.base import ImagePart, TextPart, ToolCall
-from memory_engine.events import LlmToolCall, ToolResult
+from memory_engine.core.events.tasks import TodoItem
+from memory_engine.events import LlmToolCall, TodoSet, ToolResult
+from memory_engine.inspector import talk_end
+from memory_engine.inspector.states import turns_of
+from memory_engine.testing import FakeCompactor
 from tests.browser.browsed_logs import make_folds
 from tests.inspecting import Browser, inspected
 
@@ -87,3 +93,32 @@ async def test_a_ledger_says_how_many_calls_there_are() -> None:
             await thread.dispatch_all([UserMessage(content=f"ask {n}"), LlmTextResponse(content=f"say {n}")])
         found = await get(browser, "ledger", thread="t", after=4)
         assert (2, 4) == (len(cast(list[Data], found["calls"])), found["all_calls"])
+
+
+async def test_the_end_of_a_talk_is_told_without_what_was_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever one looks, the last events give the turns that the whole state ends with, or say that they cannot."""
+    monkeypatch.setattr(talk_end, "EVENTS", 9)
+    config = EngineConfig(compaction=CompactionPolicy(threshold=8, tokens_min=0, keep_recent=2))
+    async with memory_engine.open(":memory:", config=config, compactor=FakeCompactor("Short.")) as engine:
+        thread = await engine.create_thread("t")
+        for n in range(30):
+            match n % 6:
+                case 0:
+                    await thread.dispatch(TodoSet(items=(TodoItem(id=str(n), text="do it"),)))
+                case 1:
+                    await thread.dispatch(LlmToolCall(calls=(ToolCall(f"c{n}", "look", "{}"),)))
+                    await thread.dispatch(ToolResult(call_id=f"c{n}", name="look", content=f"seen {n}"))
+                case 2:
+                    await thread.mark_critical(f"{await thread.last_seq()}.0")
+                case 3:
+                    await thread.scratchpad.write(f"note {n}")
+                case _:
+                    await thread.dispatch(UserMessage(content=f"word {n} and so on " * 5))
+            await thread.settle()
+        reader, told = engine.reader, 0
+        for seq in range(1, await thread.last_seq() + 1):
+            whole = turns_of(placed.chunk for placed in (await thread.state(at=seq)).placed())
+            last = await talk_end.last_turns(reader, "t", seq, 3)
+            told += last is not None
+            assert last is None or list(last) == list(whole)[-len(last) :]
+    assert told > 20

@@ -1,9 +1,11 @@
 // The page: threads at the left, the log of one in the middle, and what it was at a point at the right.
 
-import { byId, counted, failure, icon, number, oneLine, say, size } from "./dom.js";
+import { Curve } from "./curve.js";
+import { byId, copied as onClipboard, counted, failure, icon, number, oneLine, say, size } from "./dom.js";
 import { Keys } from "./keys.js";
 import { Panel } from "./panel.js";
 import { place } from "./place.js";
+import { save } from "./saving.js";
 import { get, Live } from "./server.js";
 import { Slider } from "./slider.js";
 import { splitters } from "./splitters.js";
@@ -15,13 +17,17 @@ import { forksTab } from "./tab_forks.js";
 import { lineageTab } from "./tab_lineage.js";
 import { recallTab } from "./tab_recall.js";
 import { stateTab } from "./tab_state.js";
+import { storeTab } from "./tab_store.js";
 import { talkTab } from "./tab_talk.js";
+import { timeTab } from "./tab_time.js";
 import { viewsTab } from "./tab_views.js";
+import { whatIfTab } from "./tab_whatif.js";
 import { Threads } from "./threads.js";
 import { Timeline } from "./timeline.js";
 
 const THEMES = ["auto", "light", "dark"];
 const REMEMBERED = "memory-engine.theme";
+const NOT_COPIED = "The browser did not allow copying";
 
 place.read();
 const timeline = new Timeline();
@@ -33,6 +39,7 @@ const threads = new Threads((thread) => {
   byId("events").focus({ preventScroll: true });
 });
 const slider = new Slider(timeline);
+new Curve(timeline);
 const heads = new Map(); // heads that the list of threads has told, to open a thread without asking first
 
 const tabs = [
@@ -46,6 +53,9 @@ const tabs = [
   forksTab,
   cacheTab,
   recallTab,
+  timeTab,
+  whatIfTab,
+  storeTab,
 ];
 const panel = new Panel(tabs, () => ({
   thread: place.thread,
@@ -57,8 +67,9 @@ const panel = new Panel(tabs, () => ({
   choose: (change) => place.go(change),
 }));
 
-function entered(thread) {
+function entered(thread, landing = false) {
   heads.set(thread.id, thread.events);
+  place.landed = landing;
   place.fit(thread.kind);
   place.go({ thread: thread.id, seq: null, chunk: "" });
 }
@@ -68,7 +79,12 @@ function entered(thread) {
 let quiet;
 const store = new Live(() => {
   clearTimeout(quiet);
-  quiet = setTimeout(() => (threads.again(), described()), 400);
+  quiet = setTimeout(() => {
+    threads.again();
+    described();
+    panel.forget("store");
+    if (place.tab === "store") panel.refresh();
+  }, 400);
 });
 const log = new Live(
   ({ head, status }) => {
@@ -119,10 +135,17 @@ timeline.addEventListener("rows", () => place.tab === "lineage" && panel.refresh
 async function copied() {
   const event = place.seq ? await timeline.eventAt(place.seq).catch(() => null) : null;
   if (!event) return;
-  await navigator.clipboard.writeText(event.id).then(
-    () => say(`Copied ${oneLine(event.id, 60)}`),
-    () => say("The browser did not allow copying"),
-  );
+  say((await onClipboard(event.id)) ? `Copied ${oneLine(event.id, 60)}` : NOT_COPIED);
+}
+
+// A link to what is seen: it holds as long as the token does (see --token-file).
+async function linked() {
+  const link = `${location.href.split("#")[0]}#${place}`;
+  say((await onClipboard(link)) ? "Copied a link to this view" : NOT_COPIED);
+}
+
+function kept() {
+  save(panel.current.panel, panel.current.tab).catch((error) => say(error.message));
 }
 
 function marked() {
@@ -137,7 +160,7 @@ function listed() {
   byId("threads-search").focus();
 }
 
-new Keys({ timeline, live: () => live(), theme: () => themed(true), mark: marked, copy: copied, threads: listed });
+new Keys({ timeline, live: () => live(), theme: () => themed(true), mark: marked, copy: copied, link: linked, threads: listed });
 
 // ---- the head of the page
 
@@ -169,7 +192,11 @@ async function described() {
       `${counted(told.threads, "thread")} · ${counted(told.events, "event")} · ${size(told.bytes)}`;
     byId("store-sums").title =
       `${counted(told.chunks, "chunk")} and ${counted(told.tokens, "token")} in the states of all threads; ${size(told.payload_bytes)} of events`;
-    byId("store-mode").textContent = told.read_only ? "read-only" : "writable";
+    byId("store-mode").textContent = told.may_write ? "may write" : "read-only";
+    byId("store-mode").title = told.may_write
+      ? "Started with --write: what-ifs can be kept, compactions undone"
+      : "This page only looks; --write lets it keep what-ifs and undo compactions";
+    byId("store-mode").classList.toggle("strong", told.may_write);
     byId("store-problem").replaceChildren();
   } catch (error) {
     byId("store-problem").replaceChildren(failure(error, begin));
@@ -180,23 +207,29 @@ async function described() {
 async function begin() {
   await Promise.all([described(), threads.reload()]);
   const newest = threads.pages.at(0);
-  if (!place.thread && newest) entered(newest);
+  if (!place.thread && newest) entered(newest, place.landed);
 }
 
 byId("live").addEventListener("click", () => live());
 byId("theme").addEventListener("click", () => themed(true));
 byId("mark").addEventListener("click", marked);
+byId("copy-link").addEventListener("click", linked);
+byId("copy-link").append(icon("link"));
+byId("save-view").addEventListener("click", kept);
+byId("save-view").append(icon("save"));
 byId("threads-toggle").addEventListener("click", () => byId("window").classList.toggle("threads-open"));
 
 // Where there is room for one column only: threads, then the log of one, then what an event was; each leads back.
 function column(name) {
   byId("window").dataset.column = name;
+  panel.current.button.scrollIntoView({ block: "nearest", inline: "nearest" }); // what is hidden cannot be scrolled
 }
 byId("events").addEventListener("click", ({ target }) => target.closest(".fold-toggle") || column("right"), true);
 byId("back").addEventListener("click", () => column("middle"));
 byId("back-threads").addEventListener("click", () => column("left"));
 
-column(place.thread ? "right" : "middle");
+place.land();
+column("right");
 splitters();
 themed();
 begin();

@@ -86,6 +86,21 @@ export function ago(iso, now = Date.now()) {
   return "just now";
 }
 
+// How long something took, from microseconds, in two units at most: "340 ms", "4.2 s", "3 min 5 s".
+export function lasting(us) {
+  if (us < 1000) return us ? `${(us / 1000).toFixed(1)} ms` : "0 ms";
+  if (us < 999_500) return `${Math.round(us / 1000)} ms`;
+  if (us < 59_950_000) return `${(us / 1e6).toFixed(1)} s`;
+  const seconds = Math.round(us / 1e6);
+  for (const [unit, length, lower, part] of [["d", 86_400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]])
+    if (seconds >= length) {
+      const rest = Math.floor((seconds % length) / part);
+      return `${number(Math.floor(seconds / length))} ${unit}${rest ? ` ${rest} ${lower}` : ""}`;
+    }
+}
+
+export const money = (usd) => (usd ? `$${usd.toFixed(usd < 1 ? 4 : 2)}` : "–");
+
 // ---- pieces that every part of the page uses
 
 const WHOLE = 8000;
@@ -125,26 +140,24 @@ function cutAtCharacter(text, most) {
   return text.slice(0, splits ? most - 1 : most);
 }
 
-export function json(value, options = {}) {
-  return prose(typeof value === "string" ? value : JSON.stringify(value, null, 2), { mono: true, ...options });
-}
-
-function copyButton(text, what = "id") {
+// A button that puts a text on the clipboard; `text` may be a function that makes it.
+export function copyButton(text, what = "id") {
   const button = el("button", {
     type: "button",
     class: "copy",
     title: `Copy this ${what}`,
-    "aria-label": `Copy ${what} ${oneLine(text, 80)}`,
+    "aria-label": typeof text === "string" ? `Copy ${what} ${oneLine(text, 80)}` : `Copy this ${what}`,
   });
   button.append(icon("copy"));
   button.addEventListener("click", async (event) => {
     event.stopPropagation();
-    say((await copied(text)) ? `Copied ${cut(oneLine(text, 80), 60)}` : "The browser did not allow copying");
+    const said = typeof text === "string" ? cut(oneLine(text, 80), 60) : `the ${what}`;
+    say((await copied(typeof text === "string" ? text : text())) ? `Copied ${said}` : "The browser did not allow copying");
   });
   return button;
 }
 
-async function copied(text) {
+export async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
@@ -181,11 +194,28 @@ export function failure(error, again) {
 
 export const section = (title, ...children) => el("section", {}, el("h3", { text: title }), ...children);
 
+// A table of texts; the first `names` columns are words, the others numbers.
+export function table(label, heads, rows, names = 1) {
+  const side = (n) => (n < names ? null : "num");
+  return el(
+    "div",
+    { class: "wide" },
+    el(
+      "table",
+      { class: "rows-table", "aria-label": label },
+      el("thead", {}, el("tr", {}, ...heads.map((text, n) => el("th", { scope: "col", class: side(n), text })))),
+      el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((cell, n) => el("td", { class: side(n) }, cell))))),
+    ),
+  );
+}
+
 const ICONS = {
   copy: "M5 5V2.5h8.5V11H11M2.5 5H11v8.5H2.5z",
   sun: "M8 5.2A2.8 2.8 0 1 1 8 10.8 2.8 2.8 0 0 1 8 5.2M8 1v1.6M8 13.4V15M1 8h1.6M13.4 8H15M3 3l1.2 1.2M11.8 11.8 13 13M13 3l-1.2 1.2M4.2 11.8 3 13",
   moon: "M13.2 9.6A5.6 5.6 0 0 1 6.4 2.8a5.6 5.6 0 1 0 6.8 6.8z",
   auto: "M8 2.2a5.8 5.8 0 1 1 0 11.6A5.8 5.8 0 0 1 8 2.2M8 2.2v11.6M8 5h4.6M8 8h5.8M8 11h4.6",
+  link: "M6.8 9.2a2.6 2.6 0 0 0 3.7 0l2.2-2.2a2.6 2.6 0 0 0-3.7-3.7L7.9 4.4M9.2 6.8a2.6 2.6 0 0 0-3.7 0L3.3 9a2.6 2.6 0 0 0 3.7 3.7l1.1-1.1",
+  save: "M8 2v8M4.8 7 8 10.2 11.2 7M2.5 11.5V14h11v-2.5",
   fork: "M4 2.5v11M4 9.5c0-3 8-1.5 8-5M12 2.3v.2",
 };
 

@@ -1,7 +1,7 @@
 // The keyboard: everything the page does can be done without a mouse.
 
 import { byId, el, say } from "./dom.js";
-import { place, TABS } from "./place.js";
+import { place, TAB_KEYS, TABS } from "./place.js";
 
 const KEYS = [
   [
@@ -20,11 +20,13 @@ const KEYS = [
     "Look",
     [
       ["1 … 9 0", "the tabs, in their order"],
+      ["u w s", "time and cost, what if, the store"],
       ["d", "mark this event as A, to compare"],
       ["/", "search the events"],
       ["t", "the list of threads"],
       ["e", "back to the events"],
       ["c", "copy the event's id"],
+      ["y", "copy a link to this view"],
     ],
   ],
   [
@@ -78,7 +80,8 @@ export class Keys {
       return;
     }
     if (typing(event.target)) {
-      if (event.key === "Escape") byId("events").focus();
+      // Enter in the field of the position goes there: then keys mean the timeline again.
+      if (event.key === "Escape" || (event.key === "Enter" && event.target.id === "slider-seq")) byId("events").focus();
       return;
     }
     const act = this.anywhere(event.key) ?? (ownKeys(event.target) ? undefined : this.among(event.key));
@@ -89,7 +92,8 @@ export class Keys {
 
   anywhere(key) {
     const { timeline } = this.does;
-    if (/^[0-9]$/.test(key)) return () => place.go({ tab: TABS[(Number(key) + 9) % 10] });
+    const tab = TABS.find((id) => TAB_KEYS[id] === key);
+    if (tab) return () => place.go({ tab });
     return {
       j: () => timeline.step(1),
       k: () => timeline.step(-1),
@@ -101,6 +105,7 @@ export class Keys {
       e: () => byId("events").focus(),
       d: () => this.does.mark(),
       c: () => this.does.copy(),
+      y: () => this.does.link(),
       l: () => this.does.live(),
       b: () => this.does.theme(),
       "?": () => this.help.showModal(),

@@ -1,7 +1,7 @@
 // The tabs beside the timeline: what the chosen point, or two of them, look like from one side.
 
 import { byId, el, empty, failure, loading } from "./dom.js";
-import { place } from "./place.js";
+import { place, TAB_KEYS } from "./place.js";
 import { isAbort } from "./server.js";
 
 const KEPT = 40; // answers: what was true at a seq stays true
@@ -12,7 +12,7 @@ const BURST_MS = 120;
 export class Panel {
   constructor(tabs, look) {
     this.tabs = tabs;
-    this.look = look; // () → {thread, seq, mark, chunk, head, timeline}
+    this.look = () => ({ ...look(), again: () => this.refresh() }); // {thread, seq, mark, chunk, head, …}
     this.answers = new Map();
     this.control = null;
     this.under = null; // what is being loaded
@@ -20,7 +20,7 @@ export class Panel {
     const strip = byId("tabs");
     const room = byId("panels");
     this.views = new Map(
-      tabs.map((tab, n) => {
+      tabs.map((tab) => {
         const button = el(
           "button",
           {
@@ -28,11 +28,11 @@ export class Panel {
             role: "tab",
             id: `tab-${tab.id}`,
             "aria-controls": `panel-${tab.id}`,
-            title: `${tab.title} (${(n + 1) % 10})`,
+            title: `${tab.title} (${TAB_KEYS[tab.id]})`,
             onclick: () => place.go({ tab: tab.id }),
           },
           tab.title,
-          el("kbd", { text: (n + 1) % 10, "aria-hidden": "true" }),
+          el("kbd", { text: TAB_KEYS[tab.id], "aria-hidden": "true" }),
         );
         const bar = el("div", { class: "controls" });
         const body = el("div", { class: "body" });
@@ -73,8 +73,8 @@ export class Panel {
   get wanted() {
     const view = this.current;
     const look = this.look();
-    const key = look.thread ? view.tab.key(look) : null;
-    return { view, look, key, name: `${view.tab.id}|${look.thread}|${key}` };
+    const key = look.thread || view.tab.always ? view.tab.key(look) : null;
+    return { view, look, key, name: `${view.tab.id}|${view.tab.always ? "" : look.thread}|${key}` };
   }
 
   // Show what is to be shown now. While one runs through the log, only where he pauses is asked for.

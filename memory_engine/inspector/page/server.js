@@ -16,13 +16,23 @@ class ServerError extends Error {
   }
 }
 
-export async function get(path, params = {}, signal = undefined) {
+export function get(path, params = {}, signal = undefined) {
   const query = new URLSearchParams(
     Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== ""),
   );
+  return asked(`api/${path}?${query}`, { headers: { "X-Token": token }, cache: "no-store", signal });
+}
+
+// Ask for something to be written: the server does it only where it was started to.
+export function post(path, body) {
+  const headers = { "X-Token": token, "Content-Type": "application/json" };
+  return asked(`api/${path}`, { method: "POST", headers, body: JSON.stringify(body), cache: "no-store" });
+}
+
+async function asked(address, options) {
   let answer;
   try {
-    answer = await fetch(`api/${path}?${query}`, { headers: { "X-Token": token }, cache: "no-store", signal });
+    answer = await fetch(address, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ServerError(0, "", "The server does not answer. Is `memory-engine inspect` still running?");

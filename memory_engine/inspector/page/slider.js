@@ -17,6 +17,9 @@ export class Slider {
       if (Number.isFinite(seq)) place.go({ seq: Math.min(timeline.head, Math.max(0, seq)) });
       this.draw();
     });
+    this.field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.field.value = place.seq ?? timeline.head; // what was typed is no place to go to
+    });
     byId("compaction-before").addEventListener("click", () => timeline.toCompaction(-1));
     byId("compaction-after").addEventListener("click", () => timeline.toCompaction(1));
     place.addEventListener("change", ({ detail }) => {

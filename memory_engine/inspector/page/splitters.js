@@ -9,6 +9,15 @@ const STEP = 24;
 export function splitters() {
   const room = document.getElementById("window");
   let widths = {};
+  // What a screen reader says of a border: how wide its column is.
+  const told = () => {
+    for (const bar of document.querySelectorAll("[role=separator]")) {
+      bar.setAttribute("aria-valuemin", LEAST);
+      bar.setAttribute("aria-valuemax", Math.max(LEAST, room.clientWidth - 2 * LEAST));
+      bar.setAttribute("aria-valuenow", document.getElementById(bar.getAttribute("aria-controls")).clientWidth);
+    }
+  };
+  new ResizeObserver(told).observe(room);
   try {
     widths = JSON.parse(localStorage.getItem(REMEMBERED) ?? "{}");
   } catch {
@@ -18,6 +27,7 @@ export function splitters() {
     const most = room.clientWidth - 2 * LEAST;
     widths[name] = Math.round(Math.min(most, Math.max(LEAST, width)));
     setStyle(room, { [`--${name}`]: `${widths[name]}px` });
+    told();
     try {
       localStorage.setItem(REMEMBERED, JSON.stringify(widths));
     } catch {

@@ -2,6 +2,7 @@
 
 import { callText, chunkLink, seqLink } from "./chunks.js";
 import { counted, day, el, empty, failure, number, oneLine, prose, section, setStyle } from "./dom.js";
+import { place } from "./place.js";
 import { get } from "./server.js";
 
 const PARTS = [
@@ -12,36 +13,34 @@ const PARTS = [
   ["recalled", "brought back for a question"],
 ];
 
-let budget = ""; // tokens; empty: no limit
-let question = ""; // what memory is asked; empty: nothing is recalled
-
 export const contextTab = {
   id: "context",
   title: "Context",
   stays: true,
-  key: ({ seq }) => `${seq ?? 0}|${budget}|${question}`,
-  controls(bar, again) {
+  key: ({ seq }) => `${seq ?? 0}|${place.budget}|${place.question}`,
+  controls(bar) {
     const field = el("input", {
       type: "number",
       id: "budget",
       min: 1,
       step: 100,
       placeholder: "no limit",
+      value: place.budget,
       inputmode: "numeric",
     });
     const asked = el("input", {
       type: "text",
       id: "question",
       placeholder: "what memory is asked",
+      value: place.question,
       autocomplete: "off",
     });
     let pause;
     const typed = () => {
       clearTimeout(pause);
       pause = setTimeout(() => {
-        budget = field.value && Number(field.value) >= 1 ? String(Math.floor(Number(field.value))) : "";
-        question = asked.value.trim();
-        again();
+        const budget = field.value && Number(field.value) >= 1 ? String(Math.floor(Number(field.value))) : "";
+        place.go({ budget, question: asked.value.trim() });
       }, 300);
     };
     for (const input of [field, asked]) input.addEventListener("input", typed);
@@ -53,16 +52,16 @@ export const contextTab = {
     );
   },
   load: ({ thread, seq }, signal) =>
-    get("context", { thread, seq: seq ?? 0, max_tokens: budget, query: question }, signal),
+    get("context", { thread, seq: seq ?? 0, max_tokens: place.budget, query: place.question }, signal),
   show(body, data) {
     body.replaceChildren(
       el("h2", { text: "What a model would see next" }),
       summed(data),
       spentBar(data),
       leftOut(data),
-      question ? recalled(data) : "",
+      place.question ? recalled(data) : "",
       data.messages.length
-        ? section("Messages", el("div", { class: "cards" }, ...data.messages.map(message)))
+        ? section("Messages", data.earlier > 0 && el("p", { class: "dim", text: `the last ${number(data.messages.length)}; ${number(data.earlier)} stand before them` }), el("div", { class: "cards" }, ...data.messages.map(messageCard)))
         : empty("Nothing: the context is empty here"),
     );
   },
@@ -77,15 +76,15 @@ const messages = (data) =>
   el(
     "details",
     {},
-    el("summary", { text: counted(data.messages.length, "message") }),
-    el("div", { class: "cards" }, ...data.messages.map(message)),
+    el("summary", { text: counted(data.messages.length + data.earlier, "message") }),
+    el("div", { class: "cards" }, ...data.messages.map(messageCard)),
   );
 
 function summed(data) {
   const counting = data.tokens_exact ? `counted by ${data.tokenizer}` : "estimated";
   return el("p", {
     class: "sum",
-    text: `${counted(data.messages.length, "message")}, ${counted(data.tokens, "token")}${data.max_tokens ? ` of ${number(data.max_tokens)}` : ""} (${oneLine(counting, 60)})`,
+    text: `${counted(data.messages.length + data.earlier, "message")}, ${counted(data.tokens, "token")}${data.max_tokens ? ` of ${number(data.max_tokens)}` : ""} (${oneLine(counting, 60)})`,
   });
 }
 
@@ -170,7 +169,8 @@ export function hit({ seq, kind, role, speaker, at, score, why, text, superseded
   );
 }
 
-function message({ role, content, chars, tool_calls: calls, tokens, name }) {
+// A message of a context.
+export function messageCard({ role, content, chars, tool_calls: calls, tokens, name }) {
   const text = typeof content === "string" ? content : content ? JSON.stringify(content, null, 1) : "";
   return el(
     "article",

@@ -1,7 +1,8 @@
 // What happened at the chosen seq, and what it changed.
 
 import { changes, facts, tokensLine, unified, viewsChanged } from "./chunks.js";
-import { el, empty, failure, ident, json, moment, number, oneLine, section, visible } from "./dom.js";
+import { el, empty, failure, ident, moment, number, oneLine, section, visible } from "./dom.js";
+import { json } from "./json_view.js";
 import { place } from "./place.js";
 import { get } from "./server.js";
 
@@ -10,9 +11,11 @@ export const eventTab = {
   title: "Event",
   key: ({ seq }) => (seq ? String(seq) : null),
   nothing: ({ head }) => (head ? "Before the first event: nothing has happened yet" : "This thread has no event yet"),
-  load: ({ thread, seq }, signal) => get("event", { thread, seq }, signal),
-  show(body, data) {
-    const event = data.event ?? data;
+  load: ({ thread, seq }, signal) => get("event", { thread, seq, quick: 1 }, signal),
+  show(body, data, look) {
+    const event = data;
+    shown = data;
+    if (data.is_later) later(this, body, data, look);
     const change = data.change?.error ? null : data.change;
     body.replaceChildren(
       el(
@@ -26,17 +29,44 @@ export const eventTab = {
       facts([
         ["recorded", moment(event.recorded_at)],
         ["occurred", event.occurred_at ? moment(event.occurred_at) : null],
-        ["id", ident(event.id, "event id")],
-        ["caused by", event.causation_id ? ident(event.causation_id, "event id") : null],
-        ["correlation", event.correlation_id ? ident(event.correlation_id, "correlation id") : null],
-        ["hash", event.hash ? ident(event.hash, "hash") : null],
       ]),
+      ids(event),
       data.change?.error ? section("What it changed", failure(data.change.error)) : "",
-      whatItChanged(change, data.operations ?? []),
+      data.is_later ? section("What it changed", el("p", { class: "dim", role: "status", text: "The log up to here is being read…" })) : whatItChanged(change, data.operations ?? []),
       section("Payload", json(event.payload, { most: 6000 })),
     );
   },
 };
+
+let shown = null; // the event in view
+
+// What an event of a long log changed is told once the log was read.
+async function later(tab, body, data, look) {
+  try {
+    const whole = await get("event", { thread: look.thread, seq: data.seq });
+    if (shown === data) tab.show(body, whole, look);
+  } catch (error) {
+    if (shown === data) body.append(failure(error));
+  }
+}
+
+let idsOpen = false; // whoever looks at ids looks at those of the next event too
+
+function ids(event) {
+  const box = el(
+    "details",
+    { class: "ids", open: idsOpen },
+    el("summary", { text: "Ids and hash" }),
+    facts([
+      ["id", ident(event.id, "event id")],
+      ["caused by", event.causation_id ? ident(event.causation_id, "event id") : null],
+      ["correlation", event.correlation_id ? ident(event.correlation_id, "correlation id") : null],
+      ["hash", event.hash ? ident(event.hash, "hash") : null],
+    ]),
+  );
+  box.addEventListener("toggle", () => (idsOpen = box.open));
+  return box;
+}
 
 function whatItChanged(change, operations) {
   if (!change) return "";

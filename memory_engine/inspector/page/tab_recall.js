@@ -1,30 +1,30 @@
 // A question to memory: what it finds and why each was ranked so, and what of it comes into a context.
 
 import { counted, el, empty, failure, number, oneLine, section, setStyle } from "./dom.js";
+import { place } from "./place.js";
 import { get } from "./server.js";
 import { contextParts, hit } from "./tab_context.js";
 
 const BUDGET = 2000;
 const SHARE_LEAST = 0.0005;
 
-let question = "";
 let budget = String(BUDGET);
 
 export const recallTab = {
   id: "recall",
   title: "Recall",
   stays: true,
-  key: ({ seq }) => (question ? `${seq ?? 0}|${budget}|${question}` : null),
+  key: ({ seq }) => (place.recall ? `${seq ?? 0}|${budget}|${place.recall}` : null),
   nothing: () => "Ask a question: what memory finds, why each passage ranks where it does, and what comes into a context.",
   controls(bar, again) {
-    const asked = el("input", { type: "text", id: "recall-question", placeholder: "what memory is asked", autocomplete: "off" });
+    const asked = el("input", { type: "text", id: "recall-question", placeholder: "what memory is asked", value: place.recall, autocomplete: "off" });
     const field = el("input", { type: "number", id: "recall-budget", min: 1, step: 100, value: budget, inputmode: "numeric" });
     let pause;
     const typed = () => {
       clearTimeout(pause);
       pause = setTimeout(() => {
-        question = asked.value.trim();
         budget = Number(field.value) >= 1 ? String(Math.floor(Number(field.value))) : "";
+        place.go({ recall: asked.value.trim() });
         again();
       }, 300);
     };
@@ -37,7 +37,7 @@ export const recallTab = {
     );
   },
   async load({ thread, seq }, signal) {
-    const at = { thread, seq: seq ?? 0, query: question };
+    const at = { thread, seq: seq ?? 0, query: place.recall };
     const [found, context] = await Promise.all([
       get("recall", at, signal),
       get("context", { ...at, max_tokens: budget }, signal).catch((error) => {

@@ -9,6 +9,7 @@ import { turn } from "./talk_turns.js";
 const TURN_PX = 84; // a guess, until a page was seen
 const REST_MS = 50; // whoever scrolls fast passes pages by
 const KEPT = 60;
+const SAVED = 25; // pages
 
 // A turn that was clicked selects its event in the log; the talk stays as it is meanwhile.
 let pinned = null; // {thread, at, seq}
@@ -38,7 +39,8 @@ export const talkTab = {
     this.release.textContent = behind ? `as of event ${number(look.seq)}` : "";
     shown?.choose(look.seq);
   },
-  load: (look, signal) => get("talk", { thread: look.thread, seq: asOf(look) }, signal),
+  load: (look, signal) => get("talk", { thread: look.thread, seq: asOf(look), quick: 1 }, signal),
+  whole: () => shown?.whole(),
   async show(body, data, look) {
     const before = shown?.thread === look.thread && shown.body.isConnected && data.seq > shown.data.seq ? shown.first() : null;
     shown?.close();
@@ -50,8 +52,24 @@ export const talkTab = {
     shown = new Talk(body, data, look.thread);
     shown.open(before);
     shown.choose(look.seq);
+    if (data.partial) complete(body, data, look);
   },
 };
+
+// The end of a long talk comes first; all of it, once the log was read.
+async function complete(body, data, { thread }) {
+  try {
+    const whole = await get("talk", { thread, seq: data.seq });
+    if (shown?.data !== data) return;
+    const first = shown.first();
+    shown.close();
+    shown = new Talk(body, whole, thread);
+    shown.open(first && { ...first, index: first.index + whole.total - data.total });
+    shown.choose(place.seq);
+  } catch (error) {
+    if (shown?.data === data) body.prepend(failure(error));
+  }
+}
 
 class Talk {
   constructor(body, data, thread) {
@@ -142,6 +160,14 @@ class Talk {
     if (!this.filled.delete(page)) return;
     setStyle(this.pages[page], { height: `${this.pages[page].offsetHeight}px` });
     this.pages[page].replaceChildren();
+  }
+
+  // Fill every page, at most so many of the last, for who keeps the talk; what is given back empties them again.
+  async whole() {
+    const last = this.pages.length - 1;
+    const some = this.pages.map((_, page) => page).filter((page) => page > last - SAVED && !this.filled.has(page));
+    for (const page of some) await this.fetch(page);
+    return () => some.filter((page) => !this.near.has(page)).forEach((page) => this.empty(page));
   }
 
   get atEnd() {

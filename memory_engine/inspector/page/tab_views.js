@@ -1,6 +1,7 @@
 // What is derived from the log, as it was at the chosen seq: scratchpad, conversation, preferences, memory.
 
-import { counted, el, empty, failure, json, number, visible } from "./dom.js";
+import { counted, el, empty, failure, number, visible } from "./dom.js";
+import { json } from "./json_view.js";
 import { place } from "./place.js";
 import { get } from "./server.js";
 

@@ -1,7 +1,8 @@
 // How a turn of a talk looks: a message, a thought, calls with their results, what a compaction folded.
 
 import { chunkLink } from "./chunks.js";
-import { clock, counted, el, failure, json, loading, moment, number, oneLine, prose, say } from "./dom.js";
+import { clock, counted, el, failure, loading, moment, number, oneLine, prose, say } from "./dom.js";
+import { json } from "./json_view.js";
 import { image, markdown } from "./markdown.js";
 import { get } from "./server.js";
 
@@ -102,6 +103,7 @@ function fold(does, key, summary, make, props = {}) {
     if (box.open) open();
   });
   if (box.open) open();
+  box.make = open; // for who keeps all of it
   return box;
 }
 
@@ -164,7 +166,7 @@ function callFold(line, call, answers, does) {
   ];
   return fold(does, `${line.id} ${call.id}`, summary, () => [
     el("p", { class: "dim small", text: "arguments" }),
-    json(pretty(call.arguments), { most: 4000 }),
+    json(call.arguments, { most: 4000 }),
     ...answers.flatMap((answer) => answered(answer, does)),
   ]);
 }
@@ -192,14 +194,6 @@ function answered(answer, does) {
         : prose(part.text, { most: 2000, mono: true, chars: part.chars }),
     ),
   ];
-}
-
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text ?? "";
-  }
 }
 
 // Arguments as one writes them: `path: "a.py", line: 3`.

@@ -31,20 +31,27 @@ export class Threads {
       fill: (row, index) => this.fill(row, index),
       seen: (first, last) => this.pages.want(first, last),
     });
-    let pause;
+    this.loading = Promise.resolve(); // the list as it was asked for last: keys act on that one, however fast they come
+    let pause = 0;
+    const reload = () => {
+      clearTimeout(pause);
+      pause = 0;
+      this.loading = this.reload();
+    };
     this.search.addEventListener("input", () => {
       clearTimeout(pause);
-      pause = setTimeout(() => this.reload(), 150);
+      pause = setTimeout(reload, 150);
     });
     this.search.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown" || event.key === "Enter") {
         event.preventDefault();
+        if (pause) reload();
         this.host.focus();
-        this.move(0);
+        this.loading.then(() => this.move(0));
       }
     });
-    this.kind.addEventListener("change", () => this.reload());
-    this.status.addEventListener("change", () => this.reload());
+    this.kind.addEventListener("change", reload);
+    this.status.addEventListener("change", reload);
     this.host.addEventListener("keydown", (event) => this.key(event));
     this.host.addEventListener("click", (event) => {
       const row = event.target.closest("[role=option]");
@@ -149,8 +156,8 @@ export class Threads {
       Home: -Infinity,
       End: Infinity,
     };
-    if (event.key in steps) this.move(steps[event.key]);
-    else if (event.key === "Enter" || event.key === " ") this.open(this.active);
+    if (event.key in steps) this.loading.then(() => this.move(steps[event.key]));
+    else if (event.key === "Enter" || event.key === " ") this.loading.then(() => this.open(this.active));
     else return;
     event.preventDefault();
     event.stopPropagation();

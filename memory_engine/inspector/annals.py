@@ -1,0 +1,263 @@
+"""What one log's events tell of time and money, kept as they come by: clock, exchanges, tools, models, failures.
+
+An event's time is when it occurred, where its sender said so, else when it was recorded. Upkeep (compactions) has no
+sender: it stands as far behind the event before it as it was recorded behind it.
+"""
+
+import json
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+
+from attrs import define, field
+
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.events.messages import SkillError, SubagentError, SystemFailure, ToolError
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.json_form import JsonForm, named
+from memory_engine.core.records import StoredEvent
+from memory_engine.errors import EventDecodeError
+from memory_engine.errors.effects import Usage
+from memory_engine.replay.cache_breaks import Runs
+from memory_engine.replay.what_if.change import Compactions
+
+ANSWERS = "answers"
+"""What a model's usage was for, where a provider's own message tells it; else it is the type of the event."""
+FAILED = frozenset(cls.event_type for cls in (ToolError, SkillError, SubagentError, SystemFailure))
+_RESPONSE = '"response"'
+
+
+@define(kw_only=True)
+class TimedExchange(JsonForm):
+    """What began with a message to the agent, up to the next one: seqs, times and durations in microseconds.
+
+    `model_us`, `tool_us` and `other_us` are its whole time, by what ended each wait: a part of a response, a result, or
+    anything else.
+    """
+
+    json_names = (
+        "first last begun_us ended_us model_us tool_us other_us calls tools failures "
+        "input_tokens output_tokens cost_usd"
+    )
+    first: int
+    last: int
+    begun_us: int
+    ended_us: int
+    model_us: int = 0
+    tool_us: int = 0
+    other_us: int = 0
+    calls: int = 0
+    tools: int = 0
+    failures: int = 0
+    usage: Usage = Usage()
+
+    @property
+    def input_tokens(self) -> int:
+        """Tokens that models were sent, as far as it is recorded."""
+        return self.usage.input_tokens
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens that models answered, as far as it is recorded."""
+        return self.usage.output_tokens
+
+    @property
+    def cost_usd(self) -> float:
+        """USD, as far as it is recorded."""
+        return self.usage.cost_usd
+
+
+@define(kw_only=True)
+class ToolTimes:
+    """The calls of one tool that were answered: how long each took, in microseconds, and how many failed."""
+
+    took_us: list[int] = field(factory=list)
+    failed: int = 0
+
+    def as_row(self, name: str) -> dict[str, object]:
+        """How many there were, and the middle, the longest and the sum of their durations."""
+        ordered = sorted(self.took_us)
+        middle = ordered[len(ordered) // 2] if ordered else 0
+        counts = {"name": name, "calls": len(ordered), "failed": self.failed}
+        return {**counts, "median_us": middle, "longest_us": max(ordered, default=0), "total_us": sum(ordered)}
+
+
+@define(kw_only=True)
+class ModelUse(JsonForm):
+    """What a model used for one purpose. `cached_tokens` of the input came from its provider's prompt cache."""
+
+    model: str
+    purpose: str
+    calls: int = 0
+    cached_tokens: int = 0
+    usage: Usage = Usage()
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {**named(self, "model purpose calls cached_tokens"), **named(self.usage)}
+
+    def add(self, other: "ModelUse") -> None:
+        """Count another one's in."""
+        self.calls += other.calls
+        self.cached_tokens += other.cached_tokens
+        self.usage = self.usage.plus(other.usage)
+
+
+class LogClock:
+    """The time of each event of a log, one after the other; upkeep goes by the event before it."""
+
+    def __init__(self, registry: EventRegistry) -> None:
+        self._registry = registry
+        self._behind_us = 0
+
+    def at_us(self, stored: StoredEvent) -> int:
+        """When an event was, in microseconds since 1970."""
+        if stored.occurred_at_us is not None:
+            self._behind_us = stored.recorded_at_us - stored.occurred_at_us
+            return stored.occurred_at_us
+        if self._registry.is_upkeep(stored.type):
+            return stored.recorded_at_us - self._behind_us
+        self._behind_us = 0
+        return stored.recorded_at_us
+
+
+class Annals:
+    """The times, exchanges, tools, models and failures of a log, up to the last event that was noted."""
+
+    def __init__(self, registry: EventRegistry) -> None:
+        self._registry = registry
+        self._told = {cls.event_type for cls in registry.classes() if _tells(cls)}
+        self._clock = LogClock(registry)
+        self._runs = Runs(registry)
+        self._open: dict[str, tuple[str, int]] = {}
+        self._role = ""
+        self.times_us = array("q")
+        self.exchanges: list[TimedExchange] = []
+        self.tools: dict[str, ToolTimes] = {}
+        self.models: dict[tuple[str, str], ModelUse] = {}
+        self.failures: Counter[str] = Counter()
+        self.types: Counter[str] = Counter()
+        self.compactions = Compactions()
+        self.occurred = 0
+
+    def note(self, stored: StoredEvent) -> None:
+        """Take in the next event."""
+        at_us = self._clock.at_us(stored)
+        role = self._registry.role(stored.type)
+        exchange = self._exchange(stored.seq, role, at_us)
+        waited_us = max(0, at_us - self.times_us[-1]) if self.times_us and stored.seq != exchange.first else 0
+        match role:
+            case "assistant":
+                exchange.model_us += waited_us
+            case "tool":
+                exchange.tool_us += waited_us
+            case _:
+                exchange.other_us += waited_us
+        exchange.last, exchange.ended_us = stored.seq, max(exchange.ended_us, at_us)
+        self.times_us.append(at_us)
+        self.types[stored.type] += 1
+        self.occurred += stored.occurred_at_us is not None
+        if stored.type in FAILED:
+            self.failures[stored.type] += 1
+            exchange.failures += 1
+        event = self._event(stored)
+        _, is_call = self._runs.next(event, str(stored.seq))
+        exchange.calls += is_call
+        if isinstance(event, Event):
+            self._note_event(stored, event, exchange, at_us)
+        self._role = role
+
+    def _exchange(self, seq: int, role: str, at_us: int) -> TimedExchange:
+        """The exchange that an event belongs to: messages to the agent in a row begin one together."""
+        if not self.exchanges or (role == "user" and self._role != "user"):
+            self.exchanges.append(TimedExchange(first=seq, last=seq, begun_us=at_us, ended_us=at_us))
+        return self.exchanges[-1]
+
+    def _event(self, stored: StoredEvent) -> Event | UnknownEvent:
+        """An event that may tell something; of others, and of what cannot be read, only the type."""
+        if stored.type in self._told:
+            try:
+                return self._registry.decode(stored.type, stored.version, stored.payload)
+            except EventDecodeError:  # the timeline says so where it stands
+                pass
+        return UnknownEvent(stored.type, stored.version, b"")
+
+    def _note_event(self, stored: StoredEvent, event: Event, exchange: TimedExchange, at_us: int) -> None:
+        failed = self.compactions.failed
+        self.compactions = self.compactions.plus(event)
+        if self.compactions.failed > failed:
+            self.failures[stored.type] += 1
+        for call_id, name in calls_of(event):
+            self._open[call_id] = name, at_us
+        answered = answered_by(event)
+        if answered and answered in self._open:
+            name, begun_us = self._open.pop(answered)
+            times = self.tools.setdefault(name, ToolTimes())
+            times.took_us.append(max(0, at_us - begun_us))
+            times.failed += stored.type in FAILED
+            exchange.tools += 1
+        for used in models_used(event):
+            known = self.models.get((used.model, used.purpose))
+            if known is None:
+                self.models[used.model, used.purpose] = used
+            else:
+                known.add(used)
+            exchange.usage = exchange.usage.plus(used.usage)
+
+
+def _tells(cls: type[Event]) -> bool:
+    fields = {"usage", "calls", "call_id"}
+    return cls.event_role in ("assistant", "tool", "compaction") or not fields.isdisjoint(cls.__struct_fields__)
+
+
+def calls_of(event: Event) -> Iterator[tuple[str, str]]:
+    """The ids and names of the calls that an event makes."""
+    for call in getattr(event, "calls", ()):
+        yield call.id, call.name
+    if event.event_role == "assistant" and (call_id := getattr(event, "call_id", "")):
+        yield call_id, getattr(event, "name", "") or getattr(event, "agent_id", "")
+
+
+def answered_by(event: Event) -> str:
+    """The id of the call that an event ends, empty for none."""
+    is_final = event.event_role == "tool" and getattr(event, "final", True)
+    return getattr(event, "call_id", "") if is_final else ""
+
+
+def models_used(event: Event) -> Iterator[ModelUse]:
+    """What models used for an event: what the engine noted, or what the provider said of its own response."""
+    usage = getattr(event, "usage", None)
+    model = getattr(event, "model", "")
+    if isinstance(usage, Usage) and (model or usage != Usage()):
+        yield ModelUse(model=model, purpose=event.event_type, calls=1, usage=usage)
+    native = getattr(event, "native", "")
+    if _RESPONSE in native:
+        yield from _responses(native)
+
+
+def _responses(native: str) -> Iterator[ModelUse]:
+    try:
+        kept = json.loads(native)
+    except (ValueError, RecursionError):  # a redacted one may be any text
+        return
+    for said in kept.values() if isinstance(kept, dict) else ():
+        response = said.get("response") if isinstance(said, dict) else None
+        if isinstance(response, dict) and isinstance(counted := response.get("usage"), dict):
+            model = response.get("model")
+            yield _provider_use(model if isinstance(model, str) else "", counted)
+
+
+def _provider_use(model: str, counted: dict[str, object]) -> ModelUse:
+    """OpenAI counts what its cache held among the input, under details; Anthropic beside it."""
+    details = counted.get("prompt_tokens_details") or counted.get("input_tokens_details")
+    within = _whole(details.get("cached_tokens")) if isinstance(details, dict) else 0
+    beside = _whole(counted.get("cache_read_input_tokens"))
+    fed = _whole(counted.get("prompt_tokens")) + _whole(counted.get("input_tokens"))
+    fed += beside + _whole(counted.get("cache_creation_input_tokens"))
+    made = _whole(counted.get("completion_tokens")) + _whole(counted.get("output_tokens"))
+    usage = Usage(input_tokens=fed, output_tokens=made)
+    return ModelUse(model=model, purpose=ANSWERS, calls=1, cached_tokens=within + beside, usage=usage)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

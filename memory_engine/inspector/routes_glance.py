@@ -1,0 +1,133 @@
+"""The route that gives the store at a glance: events a day, the largest threads, compactions, failures, models."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import reduce
+
+from attrs import define, field
+
+from memory_engine.administration.days import events_by_day
+from memory_engine.core.json_form import as_data, named
+from memory_engine.core.threads import ThreadInfo
+from memory_engine.errors import IntegrityError
+from memory_engine.errors.effects import Usage
+from memory_engine.inspector.annals import Annals, ModelUse
+from memory_engine.inspector.answers import Inspection, Query, Route
+from memory_engine.replay.what_if.change import Compactions
+from memory_engine.store.protocol import ThreadFilter
+
+DAYS = 30
+DAYS_OF = 300
+"""Threads, the last used ones, whose events are counted by day."""
+WALKED_AT_ONCE = 10_000
+"""Events that one request goes through at most."""
+COUNTED = 100_000
+"""Events of the last used threads whose failures and models are counted unless more are asked for."""
+LISTED = 8
+
+
+async def glance(inspection: Inspection, query: Query) -> object:
+    """The store at a glance. What is counted in logs is counted piece by piece, the last used threads first.
+
+    `counted` of `events` are in it so far; `is_done`: whoever asks again with the same `most` is told no more.
+    """
+    most = query.number("most", COUNTED)
+    found = await inspection.engine.store.listed(ThreadFilter(order="updated"))
+    threads = [ThreadInfo.of(*one) for one in found]
+
+    async def counted_days() -> dict[str, int]:
+        counts = await events_by_day(inspection.engine.kernel, threads[:DAYS_OF], DAYS)
+        return {day.isoformat(): count for day, count in counts.items()}
+
+    days = await inspection.days.now(counted_days)
+    sums, is_done = await _counted(inspection, threads, most)
+    largest = sorted(threads, key=lambda info: -info.tokens)[:LISTED]
+    return {
+        "days": days,
+        "days_of": min(DAYS_OF, len(threads)),
+        "threads": len(threads),
+        "events": sum(info.events for info in threads if info.forked_from is None),
+        "largest": [_row(info) | {"tokens": info.tokens} for info in largest],
+        "damaged": [info.id for info in threads if info.damaged],
+        **sums.as_data(),
+        "is_done": is_done,
+    }
+
+
+def _row(info: ThreadInfo) -> dict[str, object]:
+    return {"id": info.id, "kind": info.kind, "events": info.events}
+
+
+@define
+class _Sums:
+    """What the logs of many threads tell, without forks: their shared past would count again."""
+
+    counted: int = 0
+    compactions: Compactions = Compactions()
+    failures: Counter[str] = field(factory=Counter)
+    models: dict[tuple[str, str], ModelUse] = field(factory=dict)
+    failing: list[dict[str, object]] = field(factory=list)
+    spending: list[dict[str, object]] = field(factory=list)
+
+    def add(self, info: ThreadInfo, annals: Annals) -> None:
+        """Count a thread in."""
+        one, other = self.compactions, annals.compactions
+        self.compactions = Compactions(
+            completed=one.completed + other.completed,
+            failed=one.failed + other.failed,
+            tokens_before=one.tokens_before + other.tokens_before,
+            tokens_after=one.tokens_after + other.tokens_after,
+            usage=one.usage.plus(other.usage),
+        )
+        self.failures += annals.failures
+        for key, used in annals.models.items():
+            self.models.setdefault(key, ModelUse(model=used.model, purpose=used.purpose)).add(used)
+        if failures := annals.failures.total():
+            self.failing.append(_row(info) | {"failures": failures})
+        spent = reduce(Usage.plus, (used.usage for used in annals.models.values()), Usage())
+        if spent != Usage():
+            self.spending.append(_row(info) | named(spent))
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values; of threads, those with most."""
+        return {
+            "counted": self.counted,
+            "compactions": as_data(self.compactions),
+            "failures": [{"type": name, "count": count} for name, count in self.failures.most_common()],
+            "failing": sorted(self.failing, key=lambda row: -int(str(row["failures"])))[:LISTED],
+            "models": as_data(sorted(self.models.values(), key=lambda used: (-used.usage.cost_usd, used.model))),
+            "spending": sorted(self.spending, key=_spent)[:LISTED],
+        }
+
+
+def _spent(row: dict[str, object]) -> tuple[float, int]:
+    return -float(str(row["cost_usd"])), -int(str(row["input_tokens"]))
+
+
+async def _counted(inspection: Inspection, threads: Sequence[ThreadInfo], most: int) -> tuple[_Sums, bool]:
+    """The sums over the last used threads of at most so many events, and whether all of these are counted."""
+    sums, room = _Sums(), WALKED_AT_ONCE
+    left = most
+    for info in threads:
+        if info.forked_from is not None or info.damaged or not info.events:
+            continue
+        left -= info.events
+        if left < 0 and sums.counted:
+            break
+        if room <= 0:
+            return sums, False
+        walks = inspection.states.walks
+        before = walks.reached(info.id)
+        try:
+            walk = await walks.upto(info.id, info.events, head=info.events, events=room)
+        except IntegrityError:  # the thread itself says so
+            continue
+        room -= walk.seq - before
+        sums.add(info, walk.annals)
+        sums.counted += walk.seq
+        if walk.seq < info.events:
+            return sums, False
+    return sums, True
+
+
+GLANCE_ROUTES = (Route.of("glance", "most", glance),)

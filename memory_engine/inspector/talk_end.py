@@ -1,0 +1,99 @@
+"""The end of a talk without the state before it: the last events alone say what stands last, however long the log is.
+
+What is added at the end of a state stands behind all that was there before. So whatever these events do to older
+chunks, theirs are the last, and in their order.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from memory_engine.core.chain import check_hash
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.codec import decode_reduction
+from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Replace, Update, flattened
+from memory_engine.core.records import StoredEvent
+from memory_engine.inspector.states import turns_of
+from memory_engine.store.reader import LogReader
+
+EVENTS = 400
+"""Events that are looked at."""
+
+
+Order = dict[str, tuple[Chunk, str]]
+"""Chunks by id, each with the container that it stands in, in the order of the state."""
+
+
+async def last_turns(reader: LogReader, thread_id: str, seq: int, limit: int) -> Sequence[Sequence[str]] | None:
+    """The last turns of the talk after the event at `seq`, at most so many; `None` where these events do not tell.
+
+    Raises `IntegrityError`.
+    """
+    order: Order | None = {}
+    async for page in reader.pages(thread_id, after=max(0, seq - EVENTS), upto=seq):
+        for stored in page:
+            order = _after(order, stored, thread_id) if order is not None else None
+    if order is None:
+        return None
+    turns = turns_of(chunk for chunk, _ in order.values())
+    return turns[0 if seq <= EVENTS else 1 :][-limit:] or None  # the first may have begun before these events
+
+
+def _after(order: Order, stored: StoredEvent, thread_id: str) -> Order | None:
+    """What stands last after an event, of chunks that were added since; `None` where that cannot be told."""
+    check_hash(thread_id, stored)
+    record = decode_reduction(stored.record)
+    made = {chunk.id: chunk for chunk in record.chunks}
+    for operation in flattened(record.operations):
+        known = _applied(order, operation, made)
+        if known is None:
+            return None
+        order = known
+    return order
+
+
+def _applied(order: Order, operation: Operation, made: dict[str, Chunk]) -> Order | None:
+    match operation:
+        case Add(before="", after="", first=False):
+            return _added(order, operation, made)
+        case Add(container=container, before=before, after=after):
+            return None if {container, before, after} & order.keys() else order  # else it stands among the older ones
+        case Update(chunk=chunk, by=by) | Replace(chunk=chunk, by=by):
+            return _instead(order, (chunk,), (by,), made)
+        case Delete(chunk=chunk):
+            return _instead(order, (chunk,), (), made)
+        case BatchReplace(chunks=chunks, by=by):
+            return _instead(order, chunks, by, made)
+        case _:
+            return None
+
+
+def _added(order: Order, operation: Add, made: dict[str, Chunk]) -> Order | None:
+    """A chunk more, at the end of the state or of a container; one in an older container is none of these."""
+    container, chunk = operation.container, made.get(operation.chunk)
+    if container and container not in order:
+        return order
+    if chunk is None or (container and order[container][1]):
+        return None
+    new = {operation.chunk: (chunk, container)}
+    if not container:
+        return order | new
+    ids = list(order)
+    ends = 1 + max(n for n, one in enumerate(ids) if container in (one, order[one][1]))
+    return {one: order[one] for one in ids[:ends]} | new | {one: order[one] for one in ids[ends:]}
+
+
+def _instead(order: Order, gone: Iterable[str], by: Sequence[str], made: dict[str, Chunk]) -> Order | None:
+    """Others in the place of the first that goes; where that was an older one, they stand among the older ones."""
+    taken = dict.fromkeys(gone)
+    place = next((chunk_id for chunk_id in order if chunk_id in taken), None)
+    if place is None:
+        return order
+    if not made.keys() >= set(by) or any(container in taken for _, container in order.values()):
+        return None
+    is_ours = all(chunk_id in order for chunk_id in taken)
+    found: Order = {}
+    for chunk_id, placed in order.items():
+        if chunk_id == place and is_ours:
+            found |= {new: (made[new], placed[1]) for new in by}
+        if chunk_id not in taken:
+            found[chunk_id] = placed
+    return found
