@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 
 from attrs import evolve, frozen
@@ -171,7 +172,8 @@ async def existing(
     With `read_only` nothing in it is changed.
     """
     check_is_there(path)
-    config = config or EngineConfig(read_only=read_only)
+    # a command is over before an index would be made for the searches after it
+    config = config or EngineConfig(read_only=read_only, search_index_timeout_s=inf)
     async with open_engine(path, tokens=tokens, config=config, plugins=chosen(plugins)) as engine:
         try:
             yield engine

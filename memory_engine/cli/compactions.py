@@ -8,11 +8,14 @@ from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.cli.verify import put_compaction
 from memory_engine.cli.what_if import compactor_named
 from memory_engine.compaction.history import Compaction
+from memory_engine.compaction.plan import is_due
 from memory_engine.compaction.service import CompactionService
 from memory_engine.compaction.undo import compactions as compactions_of
 from memory_engine.core.events.compaction import CompactionUndone
 from memory_engine.core.excerpts import counted, number, one_line
 from memory_engine.core.json_form import named
+from memory_engine.core.state import Tally
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.replay.cache_breaks import CacheBreak
 from memory_engine.replay.ledger import CacheLedger
 
@@ -25,10 +28,13 @@ async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List the compactions of a thread, and whether each still stands."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
-        found = await compactions_of(await thread.at((await thread.info()).events))
+        info = await thread.info()
+        past = await thread.at(info.events)
+        found = await compactions_of(past)
+        due = "" if found else _due(thread.id, (await past.state()).tally, info.policy or engine.config.compaction)
     terminal.json(found)
     if not found:
-        terminal.say("nothing was compacted")
+        terminal.say(f"nothing was compacted{due}")
         return 0
     heads = [
         Column("COMPACTION", least=12), Column("EVENT", right=True), Column("TRIGGER"), Column("BY", least=8),
@@ -36,6 +42,14 @@ async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
     ]  # fmt: skip
     terminal.table(heads, [_compaction(one) for one in found])
     return 0
+
+
+def _due(thread_id: str, tally: Tally, policy: CompactionPolicy) -> str:
+    """What there is to compact, if a compaction only waits for a quiet moment, or for somebody who writes."""
+    if not is_due(tally, policy):
+        return ""
+    there = f"{counted(tally.compactable, 'chunk')}, {counted(tally.compactable_tokens, 'token')}"
+    return f"; one is due ({there}): `memory-engine compact {thread_id}` makes it now"
 
 
 def _compaction(one: Compaction) -> list[str]:

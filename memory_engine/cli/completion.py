@@ -195,11 +195,16 @@ def _fish() -> str:
         lines += [f"{seen} -f -a {action}" for action in usage.actions if name not in GROUPS]
         if usage.takes_thread:
             lines.append(f"{seen} -f -a '(memory-engine completion --threads 2>/dev/null)'")
-        for one in usage.options:
-            long = " ".join(f"-l {word[2:]}" for word in one.names if word.startswith("--"))
-            value = f" -r -f -a '{_words(one.choices)}'" if one.choices else " -r" if one.takes_value else ""
-            lines.append(f"{seen} {long}{value} -d {_quoted(one.help)}")
+        lines += [f"{seen} {_fish_option(one)}" for one in usage.options]
+    before = _usage((), build_parser(), ()).options
+    lines += [f"complete -c memory-engine -n __fish_use_subcommand {_fish_option(one)}" for one in before]
     return "\n".join(lines) + "\n"
+
+
+def _fish_option(one: _Option) -> str:
+    long = " ".join(f"-l {word[2:]}" for word in one.names if word.startswith("--"))
+    value = f" -r -f -a '{_words(one.choices)}'" if one.choices else " -r" if one.takes_value else ""
+    return f"{long}{value} -d {_quoted(one.help)}"
 
 
 def _quoted(text: str) -> str:

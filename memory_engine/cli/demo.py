@@ -2,7 +2,9 @@
 
 import argparse
 import itertools
+import shutil
 import statistics
+import sys
 import tempfile
 import textwrap
 import time
@@ -202,18 +204,27 @@ def _put_verified(report: VerifyReport, seconds: float, context: float, terminal
 
 
 def _end(db: str, seconds: float, terminal: Terminal) -> None:
+    program = _typed_as()
     terminal.say()
-    terminal.say(f"All of it took {duration(seconds)} and is in {db}. Look around:", "bold")
+    terminal.say(f"All of it took {duration(seconds)} and is in {db}. Ask it:", "bold")
     terminal.say()
-    for command in (
-        f"export {VARIABLE}={db}",
-        "memory-engine threads",
-        "memory-engine log coding --limit 10",
-        "memory-engine show support --at 20",
-        "memory-engine context coding --max-tokens 600",
-        "memory-engine verify",
-    ):
-        terminal.say(f"{_MARGIN}{command}", "cyan")
+    terminal.say(f"{_MARGIN}export {VARIABLE}={db}", "cyan")
+    for words in ("threads", "log coding --limit 10", "why coding 23.0", "context coding --max-tokens 600", "verify"):
+        terminal.say(f"{_MARGIN}{program} {words}", "cyan")
+    terminal.say()
+    terminal.say("Or look at all of it in your browser:", "bold")
+    terminal.say()
+    terminal.say(f"{_MARGIN}{program} inspect --open --db {db}", "cyan")
+
+
+def _typed_as() -> str:
+    """How this program is called from here: by its name where that is on the path, else by its place."""
+    program = Path(sys.argv[0])
+    found = shutil.which(program.name)
+    if program.name != "memory-engine" or (found and Path(found).resolve() == program.resolve()):
+        return "memory-engine"
+    place = program.resolve()
+    return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
 
 
 DEMO = Command(no_arguments, demo)

@@ -199,7 +199,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     terminal.json(
         {
             "query": asked.query,
-            **named(found, "how failure waiting"),
+            **named(found, "how failure waiting unindexed"),
             "hits": [_hit_as_data(hit, known) for hit in found],
         }
     )

@@ -34,6 +34,8 @@ from memory_engine.thread import Past
 
 SHOWN = 12
 """Children of one kind that are shown of a node."""
+ALL_CHUNKS = 1_000_000
+"""Chunks that `why --all` reads: every one that a thread may hold."""
 TEXT = 30
 """Columns that are spared for what a node says."""
 SHOWS = "shows"
@@ -329,7 +331,7 @@ def _declare_why(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--query", metavar="Q", help="of the context with what this recalls")
     parser.add_argument("--max-tokens", type=positive, metavar="N", help="of the context in this budget")
     parser.add_argument("--depth", type=whole, metavar="N", help="show N levels (default: all)")
-    parser.add_argument("--all", action="store_true", help="show long lists whole")
+    parser.add_argument("--all", action="store_true", help="read every chunk behind it, and show long lists whole")
 
 
 async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -337,10 +339,11 @@ async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
     of_context = asked.context or asked.query is not None or asked.max_tokens is not None
     if asked.what is not None and of_context:
         raise WrongArgument("a CHUNK has no budget and no question: give either it or --context")
-    config = ONLY_LOOKS if asked.query is None else EngineConfig()  # a search may have to make the index
+    config = ONLY_LOOKS if asked.query is None else None  # a search may have to make the index
     async with existing(asked.db, config=config, plugins=asked.plugins) as engine:
         past = await _at(engine, asked.thread, asked.at)
-        found = await explained(past, asked.what if asked.what is not None else await _context(past, asked))
+        what = asked.what if asked.what is not None else await _context(past, asked)
+        found = await explained(past, what, chunks_max=ALL_CHUNKS if asked.all else None)
     terminal.json(found)
     TreePrinter(terminal, asked.depth, whole=asked.all).put(found)
     return 0

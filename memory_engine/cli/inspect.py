@@ -1,12 +1,15 @@
-"""The command that serves the inspector: logs, states, contexts and lineage in a browser, read-only."""
+"""The command that serves the inspector: logs, states, contexts and lineage in a browser."""
 
 import argparse
 import asyncio
 import os
+import secrets
 import webbrowser
+from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from memory_engine.cli.commands import Command, existing
+from memory_engine.cli.commands import Command, WrongArgument, existing
 from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
 from memory_engine.errors.base import shown_place
@@ -15,12 +18,22 @@ PORT = 8477
 PORTS = 65_535
 
 
+TOKEN_CHARS_MIN = 16
+
+
 def _declare_inspect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("place", nargs="?", metavar="PLACE", help="the database, as --db names it")
     parser.add_argument(
         "--port", type=_port, default=PORT, metavar="N", help=f"the port (default: {PORT}; 0 takes a free one)"
     )
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS", help="a loopback address (default: 127.0.0.1)"
+    )
+    parser.add_argument("--write", action="store_true", help="let the page undo compactions and keep what-ifs as forks")
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="keep the address's token there, so that links survive a restart (made if it is not there)",
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
@@ -41,16 +54,47 @@ async def inspect(asked: argparse.Namespace, terminal: Terminal) -> int:
         return await _serve(asked, terminal, ended)
 
 
+def token_in(path: str) -> str:
+    """The token that a file holds; a new one is drawn and written where there is no file. Raises `WrongArgument`."""
+    try:
+        with open(path, "x", encoding="ascii", opener=_private) as file:
+            token = secrets.token_urlsafe()
+            file.write(token + "\n")
+            return token
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise WrongArgument(f"--token-file {path}: {error.strerror}") from None
+    try:
+        token = Path(path).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongArgument(f"--token-file {path}: {error}") from None
+    if len(token) < TOKEN_CHARS_MIN or not token.isprintable() or " " in token:
+        why = f"a token has {TOKEN_CHARS_MIN} characters at least, without blanks; delete the file, and one is drawn"
+        raise WrongArgument(f"--token-file {path}: {why}")
+    return token
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.Event) -> int:
     from memory_engine.inspector.server import serving
 
+    place = asked.place or asked.db
+    shown, writer = shown_place(place), partial(existing, place, plugins=asked.plugins)
+    token = token_in(asked.token_file) if asked.token_file else ""
     async with (
-        existing(asked.db, read_only=True, plugins=asked.plugins) as engine,
-        serving(engine, port=asked.port, host=asked.host, path=shown_place(asked.db)) as address,
+        existing(place, read_only=True, plugins=asked.plugins) as engine,
+        serving(
+            engine, port=asked.port, host=asked.host, token=token, path=shown, writer=writer if asked.write else None
+        ) as address,
     ):
         terminal.json({"address": address, "port": urlsplit(address).port, "pid": os.getpid()})
         terminal.say(address, "bold")
-        terminal.say(f"shows {shown_place(asked.db)}, read-only, to whoever has this address; Ctrl-C ends it")
+        how = "and may write to it, for whoever has" if asked.write else "read-only, to whoever has"
+        terminal.say(f"shows {shown}, {how} this address; Ctrl-C ends it")
         terminal.out.flush()
         if asked.open:
             await asyncio.to_thread(webbrowser.open, address)

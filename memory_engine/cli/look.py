@@ -80,11 +80,18 @@ async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
+def _status(info: ThreadInfo) -> str:
+    """What became of a thread; the fork of a what-if is told from what was really said."""
+    if info.damaged:
+        return "damaged"
+    return f"{info.status}, a what-if" if "what_if" in info.metadata else info.status
+
+
 def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal, now: datetime) -> None:
     """A row for each thread; a scope that all of them lack gets no column."""
     shown: list[tuple[Column, list[str]]] = [
         (Column("THREAD", least=12), [info.id for info in found]),
-        (Column("STATUS"), ["damaged" if info.damaged else info.status for info in found]),
+        (Column("STATUS"), [_status(info) for info in found]),
         *(
             (Column(what.upper(), right=True), ["?" if info.damaged else number(getattr(info, what)) for info in found])
             for what in ("events", "chunks", "tokens")

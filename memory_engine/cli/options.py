@@ -48,21 +48,22 @@ def plugin_choice(asked: argparse.Namespace) -> PluginChoice:
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """The options that stand anywhere: before a command, or after it."""
-    parser.add_argument(
+    everywhere = parser.add_argument_group("of every command")
+    everywhere.add_argument(
         "--db",
         metavar="PLACE",
         default=argparse.SUPPRESS,
         help=f"the database: a file's path, or a URL, postgresql://… (default: ${VARIABLE}, else {DEFAULT})",
     )
-    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
-    parser.add_argument(
+    everywhere.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    everywhere.add_argument(
         "--plugins",
         action=_Further,
         metavar="MODULE:NAME",
         default=argparse.SUPPRESS,
         help="with this plug-in too, of your application (may be repeated); those of installed packages are known",
     )
-    parser.add_argument(
+    everywhere.add_argument(
         "--no-plugins",
         action="store_true",
         default=argparse.SUPPRESS,

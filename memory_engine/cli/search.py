@@ -48,7 +48,13 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, plugins=asked.plugins) as engine:
         found = await _found(engine, threads, asked)
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
-    terminal.json({**named(found, "query how failure waiting missing unread"), "hits": list(found)})
+    terminal.json(
+        {
+            **named(found, "query how failure waiting unindexed missing unread"),
+            "hits": list(found),
+            "reason": why_nothing,
+        }
+    )
     if not found:
         terminal.say(why_nothing)
     _put(found, len(threads) != 1, terminal)
@@ -60,7 +66,8 @@ async def _why_nothing(engine: Engine, threads: list[str], asked: argparse.Names
     if not threads and not await engine.threads(user_id=asked.user, tenant_id=asked.tenant or "", limit=1):
         whose = f"of user {asked.user} " if asked.user else ""
         where = f"in tenant {asked.tenant}" if asked.tenant else "without a tenant"
-        return f"no thread {whose}{where}: nothing was searched; `threads` lists those there are"
+        how = "; --tenant names one, --thread a thread" if not asked.tenant else ""
+        return f"no thread {whose}{where}: nothing was searched{how}; `threads` lists those there are"
     unknown = [kind for kind in asked.kind or () if kind not in KINDS]
     return f"nothing was found (embedded kinds are {', '.join(KINDS)})" if unknown else "nothing was found"
 

@@ -171,7 +171,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _change(asked: argparse.Namespace, engine: Engine) -> Change:
     plugins = chosen(asked.plugins)
-    record = (await engine.store.load(asked.thread)).record
+    record = (await engine.store.load(asked.thread, sources=False)).record
     compactor: Compactor | None = None
     if asked.model:
         compactor = model_compactor(asked.model)

@@ -267,6 +267,24 @@ def test_bash_completes(program: Path, db: str, words: str, offered: set[str]) -
     assert not (program / "owned").exists()
 
 
+def test_fish_completes(program: Path, db: str) -> None:
+    """The same, each with a word that says what it is."""
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    asked = ("sea", "debug wh", "debug why --dep", "threads --order u", "show s", "--js")
+    script = f"source {program / 'fish'}; " + "; ".join(f"complete -C 'memory-engine {words}'" for words in asked)
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script],
+        env={"PATH": f"{program}:/usr/bin:/bin", "MEMORY_ENGINE_DB": db, "HOME": str(program)},
+        cwd=program,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    offered = ["search", "what-if", "why", "--depth", "updated", "support", "--json"]
+    assert ("", offered) == (done.stderr, [line.partition("\t")[0] for line in done.stdout.splitlines()])
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_is_one_of_its_shell(program: Path, shell: str) -> None:
     """The shell itself reads it without running it, where it is installed."""

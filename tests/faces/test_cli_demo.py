@@ -17,6 +17,7 @@ def test_the_demo_tells_its_story(run: Run, tmp_path: Path) -> None:
         assert word in out
     assert 3 == out.count("every hash, operation and state is as recorded")
     assert f"export MEMORY_ENGINE_DB={path}" in out
+    assert out.endswith(f"memory-engine inspect --open --db {path}\n")
     assert "dispatched again: all were here" in run("demo", "--db", path)[1]
 
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import memory_engine
+from memory_engine import CompactionPolicy, EngineConfig
 from memory_engine.cli import main
 from memory_engine.events import LlmTextResponse, TaskStarted, UserMessage
 from tests.conversations import LONG, NEVER, opened
@@ -58,6 +61,24 @@ def test_compactions_are_listed(run: Run) -> None:
     assert ["6", "manual", "scripted", "4", "410", "→", "4", "6.0", "live"] == line.split()[1:]
     assert (0, "nothing was compacted\n", "") == run("compactions", "tasks")
     assert (0, "[]\n", "") == run("compactions", "tasks", "--json")
+
+
+def test_a_compaction_that_is_due_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program that only wrote, and ended at once, has left it to whoever comes next."""
+    path = str(tmp_path / "due.db")
+
+    async def write() -> None:
+        async with memory_engine.open(path, config=EngineConfig(compaction=CompactionPolicy(enabled=False))) as engine:
+            thread = await engine.create_thread("talk")
+            for n in range(60):
+                await thread.dispatch(UserMessage(content=f"Invoice {n} is late. " + "It was due last week. " * 12))
+
+    asyncio.run(write())
+    assert 0 == main(["compactions", "talk", "--db", path])
+    out = capsys.readouterr().out
+    assert re.match(
+        r"nothing was compacted; one is due \(\d+ chunks, [\d,]+ tokens\): `memory-engine compact talk`", out
+    )
 
 
 def test_undo_and_redo(run: Run) -> None:
