@@ -4,29 +4,31 @@ import argparse
 import asyncio
 import inspect
 import json
+import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 
+from benchmarks import kept
 from benchmarks.chart import draw
 from benchmarks.compacting import compacting
 from benchmarks.dispatching import dispatch, durability, meanwhile
 from benchmarks.figures import Figure
-from benchmarks.growing import cold, flat
+from benchmarks.growing import cold, contexts, flat, one_use
 from benchmarks.importing import import_time
 from benchmarks.judgement import judgement
 from benchmarks.looking_back import looking_back
 from benchmarks.page import write_page
-from benchmarks.peer_process import Peers, peers_python, peers_running
+from benchmarks.peer_process import peers_python, peers_running
 from benchmarks.postgres import postgres
 from benchmarks.quality import compaction_quality, recall_now, recall_quality
 from benchmarks.recall import recall
 from benchmarks.replaying import replay
 from benchmarks.setting import Bench, Setting, say
 from benchmarks.sizes import size
-from benchmarks.stalling import many_threads, stalls
+from benchmarks.stalling import deleting, many_threads, stalls
 from benchmarks.views import views
 from benchmarks.writing import threads64
 
@@ -37,11 +39,14 @@ BENCHES: dict[str, Bench] = {
     "threads64": threads64,
     "compacting": compacting,
     "flat": flat,
+    "contexts": contexts,
     "many_threads": many_threads,
     "stalls": stalls,
+    "deleting": deleting,
     "replay": replay,
     "looking_back": looking_back,
     "cold": cold,
+    "one_use": one_use,
     "size": size,
     "import": import_time,
     "durability": durability,
@@ -53,6 +58,7 @@ BENCHES: dict[str, Bench] = {
     "recall_now": recall_now,
     "postgres": postgres,
 }
+ABOUT = {name: (inspect.getdoc(bench) or name).splitlines()[0] for name, bench in BENCHES.items()}
 WITH_PEERS = frozenset({"dispatch", "durability", "size"})
 
 
@@ -67,36 +73,34 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="one JSON object a line, instead of a table")
     parser.add_argument("--quick", action="store_true", help="see that they run: seconds each, no bar")
     parser.add_argument("--list", action="store_true", help="name the benches and say what each does")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/RESULTS.md and results.svg")
+    parser.add_argument("--write", action="store_true", help="keep the figures in benchmarks/RESULTS.md")
     asked = parser.parse_args(words)
     unknown = [name for name in asked.names if name not in BENCHES]
     if unknown:
         parser.error(f"no bench is called {unknown[0]}; there are {', '.join(BENCHES)}")
-    if asked.write and (asked.quick or asked.names):
-        parser.error("--write keeps the figures of a whole run: it goes with neither names nor --quick")
+    if asked.write and asked.quick:
+        parser.error("--write keeps figures, and those of --quick are worth nothing")
     return asked
 
 
-def run(names: Sequence[str], quick: bool, as_json: bool) -> tuple[list[Figure], Peers]:
-    """Run benches one after the other, and print each figure as soon as it is there."""
+def run(names: Sequence[str], quick: bool, as_json: bool) -> Iterator[kept.Measured]:
+    """Run benches one after the other, print each figure as soon as it is there, and give what a bench has ended."""
     python = peers_python() if WITH_PEERS.intersection(names) else None
-    found: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="memory-engine-bench-") as folder, peers_running(python) as peers:
         setting = Setting(Path(folder), peers, quick)
         if peers.why and WITH_PEERS.intersection(names):
             say(peers.why)
         for name in names:
-            begun = monotonic()
+            begun, load = monotonic(), os.getloadavg()[0]
             say(f"{name}: begins")
             figures = _run_one(name, setting)
             setting.sweep()
             for figure in figures:
                 print(json.dumps(figure.as_json()) if as_json else line(figure), flush=True)
-            found += figures
             say(f"{name}: done in {monotonic() - begun:.1f} s")
+            yield kept.measured(name, figures, peers, load)
         for name, why in peers.missing.items():
             say(f"{name} was not measured: {why}")
-    return found, peers
 
 
 def _run_one(name: str, setting: Setting) -> list[Figure]:
@@ -127,19 +131,27 @@ def line(figure: Figure) -> str:
     return " ".join(parts)
 
 
+def keep(measured: kept.Measured) -> None:
+    """Keep a bench's figures in place of its last ones: what a run has ended is not lost with what comes after."""
+    known = kept.joined(kept.read(HERE / "results.json"), [measured], BENCHES)
+    kept.write(HERE / "results.json", known)
+    (HERE / "RESULTS.md").write_text(write_page(known, ABOUT), encoding="utf-8")
+    (HERE / "results.svg").write_text(draw([figure for one in known for figure in one.figures]), encoding="utf-8")
+    say(f"{measured.bench}: kept in RESULTS.md")
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line says; the exit code."""
     asked = parse(words)
     if asked.list:
-        for name, bench in BENCHES.items():
-            print(f"{name:<20}{(inspect.getdoc(bench) or name).splitlines()[0]}")
+        for name, what in ABOUT.items():
+            print(f"{name:<20}{what}")
         return 0
-    figures, peers = run(asked.names or list(BENCHES), asked.quick, asked.json)
-    if asked.write:
-        (HERE / "RESULTS.md").write_text(write_page(figures, peers), encoding="utf-8")
-        (HERE / "results.svg").write_text(draw(figures), encoding="utf-8")
-        say("wrote RESULTS.md and results.svg")
-    missed = [figure for figure in figures if figure.ok is False]
+    missed: list[Figure] = []
+    for measured in run(asked.names or list(BENCHES), asked.quick, asked.json):
+        missed += [figure for figure in measured.figures if figure.ok is False]
+        if asked.write:
+            keep(measured)
     for figure in missed:
         say(f"not reached: {figure.bench}, {figure.case}: {figure.bar}")
     return 1 if missed else 0

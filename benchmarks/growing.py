@@ -1,17 +1,21 @@
-"""A thread that grows: what a dispatch to it, and opening it cold, then take."""
+"""A thread that grows: what a dispatch to it, a context of it, and opening it cold, then take."""
 
 import statistics
 from collections import Counter
 from pathlib import Path
 from time import perf_counter_ns
 
+import aiosqlite
+
 import memory_engine
 from benchmarks.figures import Bar, Figure, Reference, Rounds
-from benchmarks.ours import counting_statements, dispatch_timed, events
+from benchmarks.ours import WITHOUT_COMPACTION, counting_statements, dispatch_timed, events
 from benchmarks.setting import Setting, one_core, say, settle_memory
-from memory_engine import Thread
+from memory_engine import Thread, UserMessage
 
 BLOCK = 20
+BUDGET = 8_000
+QUESTIONS = (None, "users in November")
 
 
 def _lengths(setting: Setting) -> tuple[int, int, int]:
@@ -141,3 +145,86 @@ async def _open_cold(path: Path) -> tuple[float, int]:
         await thread.context()
         taken = (perf_counter_ns() - begun) / 1e6
         return taken, (await thread.info()).chunks
+
+
+async def contexts(setting: Setting) -> list[Figure]:
+    """Contexts of 8,000 tokens of 100,000 live chunks, which no compaction has touched; a dispatch before each."""
+    sizes = (setting.size(1_000, 300), setting.size(100_000, 1_000))
+    taken: dict[tuple[int, str | None], list[float]] = {}
+    for size in sizes:
+        say(f"  building a log of {size:,} messages")
+        async with memory_engine.open(str(setting.new_path("contexts")), config=WITHOUT_COMPACTION) as engine:
+            thread = await engine.create_thread()
+            for _ in range(size // 250 + 1):
+                await thread.dispatch_all(events(1, 250))
+            for query in QUESTIONS:
+                taken[size, query] = await _contexts(thread, query, setting.size(40, 3))
+    return [
+        Figure(
+            bench="contexts",
+            case=f"context({BUDGET:,}{', query' if query else ''}) of {sizes[1]:,} live chunks",
+            value=statistics.median(taken[sizes[1], query][1:]),
+            unit="ms",
+            reference=Reference(f"of {sizes[0]:,}", statistics.median(taken[sizes[0], query][1:])),
+            ratio_best=min(taken[sizes[1], query]) / min(taken[sizes[0], query]),
+            bar=Bar("value", "<=", 5),
+            asserted=not setting.quick,
+            detail={"first_ms": taken[sizes[1], query][0], "worst_ms": max(taken[sizes[1], query][1:])},
+        )
+        for query in QUESTIONS
+    ]
+
+
+async def _contexts(thread: Thread, query: str | None, rounds: int) -> list[float]:
+    """Milliseconds of each context: the first one reads the whole state."""
+    taken = []
+    for event in events(3, rounds + 1):
+        await thread.dispatch(event)
+        begun = perf_counter_ns()
+        await thread.context(BUDGET, query=query)
+        taken.append((perf_counter_ns() - begun) / 1e6)
+    return taken
+
+
+async def one_use(setting: Setting) -> list[Figure]:
+    """Open, dispatch, context and close in a warm process, against aiosqlite: connect, commit a row, close."""
+    path, bare_path = setting.new_path("one_use"), setting.new_path("one_use_bare")
+    async with memory_engine.open(str(path)) as engine:
+        await engine.create_thread("t")
+    async with aiosqlite.connect(bare_path) as bare:
+        await bare.execute("CREATE TABLE rows (value TEXT)")
+    ours: list[float] = []
+    floor: list[float] = []
+    for number in range(setting.size(60, 3)):
+        for taken, use in ((ours, _use(path, number)), (floor, _use_bare(bare_path))):
+            begun = perf_counter_ns()
+            await use
+            taken.append((perf_counter_ns() - begun) / 1e6)
+    return [
+        Figure(
+            bench="one_use",
+            case="open, dispatch, context, close",
+            value=statistics.median(ours),
+            unit="ms",
+            reference=Reference("aiosqlite: connect, commit, close", statistics.median(floor)),
+            ratio_best=min(ours) / min(floor),
+            bar=Bar("value", "<=", 5),
+            asserted=not setting.quick,
+            detail={"best_ms": min(ours), "reference_best_ms": min(floor)},
+        )
+    ]
+
+
+async def _use(path: Path, number: int) -> None:
+    async with memory_engine.open(str(path)) as engine:
+        thread = engine.thread("t")
+        await thread.dispatch(UserMessage(content=f"message {number}"))
+        await thread.context(BUDGET)
+
+
+async def _use_bare(path: Path) -> None:
+    async with aiosqlite.connect(path) as bare:
+        await bare.execute("PRAGMA journal_mode = WAL")
+        await bare.execute("PRAGMA synchronous = NORMAL")
+        await bare.execute("INSERT INTO rows VALUES ('a message')")
+        await bare.commit()

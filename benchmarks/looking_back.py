@@ -4,6 +4,7 @@ import random
 import sqlite3
 import statistics
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -14,12 +15,20 @@ from benchmarks.figures import Bar, Figure, Reference
 from benchmarks.setting import Setting, say, settle_memory
 from memory_engine import Engine
 from memory_engine.core.chunks import ChunkType
+from memory_engine.files.verify_file import cores, verify_file
+from memory_engine.replay.what_if import Change, SkipEvent
 from memory_engine.store import snapshots
 from memory_engine.store.protocol import ProjectionChange
 from memory_engine.store.reader import LogReader
 
 LENGTHS = (1_000, 10_000, 100_000)
 ANY_POINT = Bar("value", "<=", 50.0)
+NEVER_COMPACTED = WHY = Bar("value", "<=", 100.0)
+LEDGER = Bar("value", "<=", 2_000.0)
+WHAT_IF = Bar("value", "<=", 3_000.0)
+REPLAY = Bar("ratio", "<=", 5.0)
+TWO_PROCESSES = Bar("ratio", "<=", 0.65)
+DECODED = "reading and decoding the rows with sqlite3 and msgspec"
 PUBLISHED = Reference("OpenHands, 1,000 events, as it publishes it (its own machine)", 29.5)
 ROUNDS = 40
 
@@ -32,21 +41,99 @@ async def looking_back(setting: Setting) -> list[Figure]:
         bare = _bare(path)
         async with memory_engine.open(str(path)) as engine:
             found += await _looked(engine, length, bare, asserted=not setting.quick)
-    return found
+    found += await _never_compacted(setting)
+    found += await _run_again(setting)
+    return found + await _in_processes(setting)
+
+
+_ROWS = (
+    "SELECT coalesce(e.payload, b.body), e.record FROM events e LEFT JOIN blobs b ON b.digest = e.spilled ORDER BY pos"
+)
 
 
 def _bare(path: Path) -> float:
     """Milliseconds to read every row of the log and to decode its JSON, with nothing but sqlite3 and msgspec."""
     connection = sqlite3.connect(path)
-    settle_memory()
-    begun = perf_counter_ns()
-    for payload, record in connection.execute("SELECT payload, record FROM events ORDER BY pos"):
-        msgspec.json.decode(payload)
-        if record:
-            msgspec.json.decode(record)
-    taken = (perf_counter_ns() - begun) / 1e6
+    times = []
+    for _ in range(3):
+        settle_memory()
+        begun = perf_counter_ns()
+        for payload, record in connection.execute(_ROWS):
+            msgspec.json.decode(payload)
+            if record:
+                msgspec.json.decode(record)
+        times.append((perf_counter_ns() - begun) / 1e6)
     connection.close()
-    return taken
+    return statistics.median(times)
+
+
+async def _never_compacted(setting: Setting) -> list[Figure]:
+    """Moments of a log whose state is as long as itself: the first look reads it, the others begin near."""
+    length = setting.size(LENGTHS[-1], 200)
+    path = await setting.log_of(length, compacted=False)
+    decoded = Reference(DECODED, _bare(path))
+    async with memory_engine.open(str(path)) as engine:
+        thread = engine.thread("log")
+        chance = random.Random(length)
+
+        async def past() -> None:
+            await thread.state(at=chance.randint(1, length))
+
+        settle_memory()
+        first = [await _timed(partial(thread.state, at=length - 1))]
+        later = [await _timed(past) for _ in range(ROUNDS)]
+    what = f"{length:,} messages never compacted: the state"
+    return [
+        _figure(setting, f"{what}, the first moment", first, decoded),
+        _figure(setting, f"{what}, any moment then", later, decoded, NEVER_COMPACTED),
+    ]
+
+
+async def _run_again(setting: Setting) -> list[Figure]:
+    """The ledger of a log, with a budget and without, and a what-if over it."""
+    length = setting.size(13_700, 200)
+    path = await setting.log_of(length)
+    decoded = Reference(DECODED, _bare(path))
+    async with memory_engine.open(str(path)) as engine:
+        thread = engine.thread("log")
+        change = Change(edits=[SkipEvent(5)])
+        works: list[tuple[str, Callable[[], Awaitable[object]], Bar]] = [
+            ("ledger", thread.cache_ledger, LEDGER),
+            ("ledger of 8,000 tokens", partial(thread.cache_ledger, max_tokens=8_000), LEDGER),
+            ("what-if", partial(thread.what_if, change), WHAT_IF),
+        ]
+        figures = []
+        for case, work, bar in works:
+            settle_memory()
+            times = [await _timed(work) for _ in range(setting.size(2, 1))]
+            figures.append(_figure(setting, f"{case}, {length:,} messages", times, decoded, bar))
+        return figures
+
+
+async def _in_processes(setting: Setting) -> list[Figure]:
+    """Verifying the threads of a file in one process, and in two."""
+    path = await setting.log_of(setting.size(10_000, 50), threads=4)
+    taken: dict[int, list[float]] = {}
+    for jobs in (1, 2, 1, 2):
+        work = partial(verify_file, path, jobs=jobs)
+        taken.setdefault(jobs, []).append(await _timed(work))
+    alone = Reference("in this process", statistics.median(taken[1]))
+    bar = TWO_PROCESSES if cores() > 1 else None
+    return [_figure(setting, "verify of 4 threads in 2 processes", taken[2], alone, bar)]
+
+
+def _figure(setting: Setting, case: str, times: list[float], reference: Reference, bar: Bar | None = None) -> Figure:
+    return Figure(
+        bench="looking back",
+        case=case,
+        value=statistics.median(times),
+        unit="ms",
+        reference=reference,
+        ratio_best=min(times) / reference.value if reference.value else None,
+        bar=bar,
+        asserted=not setting.quick,
+        detail={"slowest ms": max(times)},
+    )
 
 
 async def _looked(engine: Engine, length: int, bare: float, *, asserted: bool) -> list[Figure]:
@@ -86,17 +173,17 @@ async def _looked(engine: Engine, length: int, bare: float, *, asserted: bool) -
     async def rebuilt() -> None:
         await thread.rebuild()
 
-    decoded = Reference("reading and decoding the rows with sqlite3 and msgspec", bare)
+    decoded = Reference(DECODED, bare)
     figures = []
     cases: list[tuple[str, Callable[[], Awaitable[None]], int, Reference | None, Bar | None]] = [
         ("any moment: its state", past, ROUNDS, None, ANY_POINT),
         ("any moment: a context of 8,000 tokens", context, ROUNDS, None, ANY_POINT),
         ("any moment: every view", views, ROUNDS, None, ANY_POINT),
         ("what changed between two moments", diff, ROUNDS, None, None),
-        ("why a chunk is there", why, ROUNDS, None, None),
+        ("why a chunk is there", why, ROUNDS, None, WHY),
         ("fold without snapshots", folded, 3, PUBLISHED if length == LENGTHS[0] else decoded, None),
-        ("verify", verified, 3, decoded, None),
-        ("rebuild", rebuilt, 3, decoded, None),
+        ("verify", verified, 3, decoded, REPLAY),
+        ("rebuild", rebuilt, 3, decoded, REPLAY),
     ]
     for case, work, rounds, reference, bar in cases:
         await work()  # the first reader of views keeps what others find
@@ -118,7 +205,7 @@ async def _looked(engine: Engine, length: int, bare: float, *, asserted: bool) -
     return figures
 
 
-async def _timed(work: Callable[[], Awaitable[None]]) -> float:
+async def _timed(work: Callable[[], Awaitable[object]]) -> float:
     begun = perf_counter_ns()
     await work()
     return (perf_counter_ns() - begun) / 1e6

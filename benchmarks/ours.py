@@ -62,13 +62,18 @@ async def dispatch_timed(thread: Thread, batch: Sequence[Event]) -> list[int]:
     return times
 
 
-async def build_log(path: Path, count: int, seed: int = 1) -> None:
-    """Make a database with one thread, `log`, of `count` messages under the default configuration."""
-    async with memory_engine.open(str(path)) as engine:
-        thread = await engine.create_thread("log")
-        source = islice(messages(seed), count)
-        while batch := [as_event(message) for message in islice(source, BATCH)]:
-            await thread.dispatch_all(batch)
+async def build_log(path: Path, count: int, seed: int = 1, *, compacted: bool = True, threads: int = 1) -> None:
+    """Make a database of threads, `log`, `log1` and so on, of `count` messages each.
+
+    Compacted after every batch of messages, as a conversation is that pauses now and then; or never.
+    """
+    async with memory_engine.open(str(path), config=EngineConfig() if compacted else WITHOUT_COMPACTION) as engine:
+        for number in range(threads):
+            thread = await engine.create_thread(f"log{number or ''}")
+            source = islice(messages(seed + number), count)
+            while batch := [as_event(message) for message in islice(source, BATCH)]:
+                await thread.dispatch_all(batch)
+                await thread.settle()
         await engine.settle()
 
 

@@ -1,60 +1,44 @@
-"""The page that a full run writes: facts of the machine, a table, and the chart's place."""
+"""The page of the figures that are kept: a table for each bench, and the run that it is of."""
 
-import os
-import platform
-import sqlite3
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 
 from benchmarks.figures import Figure
-from benchmarks.peer_process import Peers
+from benchmarks.kept import Measured
 
 HEAD = """\
 # Benchmark results
 
-Written by `python -m benchmarks --write`; do not edit. Times are of one machine, which may have
-been busy: the ratios, of sides that took turns in one run, say more than the microseconds. Each
-peer is used as its documentation says and with the settings that it ships with, which for most of
-them is a sync to disk with every commit; the rows of `durability` compare the engine with the same
-guarantee.
+Written by `python -m benchmarks --write`, which measures all benches or those that you name; do not edit.
+Times are of one machine, which may have been busy (`load`: how many processes wanted its cores when a bench
+began): the ratios, of sides that took turns in one run, say more than the microseconds. Each peer is used as
+its documentation says and with the settings that it ships with, which for most of them is a sync to disk with
+every commit; `durability` compares the engine with the same guarantee.
 
-{facts}
+A bar is what the engine is meant to reach; **no** is one that this run missed. `best` is the ratio between the
+best rounds of both sides, which noise cannot flatter.
 
 ![The same figures as a chart](results.svg)
-
-| bench | case | value | reference | ratio | best rounds | bar | |
-|---|---|---:|---|---:|---:|---|---|
-{rows}
-
-`best rounds` is the ratio between the best rounds of both sides, which noise cannot flatter. A bar
-is what the engine promises; `no` is a promise that this run did not see kept.
-
-{details}
+"""
+TABLE = """\
+| case | value | reference | ratio | best | bar | |
+|---|---:|---|---:|---:|---|---|
 """
 
 
-def write_page(figures: Sequence[Figure], peers: Peers) -> str:
-    """The page, as Markdown."""
-    return HEAD.format(
-        facts="\n".join(f"- {fact}" for fact in facts(peers)),
-        rows="\n".join(map(_row, figures)),
-        details=_details(figures),
-    )
+def write_page(kept: Sequence[Measured], about: Mapping[str, str]) -> str:
+    """The page, as Markdown. `about` says of each bench in a line what it measures."""
+    return "\n".join([HEAD, *(_section(one, about.get(one.bench, "")) for one in kept)])
 
 
-def facts(peers: Peers) -> list[str]:
-    """What the figures depend on, without a name or a place."""
-    version = f"{platform.python_implementation()} {platform.python_version()}"
-    found = [
-        f"{datetime.now(UTC):%Y-%m-%d}; {version}; SQLite {sqlite3.sqlite_version}; "
-        f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores"
-    ]
-    if peers.names:
-        found.append("compared with " + ", ".join(f"{name} ({peers.versions[name]})" for name in peers.names))
-    if peers.why:
-        found.append(f"compared with no peer: {peers.why}")
-    found += [f"{name} was not measured: {why}" for name, why in peers.missing.items()]
-    return found
+def _section(one: Measured, about: str) -> str:
+    run = f"{one.at}; {one.machine}" + (f"; load {one.load:.1f}" if one.load is not None else "")
+    if one.compared_with:
+        run += "; compared with " + ", ".join(one.compared_with)
+    rows = "\n".join(map(_row, one.figures))
+    details = _details(one.figures)
+    if details:
+        details = f"\n<details><summary>What else was seen</summary>\n\n{details}\n\n</details>\n"
+    return f"## {one.bench}\n\n{about}\n\n{run}\n\n{TABLE}{rows}\n{details}"
 
 
 def _row(figure: Figure) -> str:
@@ -67,7 +51,7 @@ def _row(figure: Figure) -> str:
     bar = str(figure.bar).replace("<=", "≤").replace(">=", "≥") if figure.bar is not None else ""
     verdict = {True: "yes", False: "**no**", None: ""}[figure.ok]
     value = f"{_number(figure.value)} {figure.unit}".strip() if figure.value is not None else ""
-    return f"| {figure.bench} | {figure.case} | {value} | {reference} | {ratio} | {best} | {bar} | {verdict} |"
+    return f"| {figure.case} | {value} | {reference} | {ratio} | {best} | {bar} | {verdict} |"
 
 
 def _details(figures: Sequence[Figure]) -> str:
@@ -80,7 +64,7 @@ def _details(figures: Sequence[Figure]) -> str:
         if figure.reference is not None and figure.reference.why:
             seen.append(figure.reference.why)
         if seen:
-            lines.append(f"- {figure.bench}, {figure.case}: {', '.join(seen)}")
+            lines.append(f"- {figure.case}: {', '.join(seen)}")
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ class Setting:
     folder: Path
     peers: Peers
     quick: bool = False
-    logs: dict[int, Path] = field(factory=dict)
+    logs: dict[tuple[int, bool, int], Path] = field(factory=dict)
     _numbers: Iterator[int] = field(factory=itertools.count)
 
     def size(self, full: int, quick: int) -> int:
@@ -35,14 +35,15 @@ class Setting:
         number = next(self._numbers)
         return self.folder / f"{name}-{number}.db"
 
-    async def log_of(self, events: int) -> Path:
-        """A copy of a closed database whose one thread, `log`, has this many messages; built once a run."""
-        if events not in self.logs:
+    async def log_of(self, events: int, *, compacted: bool = True, threads: int = 1) -> Path:
+        """A copy of a closed database whose threads (`log`, then `log1` …) have so many messages; built once a run."""
+        key = events, compacted, threads
+        if key not in self.logs:
             say(f"  building a log of {events:,} messages")
-            self.logs[events] = self.new_path(f"log-{events}")
-            await build_log(self.logs[events], events)
+            self.logs[key] = self.new_path(f"log-{events}")
+            await build_log(self.logs[key], events, compacted=compacted, threads=threads)
         copy = self.new_path(f"copy-{events}")
-        shutil.copy(self.logs[events], copy)
+        shutil.copy(self.logs[key], copy)
         return copy
 
     def sweep(self) -> None:

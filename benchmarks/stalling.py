@@ -1,11 +1,15 @@
 """What long work on one thread does to everybody else: how long the loop stands still, and another thread's dispatch.
 
-And many threads: a dispatch to each of thousands in turn, against one that has the engine to itself.
+And many threads: a dispatch to each of thousands in turn, against one that has the engine to itself. And a deletion
+from a large file, with what others wait for meanwhile.
 """
 
 import asyncio
+import shutil
+import sqlite3
+import statistics
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -106,6 +110,54 @@ def _stall(setting: Setting, case: str, bystanders: Bystanders, took: int) -> Fi
         asserted=not setting.quick,
         detail={"took_ms": took / 1e6, "other_dispatch_p99_ms": quantile(bystanders.dispatches, 0.99) / 1e6},
     )
+
+
+async def deleting(setting: Setting) -> list[Figure]:
+    """Threads of 20 messages are deleted from a file of 100,000; another thread dispatches meanwhile."""
+    count, path = setting.size(100_000, 2_000), setting.new_path("deleting")
+    say(f"  building a log of {count:,} messages")
+    async with memory_engine.open(str(path), config=WITHOUT_COMPACTION) as engine:
+        for seed in range(count // 2_000):
+            thread = await engine.create_thread()
+            for _ in range(2_000 // BATCH):
+                await thread.dispatch_all(events(seed, BATCH))
+        await engine.flush()
+        shutil.copy(path, copied := setting.new_path("vacuum"))
+        taken: list[float] = []
+        meanwhile: list[int] = []
+        other = await engine.create_thread()
+        for seed in range(ROUNDS + 1):  # the first also zeroes what the writing of the file has left
+            small = await engine.create_thread()
+            await small.dispatch_all(events(1_000 + seed, 20))
+            bystanders = Bystanders(other)
+            took = await bystanders.beside(small.delete)
+            if seed:
+                taken.append(took / 1e6)
+                meanwhile += bystanders.dispatches
+    with closing(sqlite3.connect(copied)) as raw:
+        begun = perf_counter_ns()
+        raw.execute("VACUUM")
+        vacuum = (perf_counter_ns() - begun) / 1e6
+    of = f"a thread of 20 messages deleted from {path.stat().st_size / 1e6:,.0f} MB"
+    return [
+        Figure(
+            bench="deleting",
+            case=of,
+            value=statistics.median(taken),
+            unit="ms, with its proof",
+            reference=Reference("VACUUM", vacuum),
+            asserted=not setting.quick,
+        ),
+        Figure(
+            bench="deleting",
+            case=f"a dispatch to another thread while {of}",
+            value=quantile(meanwhile, 0.99) / 1e6,
+            unit="ms, p99",
+            bar=Bar("value", "<=", 20),
+            asserted=not setting.quick,
+            detail={"longest_ms": max(meanwhile) / 1e6},
+        ),
+    ]
 
 
 async def many_threads(setting: Setting) -> list[Figure]:
