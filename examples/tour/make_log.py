@@ -1,4 +1,4 @@
-"""Make the log of the guided tour (docs/tour.md): an agent of a bicycle shop that ships to the wrong door.
+"""Make the log of the guided tour (docs/tools/tour.md): an agent of a bicycle shop that ships to the wrong door.
 
     python examples/tour/make_log.py FILE.jsonl
 

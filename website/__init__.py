@@ -1,0 +1,1 @@
+"""The docs as a site: `python3 tasks.py site` builds it into build/site."""
