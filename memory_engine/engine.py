@@ -342,8 +342,9 @@ class Engine(AdministeredStore):
     ) -> Found:
         """The best passages across several threads: the given ones, or all that match every given value exactly.
 
-        `tenant_id` is one of the values: without it, only threads without a tenant are searched, never a tenant's. See
-        `Thread.search`; also raises `InvalidSearch` if you give both `thread_ids` and values.
+        `tenant_id` is one of the values: without it, only threads without a tenant are searched, never a tenant's.
+        What-ifs are hypothetical, and searched only if `thread_ids` names them. See `Thread.search`; also raises
+        `InvalidSearch` if you give both `thread_ids` and values.
         """
         wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
         check_one_tenant(tenant_id)

@@ -84,7 +84,7 @@ def _status(info: ThreadInfo) -> str:
     """What became of a thread; the fork of a what-if is told from what was really said."""
     if info.damaged:
         return "damaged"
-    return f"{info.status}, a what-if" if "what_if" in info.metadata else info.status
+    return f"{info.status}, a what-if" if info.is_what_if else info.status
 
 
 def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal, now: datetime) -> None:

@@ -21,6 +21,10 @@ SCOPE_EPOCHS = 1 << 20
 who knew a deleted thread see it gone."""
 
 
+WHAT_IF = "what_if"
+"""The metadata key of a thread whose memory is hypothetical: a what-if's fork, where it says what was changed."""
+
+
 def is_scope_id(thread_id: str) -> bool:
     """Whether an id has the form used for users, tenants, agents and industries, such as `user:acme/u1`."""
     kind, colon, _ = thread_id.partition(":")
@@ -129,6 +133,11 @@ def encode_metadata(metadata: Mapping[str, str]) -> str:
 def encoded_pairs(metadata: Mapping[str, str]) -> list[str]:
     """Pairs as `encode_metadata` writes each behind a comma. No other text of it looks like that, but for odd keys."""
     return [f",{msgspec.json.encode({key: value}).decode()[1:-1]}" for key, value in metadata.items()]
+
+
+def encoded_key(key: str) -> str:
+    """A key as `encode_metadata` writes it behind a comma. A value never looks like that: its quotes are escaped."""
+    return f",{msgspec.json.encode(key).decode()}:"
 
 
 def readable_metadata(stored: bytes | str) -> tuple[dict[str, str], str]:
@@ -296,6 +305,11 @@ class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
     generation: int = 0
     damaged: tuple[str, ...] = ()
+
+    @property
+    def is_what_if(self) -> bool:
+        """Whether its memory is hypothetical: it is the fork of a what-if, or its metadata says so (`what_if`)."""
+        return WHAT_IF in self.metadata
 
     @classmethod
     def of(cls, record: ThreadRecord, head: Head, updated_us: int) -> "ThreadInfo":

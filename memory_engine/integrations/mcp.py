@@ -352,15 +352,16 @@ class _Answers:
         return None
 
     async def _conversations(self, limit: int | None = THREADS_MAX) -> "Sequence[Any]":
-        """Those of the user, or of the agent where no user is named, in exactly this tenant."""
+        """Those of the user, or of the agent where no user is named, in exactly this tenant; no what-ifs."""
         served = self._served
-        return await self._engine.threads(
+        found = await self._engine.threads(
             kind=self.thread_kind,
             tenant_id=served.tenant_id,
             user_id=served.user_id or None,
             agent_id=None if served.user_id else served.agent_id,
             limit=limit,
         )
+        return [info for info in found if not info.is_what_if]
 
     def _user(self) -> Any:
         return self._engine.user(self._served.user_id, tenant_id=self._served.tenant_id)

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.threads import WHAT_IF
 from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.vectors import Embedder, checked_embedder
 from memory_engine.recall.hits import Found
@@ -65,7 +66,7 @@ class Recall:
             return found
 
     async def search_store(self, asked: Asked, thread_ids: Sequence[str] | None, where: ThreadFilter) -> Found:
-        """Search these threads, or all that match; those of a pooled kind only where `where` names the kind."""
+        """Search these threads, or all that match: no what-ifs, and a pooled kind only where `where` names it."""
         if thread_ids is not None:
             return await self.search(thread_ids, asked)
         threads = Threads(
@@ -74,6 +75,7 @@ class Recall:
             agent_id=where.agent_id,
             kind=where.kind,
             without_kinds=() if where.kind else self._kernel.pooled_kinds,
+            without_key=WHAT_IF,
         )
         while True:
             with suppress(ThreadNotFound):  # one was deleted meanwhile: list them again

@@ -298,7 +298,8 @@ class LookUp(msgspec.Struct, frozen=True, kw_only=True):
 class Threads(msgspec.Struct, frozen=True, kw_only=True):
     """The threads of a look-up over several: those of `thread_ids`, or all that match every value that is given.
 
-    A tenant is always given (`""`: threads of none). Kinds of `without_kinds` are left out, and the ids in `without`.
+    A tenant is always given (`""`: threads of none). Kinds of `without_kinds` are left out, threads
+    whose metadata has the key `without_key`, and the ids in `without`.
     """
 
     thread_ids: tuple[str, ...] | None = None
@@ -307,6 +308,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str | None = None
     kind: str | None = None
     without_kinds: tuple[str, ...] = ()
+    without_key: str = ""
     without: frozenset[str] = frozenset()
 
     @property
@@ -320,6 +322,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         return (
             all(getattr(record, name) == value for name, value in self.exact.items())
             and record.kind not in self.without_kinds
+            and self.without_key not in record.metadata
             and record.id not in self.without
         )
 

@@ -326,6 +326,8 @@ class PassageContract:
             ThreadRecord(id="t", tenant_id="acme", user_id="u"), ThreadRecord(id="pool", tenant_id="acme", kind="pool"),
             ThreadRecord(id="u", tenant_id="acme", agent_id="bot"), ThreadRecord(id="x", tenant_id="else", user_id="u"),
             ThreadRecord(id="none", user_id="u"), ThreadRecord(id="gone", tenant_id="acme", user_id="u"),
+            ThreadRecord(id="if", tenant_id="if", metadata={"a": "b", "key": "x"}),
+            ThreadRecord(id="said", tenant_id="if", metadata={"a": ',"key":'}),
         ]  # fmt: skip
         for record in records:
             await store.create(record, Head(), ())
@@ -341,6 +343,10 @@ class PassageContract:
             (Threads(tenant_id="acme", agent_id="bot"), ("u",)),
             (Threads(tenant_id="acme", kind="pool"), ("pool",)),
             (Threads(), ("none",)),
+            (Threads(tenant_id="if"), ("if", "said")),
+            (Threads(tenant_id="if", without_key="key"), ("said",)),
+            (Threads(tenant_id="if", without_key="a"), ()),
+            (Threads(thread_ids=("if",), without_key="key"), ("if",)),
             (Threads(tenant_id="acm"), ()),
             (Threads(thread_ids=("x", "t")), ("x", "t")),
         ):

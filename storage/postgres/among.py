@@ -7,7 +7,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from memory_engine.core.threads import DELETED
+from memory_engine.core.threads import DELETED, encoded_key
 from memory_engine.storage import passage_lookup
 from memory_engine.storage.passage_lookup import ListPart, Stand, numbered
 from memory_engine.storage.passage_rows import READ_CHARS_MAX, Waiting, mark
@@ -119,6 +119,9 @@ async def _members(reads: Reads, threads: Threads) -> list[asyncpg.Record]:
             conditions.append("t.user_id <> ''")  # as the index by users says
         conditions.append(f"t.kind <> ALL ({values.add(list(threads.without_kinds))}::text[])")
         conditions.append(f"t.tid <> ALL ({values.add([tid_of(one) for one in threads.without])}::uuid[])")
+        if threads.without_key:
+            key = values.add(encoded_key(threads.without_key).encode())
+            conditions.append(f"position({key}::bytea IN ','::bytea || substring(t.metadata FROM 2)) = 0")
     return await reads.fetch(
         "SELECT t.tid, t.id, i.tid IS NOT NULL AS is_indexed, coalesce(i.seq < h.seq, true) AS is_behind, "
         "greatest(0, coalesce(h.seq, 0) - coalesce(i.seq, 0)) AS lacking, "

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from memory_engine.core.threads import DELETED
+from memory_engine.core.threads import DELETED, encoded_key
 from memory_engine.storage import passage_search, passage_vectors
 from memory_engine.storage.passage_search import Lists, Members
 from memory_engine.storage.passages import is_whole, sliced
@@ -159,4 +159,8 @@ def _matching(threads: Threads) -> tuple[str, Sequence[object]]:
         if left_out:
             conditions.append(f"t.{name} NOT IN ({', '.join('?' * len(left_out))})")
             values += left_out
+    if threads.without_key:
+        key = encoded_key(threads.without_key)  # the first look copies nothing, and nearly all threads end with it
+        conditions.append("(instr(t.metadata, ?) = 0 OR instr(',' || substr(t.metadata, 2), ?) = 0)")
+        values += [key[1:], key]
     return " AND ".join(conditions), values

@@ -47,6 +47,29 @@ POLICIES = (
 )
 
 
+# The fork among real threads.
+
+
+async def test_searches_over_many_threads_leave_what_ifs_out(tmp_path: Path) -> None:
+    """What never happened is no answer to a user: only who names the fork finds it, until its mark is removed."""
+    async with memory_engine.open(str(tmp_path / "m.db")) as engine:
+        thread = await engine.create_thread("t", user_id="u1")
+        await thread.dispatch(UserMessage(content="The budget is forty euros."))
+        change = Change(edits=[ReplaceEvent(1, UserMessage(content="The budget is ninety euros."))])
+        fork = engine.thread((await thread.what_if(change)).fork_id)
+        other = await fork.fork(thread_id="of-the-fork")
+        assert [False, True, True] == [info.is_what_if for info in await engine.threads(user_id="u1")]
+
+        for found in (await engine.search("budget"), await engine.search("budget", user_id="u1")):
+            assert [("t", "The budget is forty euros.")] == [(hit.thread_id, hit.text) for hit in found]
+        named = await engine.search("budget", thread_ids=["t", fork.id])
+        assert {"t", fork.id} == {hit.thread_id for hit in named}
+        assert ["The budget is ninety euros."] == [hit.text for hit in await other.search("budget")]
+
+        await fork.update(metadata={"what_if": None})
+        assert {"t", fork.id} == {hit.thread_id for hit in await engine.search("budget", user_id="u1")}
+
+
 # Edits.
 
 

@@ -13,7 +13,7 @@ from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import JsonForm, as_data, named
 from memory_engine.core.state import State
-from memory_engine.core.threads import CompactionPolicy, LoadedThread, check_record
+from memory_engine.core.threads import WHAT_IF, CompactionPolicy, LoadedThread, check_record
 from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.plugins import Plugin
 from memory_engine.replay.diff import Diff, diff
@@ -41,8 +41,6 @@ __all__ = [
     "Spending", "Trial", "Turn", "WhatIfReport", "try_change", "what_if",
 ]  # fmt: skip
 
-WHAT_IF = "what_if"
-"""The metadata key of a rerun's fork that says what was changed."""
 TOLD_EVERY = 32
 """Events between two calls of `progress`."""
 LOOK_BACK = 512
