@@ -62,8 +62,9 @@ if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds, retention, store_copy
     from memory_engine.replay import anchors, verify
     from memory_engine.replay.anchors import Anchor, Contradicted
+    from memory_engine.replay.divergence import VerifyReport
     from memory_engine.replay.export import archive, importer, redaction
-    from memory_engine.replay.verify import VerifyProgress, VerifyReport
+    from memory_engine.replay.verify import VerifyProgress
 else:
     anchors = lazy_module("memory_engine.replay.anchors")
     archive = lazy_module("memory_engine.replay.export.archive")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds, retention
     from memory_engine.replay import rebuild, verify
     from memory_engine.replay import rereduce as rereduction
+    from memory_engine.replay.divergence import VerifyReport
     from memory_engine.replay.verify import VerifyProgress
 else:
     erasing = lazy_module("memory_engine.administration.erasing")
@@ -33,9 +34,9 @@ _log = logging.getLogger("memory_engine")
 
 async def verify_threads(
     kernel: Kernel, thread_ids: Sequence[str], progress: "VerifyProgress | None"
-) -> "list[verify.VerifyReport]":
+) -> "list[VerifyReport]":
     """Verify threads one after another; `progress` counts the events of all of them."""
-    reports: list[verify.VerifyReport] = []
+    reports: list[VerifyReport] = []
     for thread_id in thread_ids:
         before = sum(report.events for report in reports)
         counted = None if progress is None else verify.counted_from(progress, before)
@@ -46,7 +47,7 @@ async def verify_threads(
 class Administered(ThreadHandle):
     """The acts on a thread. `Thread` is the handle that has them."""
 
-    async def verify(self, progress: "VerifyProgress | None" = None) -> "verify.VerifyReport":
+    async def verify(self, progress: "VerifyProgress | None" = None) -> "VerifyReport":
         """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing.
 
         If the log itself is broken (a gap, a hash, texts exchanged), that is noted: the thread takes no more events and

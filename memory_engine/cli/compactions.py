@@ -1,10 +1,9 @@
 """The commands about compactions: compactions, undo-compaction, redo-compaction, ledger."""
 
 import argparse
-from collections.abc import Sequence
 
 from memory_engine.cli.commands import MOMENT, Command, add_thread, existing, moment, positive
-from memory_engine.cli.terminal import Column, Progress, Terminal
+from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.verify import put_compaction
 from memory_engine.cli.what_if import compactor_named
 from memory_engine.compaction.history import Compaction
@@ -12,12 +11,11 @@ from memory_engine.compaction.plan import is_due
 from memory_engine.compaction.service import CompactionService
 from memory_engine.compaction.undo import compactions as compactions_of
 from memory_engine.core.events.compaction import CompactionUndone
-from memory_engine.core.excerpts import counted, number, one_line
+from memory_engine.core.excerpts import Column, counted, number
 from memory_engine.core.json_form import named
 from memory_engine.core.state import Tally
 from memory_engine.core.threads import CompactionPolicy
-from memory_engine.replay.cache_breaks import CacheBreak
-from memory_engine.replay.ledger import CacheLedger
+from memory_engine.replay.ledger import ledger_lines
 
 LISTED = 40
 """Breaks of a ledger that are listed for people."""
@@ -140,55 +138,8 @@ async def ledger(asked: argparse.Namespace, terminal: Terminal) -> int:
         finally:
             progress.end()
     terminal.json({**named(found, "thread_id after upto"), **found.as_data()})
-    _put_ledger(found, terminal)
+    terminal.lines(ledger_lines(found, width=terminal.room, listed=LISTED, where_all="; --json lists them"))
     return 0
-
-
-def _put_ledger(found: CacheLedger, terminal: Terminal) -> None:
-    totals = found.totals
-    sent = f"{counted(totals.calls, 'model call')}, {counted(totals.tokens, 'token')} sent"
-    kept = f"{number(totals.kept_tokens)} kept ({totals.kept_share:.1%}), {number(totals.fresh_tokens)} fresh"
-    terminal.say(f"{one_line(found.thread_id, terminal.width // 2)}: {sent}: {kept}", "bold")
-    broken = [one for one in found.breaks if not one.trailing]
-    if not found.breaks:
-        terminal.say("nothing broke the cache", "green")
-    if broken:
-        lost = sum(one.lost_tokens for one in broken)
-        terminal.say(f"{counted(len(broken), 'break')}: {counted(lost, 'token')} sent anew that were cached", "yellow")
-        _put_breaks(broken, terminal)
-    _put_trailing([one for one in found.breaks if one.trailing], terminal)
-
-
-def _put_breaks(broken: Sequence[CacheBreak], terminal: Terminal) -> None:
-    heads = [
-        Column("EVENT", right=True), Column("TYPE", least=12), Column("CALL", right=True),
-        Column("MESSAGE", right=True), Column("BYTE", right=True), Column("SENT ANEW", right=True),
-        Column("WHY", least=24),
-    ]  # fmt: skip
-    rows = [
-        (
-            number(one.seq),
-            one.event_type,
-            number(one.call_seq),
-            number(one.message),
-            number(one.byte),
-            number(one.lost_tokens),
-            one.why,
-        )
-        for one in broken[-LISTED:]
-    ]
-    terminal.table(heads, rows)
-    if len(broken) > LISTED:
-        terminal.say(f"… and {number(len(broken) - LISTED)} before these; --json lists them")
-
-
-def _put_trailing(breaks: Sequence[CacheBreak], terminal: Terminal) -> None:
-    """Sum up the breaks by the last messages: every turn moves these, so their number and tokens are enough."""
-    whys: dict[str, list[int]] = {}
-    for one in breaks:
-        whys.setdefault(one.why, []).append(one.lost_tokens)
-    for why, lost in whys.items():
-        terminal.say(f"{counted(len(lost), 'time')}, {counted(sum(lost), 'token')} sent anew: {why}")
 
 
 COMPACTIONS = Command(add_thread, compactions)

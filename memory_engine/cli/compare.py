@@ -7,7 +7,7 @@ from pathlib import Path
 
 from memory_engine.cli.commands import Command, WrongArgument, chosen
 from memory_engine.cli.options import FOUND_PROBLEMS
-from memory_engine.cli.terminal import Column, Progress, Terminal
+from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.what_if import (
     add_models,
     add_policy,
@@ -17,7 +17,7 @@ from memory_engine.cli.what_if import (
     registered_compactors,
 )
 from memory_engine.compaction.base import Compactor, calls_model
-from memory_engine.core.excerpts import counted, duration, number
+from memory_engine.core.excerpts import Column, counted, duration, number
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.files.comparison import CompactorScore, Comparison, compare_compactors
 from memory_engine.files.comparison_chart import draw

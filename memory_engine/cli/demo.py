@@ -30,7 +30,7 @@ from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.errors.base import shown_place
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
-from memory_engine.replay.verify import VerifyReport
+from memory_engine.replay.divergence import VerifyReport
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.thread import Thread
 

@@ -18,8 +18,8 @@ from memory_engine.cli.commands import (
 )
 from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
 from memory_engine.cli.standard import check_one_is_there
-from memory_engine.cli.terminal import Column, Progress, Terminal
-from memory_engine.core.excerpts import counted, duration, escaped, number
+from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.core.excerpts import Column, counted, duration, escaped, number
 from memory_engine.core.json_form import named
 from memory_engine.core.limits import DEFAULT_LIMITS
 from memory_engine.recall.hits import Found, Hit

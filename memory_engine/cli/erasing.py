@@ -11,9 +11,9 @@ from memory_engine.administration.holds import StandingHold
 from memory_engine.administration.proof import ErasureProof, find_texts
 from memory_engine.cli.commands import Command, WrongArgument, add_thread, add_yes, agreed, existing, positive
 from memory_engine.cli.options import FOUND_PROBLEMS
-from memory_engine.cli.terminal import Column, Terminal
+from memory_engine.cli.terminal import Terminal
 from memory_engine.core.clock import to_datetime
-from memory_engine.core.excerpts import counted, number, one_line, size
+from memory_engine.core.excerpts import Column, counted, number, one_line, size
 from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
 from memory_engine.errors import ThreadHasForks

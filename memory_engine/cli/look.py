@@ -18,10 +18,10 @@ from memory_engine.cli.commands import (
     positive,
 )
 from memory_engine.cli.messages import measure, put_messages
-from memory_engine.cli.terminal import Column, Terminal
+from memory_engine.cli.terminal import Terminal
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.clock import to_datetime
-from memory_engine.core.excerpts import ago, counted, number, of_chunk, one_line, parents
+from memory_engine.core.excerpts import Column, ago, counted, number, of_chunk, one_line, parents
 from memory_engine.core.json_form import named
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo

@@ -5,8 +5,8 @@ import difflib
 from collections.abc import Iterator, Sequence
 
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment
-from memory_engine.cli.terminal import Column, Terminal
-from memory_engine.core.excerpts import escaped, number
+from memory_engine.cli.terminal import Terminal
+from memory_engine.core.excerpts import Column, escaped, number
 from memory_engine.views.memory_files.view import FileVersion
 
 _STYLES = {"+": ("green",), "-": ("red",), "@": ("dim",)}

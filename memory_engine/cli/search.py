@@ -1,17 +1,14 @@
 """The command that searches threads."""
 
 import argparse
-import textwrap
 
 from memory_engine.cli.commands import Command, WrongArgument, existing, positive, time, whole
 from memory_engine.cli.terminal import Terminal
-from memory_engine.core.excerpts import escaped
 from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
-from memory_engine.recall.hits import KINDS, Found
+from memory_engine.recall.hits import KINDS, Found, hit_lines
 
 WIDTH_MAX = 100
-_INDENT = "   "
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
@@ -94,18 +91,7 @@ async def _found(engine: Engine, threads: list[str], asked: argparse.Namespace) 
 
 def _put(found: Found, several: bool, terminal: Terminal) -> None:
     """The hits, of `several` threads with the thread of each."""
-    room = min(terminal.width, WIDTH_MAX) - len(_INDENT)
-    for n, hit in enumerate(found, 1):
-        where = f"{hit.thread_id} {hit.seq}" if several else f"event {hit.seq}"
-        newer = hit.superseded_by
-        outdated = f"superseded {newer.at:%Y-%m-%d} by event {newer.seq}" if newer is not None else ""
-        facts = (where, hit.kind, hit.speaker or hit.role, f"{hit.at:%Y-%m-%d}", f"{hit.score:.2f}", outdated)
-        terminal.put(f"{n:>2} {terminal.styled(escaped(' · '.join(filter(None, facts))), 'bold')}")
-        for line in textwrap.wrap(escaped(" ".join(hit.text.split())), room):
-            terminal.put(_INDENT + line)
-        parts = sorted(hit.parts.items(), key=lambda part: -part[1])
-        said = ", ".join(f"{name} {value:.3f}" for name, value in parts if value) or hit.why
-        terminal.put(_INDENT + terminal.styled(said, "dim"))
+    terminal.lines(hit_lines(found, width=min(terminal.width, WIDTH_MAX), several=several))
     if found.failure:
         terminal.warn(f"found by words alone: {found.failure}")
 

@@ -6,26 +6,17 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
 from attrs import field, frozen
 
-from memory_engine.core.excerpts import columns, escaped, escaped_in_json, one_line, padded
+from memory_engine.core.excerpts import Column, Line, escaped, escaped_in_json, one_line, table_lines
 from memory_engine.core.json_form import as_data
 
 WIDTH_ELSEWHERE = 200
 """Columns of a line that goes into a file or a pipe."""
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
-
-
-@frozen
-class Column:
-    """A column of a table. With a `least` width it may shrink to that where the terminal is narrow."""
-
-    title: str
-    right: bool = False
-    least: int = 0
 
 
 @frozen
@@ -84,30 +75,19 @@ class Terminal:
         """Print a line beside the output."""
         self.err.write(escaped(text) + "\n")
 
+    def lines(self, lines: Iterable[Line]) -> None:
+        """Print lines for people, in their styles."""
+        for pieces in () if self.as_json else lines:
+            self.put("".join(self.styled(text, style) if style else text for text, style in pieces))
+
+    @property
+    def room(self) -> int | None:
+        """The width that tables must fit into: that of a terminal."""
+        return self.width if self.is_terminal else None
+
     def table(self, heads: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Print rows under titles; on a terminal, cells that may shrink are cut so that every line fits."""
-        if self.as_json:
-            return
-        cells = [[one_line(cell, 4096) for cell in row] for row in rows]
-        widths = self._widths(heads, cells)
-        titles = [padded(head.title, width, right=head.right) for head, width in zip(heads, widths, strict=True)]
-        self.put(self.styled("  ".join(titles).rstrip(), "bold"))
-        for row in cells:
-            fitted = [
-                padded(one_line(cell, width), width, right=head.right)
-                for cell, head, width in zip(row, heads, widths, strict=True)
-            ]
-            self.put("  ".join(fitted).rstrip())
-
-    def _widths(self, heads: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int]:
-        widths = [max(columns(head.title), *(columns(row[n]) for row in cells), 0) for n, head in enumerate(heads)]
-        over = sum(widths) + 2 * (len(widths) - 1) - self.width if self.is_terminal else 0
-        for _ in range(over):
-            wide = [n for n, head in enumerate(heads) if head.least and widths[n] > head.least]
-            if not wide:
-                break
-            widths[max(wide, key=widths.__getitem__)] -= 1
-        return widths
+        self.lines(table_lines(heads, rows, self.room))
 
 
 @frozen

@@ -10,19 +10,16 @@ from attrs import define, field
 from memory_engine.cli.commands import Command, add_thread, check_is_there, existing, whole
 from memory_engine.cli.export import Compared, compare
 from memory_engine.cli.options import FOUND_PROBLEMS
-from memory_engine.cli.terminal import Column, Progress, Terminal
+from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.excerpts import counted, duration, escaped, number, one_line
+from memory_engine.core.excerpts import Column, counted, duration, number
 from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError, ThreadNotFound
 from memory_engine.files.verify_file import verify_file
+from memory_engine.replay.divergence import divergence_lines, redaction_lines
 from memory_engine.replay.rebuild import RebuildReport, chosen, rebuild
-from memory_engine.replay.verify import Divergence
-
-LINE_COLUMNS = 400
-"""Characters that are shown of a line that says what differs."""
 
 
 async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -99,30 +96,15 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
         }
     )
     for divergence in found:
-        put_divergence(divergence, terminal)
+        terminal.lines(divergence_lines(divergence))
     anchors.put(terminal)
     measure = f"{counted(len(reports), 'thread')}, {counted(events, 'event')} in {duration(seconds)}"
     if found:
         terminal.say(f"{measure}: {counted(len(found), 'thread')} diverged", "red")
         return FOUND_PROBLEMS
     terminal.say(f"{measure}: every hash, operation and state is as recorded", "green")
-    if redacted > unattested:
-        erased = counted(redacted - unattested, "event")
-        terminal.say(f"{erased} redacted: what stands in place of their texts is what a recorded act has put there")
-    if unattested:
-        came = counted(unattested, "event")
-        terminal.say(f"{came} redacted in a file: what stands in place of their texts cannot be checked")
+    terminal.lines(redaction_lines(redacted, unattested))
     return FOUND_PROBLEMS if anchors.rewritten else 0
-
-
-def put_divergence(divergence: Divergence, terminal: Terminal) -> None:
-    """Where a log diverges, and how: the stored value in red, the value a replay gives now in green."""
-    terminal.say(divergence.title, "red")
-    for line in divergence.lines:
-        kept, arrow, now = escaped(one_line(line, LINE_COLUMNS)).partition(" → ")
-        what, colon, value = kept.partition(": ")
-        shown = (terminal.styled(value, "red"), arrow, terminal.styled(now, "green")) if arrow else (value,)
-        terminal.put(f"  {what}{colon}{''.join(shown)}")
 
 
 COMPACT = Command(add_thread, compact)

@@ -18,24 +18,19 @@ from memory_engine.cli.commands import (
     positive,
     whole,
 )
-from memory_engine.cli.terminal import Column, Progress, Terminal
+from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
-from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.registry import EventRegistry
-from memory_engine.core.excerpts import counted, number
 from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.ingest.events import EventReader, UnusableRecord
 from memory_engine.plugins import Plugin
-from memory_engine.replay.what_if import Change, WhatIfReport
-from memory_engine.replay.what_if.calls import Call, Prices, Turn
+from memory_engine.replay.what_if import Change, trial_lines
+from memory_engine.replay.what_if.calls import Prices
 from memory_engine.replay.what_if.change import Edit, InsertEvent, ReplaceEvent, SkipEvent
 from memory_engine.wiring import model_compactor
-
-TURNS_SHOWN_MAX = 8
-_COUNTS = ("kept", "renumbered", "replaced", "skipped", "refused", "left_out", "inserted", "added")
 
 
 def _declare_fork(parser: argparse.ArgumentParser) -> None:
@@ -165,7 +160,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
         finally:
             progress.end()
     terminal.json(report)
-    _put_report(report, terminal)
+    terminal.lines(trial_lines(report, terminal.room))
     return 0
 
 
@@ -229,78 +224,6 @@ def _event(thread_id: str, path: str, registry: EventRegistry) -> NewEvent:
     except (ValueError, UnusableRecord) as error:
         raise WrongArgument(f"{path}: {error}") from None
     return new if value.get("id") else replace(new, id="")
-
-
-def _put_report(report: WhatIfReport, terminal: Terminal) -> None:
-    """The summary, then the calls that differ most."""
-    if terminal.as_json:
-        return
-    terminal.say(f"{report.thread_id} up to event {report.upto} → fork {report.fork_id}: {report.change}", "bold")
-    counts = [(getattr(report.events, name), name.replace("_", " ")) for name in _COUNTS]
-    said = ", ".join(f"{number(count)} {name}" for count, name in counts if count) or "none else"
-    terminal.say(f"events       {number(report.shared)} shared, {said}")
-    before, after = report.before, report.after
-    taken = f"{number(before.tokens_before)} → {number(before.tokens_after)} tokens"
-    new = f"{number(after.tokens_before)} → {number(after.tokens_after)} tokens"
-    terminal.say(f"compactions  {before.completed} ({taken}) as recorded, {after.completed} ({new}) in the fork")
-    state = report.state
-    changed = sum(1 for change in state.changed if change.fields)
-    moved = f", {len(state.moved)} moved" if state.moved else ""
-    terminal.say(
-        f"state        {counted(state.a.chunks, 'chunk')}, {counted(state.a.tokens, 'token')} → "
-        f"{counted(state.b.chunks, 'chunk')}, {counted(state.b.tokens, 'token')}: "
-        f"{len(state.added)} added, {len(state.removed)} removed, {changed} changed{moved}"
-    )
-    for one in report.refused:
-        terminal.say(f"event {one.seq} ({one.event_type}) no longer fits and was left out: {one.why}", "yellow")
-    if any(one.event_type == CompactionCompleted.event_type for one in report.refused):
-        terminal.say("(recorded compactions are taken as they are; --compactor or --threshold makes them anew)", "dim")
-    terminal.say()
-    _put_spending(report, terminal)
-    _put_turns(report.turns, terminal)
-
-
-def _put_spending(report: WhatIfReport, terminal: Terminal) -> None:
-    sides = (report.original, report.fork)
-    rows = [
-        (name, *(number(getattr(side, field)) for side in sides), _change_of(*(getattr(side, field) for side in sides)))
-        for name, field in (
-            ("model calls", "calls"),
-            ("tokens of contexts", "tokens"),
-            ("kept by a prompt cache", "kept_tokens"),
-            ("fresh", "fresh_tokens"),
-            ("tokens of answers", "output_tokens"),
-        )
-    ]
-    if report.original.cost_usd is not None and report.fork.cost_usd is not None:
-        costs = report.original.cost_usd, report.fork.cost_usd
-        rows.append(("cost, USD", f"{costs[0]:.4f}", f"{costs[1]:.4f}", _change_of(*costs)))
-    heads = [Column(f"AFTER EVENT {report.shared}"), Column("ORIGINAL", right=True), Column("FORK", right=True)]
-    terminal.table([*heads, Column("CHANGE", right=True)], rows)
-
-
-def _change_of(before: float, after: float) -> str:
-    return f"{(after - before) / before:+.0%}" if before else "-"
-
-
-def _put_turns(turns: Sequence[Turn], terminal: Terminal) -> None:
-    """The calls whose contexts differ most, in the order of the log."""
-    differing = [turn for turn in turns if turn.original != turn.fork and turn.difference]
-    most = sorted(differing, key=lambda turn: -abs(turn.difference))[:TURNS_SHOWN_MAX]
-    if not most:
-        return
-    terminal.say()
-    terminal.say(f"{counted(len(differing), 'call')} of {len(turns)} with another context; those that differ most:")
-    heads = [("EVENT", "original"), ("TOKENS", ""), ("KEPT", ""), ("IN FORK", "fork"), ("TOKENS", ""), ("KEPT", "")]
-    columns = [Column(title, right=True) for title, _ in heads]
-    rows = [(*_call_cells(turn.original), *_call_cells(turn.fork)) for turn in turns if turn in most]
-    terminal.table(columns, rows)
-
-
-def _call_cells(call: Call | None) -> tuple[str, str, str]:
-    if call is None:
-        return "-", "-", "-"
-    return str(call.seq), number(call.tokens), number(call.kept_tokens)
 
 
 FORK = Command(_declare_fork, fork)

@@ -25,7 +25,8 @@ from memory_engine.engine import Engine
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
 from memory_engine.errors.base import is_url
 from memory_engine.plugins import Plugin, installed_plugins, plugin_at
-from memory_engine.replay.verify import Verifier, VerifyReport
+from memory_engine.replay.divergence import VerifyReport
+from memory_engine.replay.verify import Verifier
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.broken import VERSION

@@ -1,8 +1,8 @@
 """Search results: hits read back from their events, and how they were found."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import msgspec
 from attrs import frozen
@@ -13,6 +13,9 @@ from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.store.passages import PLACES_BITS, Extractors, Text
 from memory_engine.store.reader import LogReader
+
+if TYPE_CHECKING:
+    from memory_engine.core.excerpts import Line
 
 KINDS = (
     "message", "tool", "task", "note", "snippet", "memory", "preference", "playbook", "agent_md", "document", "pattern",
@@ -128,6 +131,24 @@ class Found(Sequence[Hit]):
     def __len__(self) -> int:
         return len(self.hits)
 
+    def __str__(self) -> str:
+        from memory_engine.core.excerpts import plain
+
+        return plain(self._lines())
+
+    def _lines(self) -> "Iterator[Line]":
+        """The hits under a head that says how they were found, and what was not searched."""
+        from memory_engine.core.excerpts import WIDTH, line, number, one_line
+
+        yield line(one_line(f"{len(self.hits)} found for “{self.query}” ({self.how})", WIDTH), "bold")
+        yield from hit_lines(self.hits, text_lines_max=2)
+        if self.failure:
+            yield line(f"found by words alone: {self.failure}")
+        if self.unindexed:
+            yield line(f"{number(self.unindexed)} are not indexed yet and were not searched")
+        if self.unread:
+            yield line(one_line(f"damaged, and not searched: {' '.join(self.unread)}", WIDTH))
+
     def _repr_html_(self) -> str:
         """The hits, best first, for a notebook."""
         from memory_engine.core.notebook import table
@@ -141,6 +162,32 @@ class Found(Sequence[Hit]):
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
+
+
+HIT_INDENT = "   "
+
+
+def hit_lines(
+    hits: Iterable[Hit], *, width: int = 120, several: bool = True, text_lines_max: int | None = None
+) -> "Iterator[Line]":
+    """Hits as people read them: place (of `several` threads with the thread of each), text, and why it ranks there."""
+    from textwrap import wrap
+
+    from memory_engine.core.excerpts import escaped
+
+    for n, hit in enumerate(hits, 1):
+        where = f"{hit.thread_id} {hit.seq}" if several else f"event {hit.seq}"
+        newer = hit.superseded_by
+        outdated = f"superseded {newer.at:%Y-%m-%d} by event {newer.seq}" if newer is not None else ""
+        facts = (where, hit.kind, hit.speaker or hit.role, f"{hit.at:%Y-%m-%d}", f"{hit.score:.2f}", outdated)
+        yield (f"{n:>2} ", ""), (escaped(" · ".join(filter(None, facts))), "bold")
+        text = hit.text if text_lines_max is None else hit.text[: width * 8 * text_lines_max]
+        room = width - len(HIT_INDENT)
+        for said in wrap(escaped(" ".join(text.split())), room, max_lines=text_lines_max, placeholder=" …"):
+            yield ((HIT_INDENT + said, ""),)
+        parts = sorted(hit.parts.items(), key=lambda part: -part[1])
+        said = ", ".join(f"{name} {value:.3f}" for name, value in parts if value) or hit.why
+        yield (HIT_INDENT, ""), (escaped(said), "dim")
 
 
 def day_of(moment: datetime) -> str:

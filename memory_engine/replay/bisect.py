@@ -1,17 +1,18 @@
 """Finding the event after which something holds, by bisecting the log."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 from attrs import field, frozen
 
 from memory_engine.core.arguments import checked_call
+from memory_engine.core.excerpts import Line, counted, line, of_event, one_line, plain
 from memory_engine.core.json_form import JsonForm, named
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import InvalidExpression, NothingToBisect, PredicateFailed
 from memory_engine.replay.data import event_as_data
-from memory_engine.replay.diff import Diff, diff
+from memory_engine.replay.diff import Diff, DiffLines, diff
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.handle import PastHandle
 
@@ -32,6 +33,9 @@ class Bisection(JsonForm):
     seq: int
     asked: tuple[tuple[int, bool], ...]
     change: Diff = field(repr=False)
+
+    def __str__(self) -> str:
+        return plain(bisection_lines(self, DiffLines()))
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
@@ -86,3 +90,14 @@ async def _ask(past: P, predicate: Callable[[P], bool | Awaitable[bool]]) -> boo
         raise
     except Exception as error:  # the boundary to user code: its errors are raised with the place
         raise PredicateFailed(past.id, past.seq, f"{type(error).__name__}: {error}") from error
+
+
+def bisection_lines(found: Bisection, change: DiffLines) -> Iterator[Line]:
+    """The event after which it holds, where it was asked, and what the event changed."""
+    event = found.event
+    head = f"it holds from event {found.seq} on: {event.type}, {event.recorded_at:%Y-%m-%d %H:%M:%S}"
+    yield line(head, "bold")
+    yield line("  " + one_line(of_event(event.event), change.width - 2))
+    asked_at = " ".join(f"{seq}:{'yes' if held else 'no'}" for seq, held in found.asked)
+    yield line(one_line(f"asked at {counted(len(found.asked), 'seq')}: {asked_at}", change.width), "dim")
+    yield from change.of(found.change)

@@ -6,16 +6,18 @@ prompt cache sees, and as lines, which people read.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
+import msgspec
 from attrs import field, frozen
 
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import Message, common_prefix, message_bytes
 from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.excerpts import WIDTH, Line, columns, counted, line, number, of_chunk, one_line, plain, spaced
 from memory_engine.core.json_form import JsonForm, as_data, named
 from memory_engine.core.state import State
 from memory_engine.projections.base import Projection, event_types
@@ -156,6 +158,9 @@ class Diff(JsonForm):
         chunks = (self.added, self.removed, self.changed, self.moved)
         return not any(chunks) and not self.context.lines and not self.views
 
+    def __str__(self) -> str:
+        return plain(DiffLines().of(self))
+
     def _repr_html_(self) -> str:
         """What came, went and changed, for a notebook."""
         from memory_engine.core.notebook import table
@@ -260,3 +265,73 @@ def _rows_diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> RowsD
         removed=tuple(key for key in before if key not in after),
         changed=tuple(key for key, value in after.items() if key in before and before[key] != value),
     )
+
+
+@frozen
+class DiffLines:
+    """The lines of a difference: of chunks of a kind the first `listed`, of the context the first `text_max`.
+
+    `where_all` says where the rest can be seen.
+    """
+
+    width: int = WIDTH
+    listed: int = 5
+    text_max: int = 12
+    where_all: str = ""
+
+    def of(self, found: Diff) -> Iterator[Line]:
+        """A difference: how large both sides are, chunks, the context, views."""
+        a, b = found.a, found.b
+        other = "" if a.thread_id == b.thread_id else f" of {b.thread_id}"
+        held = f"{number(a.chunks)} → {counted(b.chunks, 'chunk')}, {number(a.tokens)} → {counted(b.tokens, 'token')}"
+        yield self._cut(f"{a.thread_id}, event {a.seq} → event {b.seq}{other}: {held}", "bold")
+        if found.is_empty:
+            yield line("nothing differs")
+            return
+        covers = {one.summary: one.covers for one in (*found.compacted, *found.restored)}
+        yield from self._first(found.removed, lambda chunk: self._chunk("-", "red", chunk, covers))
+        yield from self._first(found.added, lambda chunk: self._chunk("+", "green", chunk, covers))
+        yield from self._first(found.changed, self._change)
+        if found.moved:
+            yield self._cut(f"moved: {' '.join(found.moved)}", "yellow")
+        yield from self._context(found)
+        for name, rows in (found.views or {}).items():
+            signs = (("+", rows.added), ("-", rows.removed), ("~", rows.changed))
+            keys = " ".join(f"{sign}{key}" for sign, some in signs for key in some[: self.listed])
+            yield self._cut(f"view {name}: {keys}")
+
+    def _first(self, some: Sequence[T], of_one: Callable[[T], Line]) -> Iterator[Line]:
+        yield from map(of_one, some[: self.listed])
+        if len(some) > self.listed:
+            yield line(f"  … {number(len(some) - self.listed)} more{self.where_all}")
+
+    def _chunk(self, sign: str, style: str, chunk: Chunk, covers: Mapping[str, tuple[str, ...]]) -> Line:
+        covered = covers.get(chunk.id, ())
+        some = " ".join(covered[:3]) + (f" … {covered[-1]}" if len(covered) > 3 else "")
+        stands = f", stands for {counted(len(covered), 'chunk')}: {some}" if covered else ""
+        head = f"{sign} {chunk.id}  {chunk.type}, {counted(chunk.tokens, 'token')}{stands}"
+        said = one_line(of_chunk(chunk), max(10, self.width - columns(head) - 2))
+        return spaced([(one_line(head, self.width), style), (said, "")])
+
+    def _change(self, change: Changed) -> Line:
+        fields = ", ".join(f"{name} {_short(old)} → {_short(new)}" for name, (old, new) in change.fields.items())
+        head = f"~ {change.before.id} → {change.after.id}  {change.after.type}: {fields or 'the same'}"
+        return self._cut(head, "yellow")
+
+    def _context(self, found: Diff) -> Iterator[Line]:
+        context = found.context
+        tokens = f"{number(context.tokens[0])} → {counted(context.tokens[1], 'token')}"
+        kept = f"its first {number(context.kept_bytes)} of {number(context.bytes[0])} bytes stay the same"
+        yield line(f"context: {tokens}; {kept}", "bold")
+        styles = {"+": "green", "-": "red", "@": "cyan"}
+        for text in context.lines[: self.text_max]:
+            yield ("  ", ""), (one_line(text, self.width - 2), styles.get(text[:1], ""))
+        if len(context.lines) > self.text_max:
+            yield line(f"  … {counted(len(context.lines) - self.text_max, 'more line')}{self.where_all}")
+
+    def _cut(self, text: str, style: str = "") -> Line:
+        return line(one_line(text, self.width), style)
+
+
+def _short(value: object) -> str:
+    return one_line(msgspec.json.encode(value).decode(), 60)

@@ -1,6 +1,8 @@
 """The tree that explains something, built from a `trace` of the log."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
 from typing import Literal
 
 import msgspec
@@ -10,6 +12,7 @@ from memory_engine.core.chunks import REDACTED, Chunk, ChunkType, content_text
 from memory_engine.core.events.base import UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone
 from memory_engine.core.events.memory import ThreadCleared
+from memory_engine.core.excerpts import WIDTH, Line, columns, counted, line, number, one_line, plain, spaced
 from memory_engine.core.executor import describe
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import RecordedEvent
@@ -46,6 +49,9 @@ class Why(JsonForm):
             node = waiting.pop()
             yield node
             waiting += reversed(node.children)
+
+    def __str__(self) -> str:
+        return plain(WhyLines(shown=4).of(self))
 
     def _repr_html_(self) -> str:
         """The tree, indented, for a notebook."""
@@ -343,3 +349,124 @@ def _bare(kind: str, thread_id: str, id_: str, seq: int, facts: Mapping[str, obj
         title=f"{kind} {id_}",
         facts=_kept(facts),
     )
+
+
+# ---- as lines
+
+SHOWN = 12
+"""Children of one kind that are shown of a node; `print()` shows fewer."""
+SAID = 30
+"""Columns that are spared for what a node says."""
+SHOWS = "shows"
+"""How a block is related to the chunk that it shows."""
+_STYLES = {"context": "bold", "block": "cyan", "passage": "blue", "compaction": "yellow", "fact": "blue", "row": "bold"}
+_Guided = tuple[str, Line]
+"""A line, and the guides before it."""
+
+
+@frozen
+class WhyLines:
+    """The lines of an explanation, down to a depth, of children of one kind the first (`None`: all of either)."""
+
+    width: int = WIDTH
+    depth: int | None = None
+    shown: int | None = SHOWN
+
+    def of(self, node: Why) -> Iterator[Line]:
+        """A node, and what is below it."""
+        for guide, pieces in self._lines(node, None, ("", ""), 0):
+            yield ((guide, "dim"), *pieces)
+
+    def _lines(self, node: Why, over: Why | None, guides: tuple[str, str], level: int) -> Iterator[_Guided]:
+        """The lines of a node, each with its prefix; `guides` are the prefixes of its own line and of the others."""
+        guide, below = guides
+        yield guide, self._line(node, over, self.width - columns(guide))
+        children = _shown(node)
+        if self.depth is not None and level >= self.depth:
+            if children:
+                yield f"{below}└─ ", line(f"… {counted(len(children), 'node')} below", "dim")
+            return
+        listed = self._listed(children)
+        for n, child in enumerate(listed):
+            branch, trunk = ("└─ ", "   ") if n == len(listed) - 1 else ("├─ ", "│  ")
+            if isinstance(child, int):
+                yield below + branch, line(f"… {number(child)} more", "dim")
+            else:
+                yield from self._lines(child, node, (below + branch, below + trunk), level + 1)
+
+    def _listed(self, children: Sequence[Why]) -> list[Why | int]:
+        """The children; of many of a kind the first, and how many more there are."""
+        listed: list[Why | int] = []
+        for _, some in groupby(children, key=lambda child: (child.kind, child.facts.get("relation"))):
+            alike = list(some)
+            room = len(alike) if self.shown is None or len(alike) <= self.shown + 1 else self.shown
+            listed += alike[:room]
+            if room < len(alike):
+                listed.append(len(alike) - room)
+        return listed
+
+    def _line(self, node: Why, over: Why | None, width: int) -> Line:
+        relation = node.facts.get("relation")
+        title = one_line(f"{relation}: {node.title}" if relation else node.title, width)
+        spared = SAID if node.text else 0
+        facts = one_line(" · ".join(self._facts(node, over)), max(0, width - columns(title) - 2 - spared))
+        room = width - columns(title) - columns(facts) - 4
+        said = one_line(node.text, room) if room > 10 and not node.facts.get("above") else ""
+        return spaced([(title, _STYLES.get(node.kind, "green")), (facts, "dim"), (said, "")])
+
+    def _facts(self, node: Why, over: Why | None) -> Iterator[str]:
+        facts = node.facts
+        behind = next((child for child in node.children if child.facts.get("relation") == SHOWS), None)
+        if behind is not None:  # its line says what that of its chunk would say
+            facts = {**behind.facts, **facts}
+        if facts.get("above") and node.kind != "block":
+            yield "see above"
+            return
+        if node.seq and (node.kind == "chunk" or behind is not None):
+            yield f"event {node.seq}"
+        if isinstance(at := facts.get("at"), str):
+            yield f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M}"
+        if isinstance(tokens := facts.get("tokens"), int) and tokens:
+            yield counted(tokens, "token")
+        yield from _said(facts, over.seq if over is not None and over.kind == "compaction" else 0)
+
+
+def _said(facts: Mapping[str, object], compacted_at: int) -> Iterator[str]:
+    """The standing of a node, as facts say it; a compaction's own line says what became of the chunks it covers."""
+    for name in ("pinned", "shortened", "redacted"):
+        if facts.get(name):
+            yield name
+    match facts.get("forgotten"):
+        case {"seq": seq, "reason": reason}:
+            yield f"forgotten by event {seq}" + (f" ({reason})" if reason else "")
+        case True:
+            yield "forgotten"
+    match facts:
+        case {"live": True}:
+            yield "live"
+        case {"removed_by": {"seq": seq, "type": kind}} if seq != compacted_at:
+            instead = facts.get("replaced_by")
+            by = f", {' '.join(map(str, instead[:3]))} in its place" if isinstance(instead, list) else ""
+            yield f"gone with event {seq} ({kind}){by}"
+    match facts:
+        case {"tokens_before": before, "tokens_after": after}:
+            yield f"{before} → {after} tokens"
+    if isinstance(cost := facts.get("cost_usd"), float) and cost:
+        yield f"${cost:.4f}"
+    for name, text in (("cites", "cites"), ("covered_by", "covered by")):
+        if isinstance(ids := facts.get(name), list) and ids:
+            yield f"{text} {' '.join(map(str, ids))}"
+    for name in ("cut", "missing", "hidden"):
+        if isinstance(said := facts.get(name), str):
+            yield said
+
+
+def _shown(node: Why) -> list[Why]:
+    """The children that get lines: not the chunk of a block, nor the event of a chunk with nothing more behind it."""
+    shown: list[Why] = []
+    for child in node.children:
+        if child.facts.get("relation") == SHOWS:
+            shown += _shown(child)
+        elif not (node.kind == "chunk" and child.kind == "event" and child.seq == node.seq and not child.children):
+            shown.append(child)
+    return shown

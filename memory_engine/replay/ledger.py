@@ -1,6 +1,6 @@
 """The cache ledger: how much a provider's prompt cache could keep from call to call, and which event broke it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from attrs import field, frozen
 
@@ -9,6 +9,7 @@ from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.core.arguments import checked_call, checked_type
 from memory_engine.core.chain import decode_row
 from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
 from memory_engine.core.json_form import JsonForm
 from memory_engine.replay.cache_breaks import BESIDE, CacheBreak, LedgerRow, LedgerWalk, PromptCall, Runs
 from memory_engine.replay.verify import VerifyProgress
@@ -44,6 +45,9 @@ class CacheLedger(JsonForm):
     max_tokens: int | None
     calls: tuple[PromptCall, ...] = field(repr=False)
     breaks: tuple[CacheBreak, ...] = field(repr=False)
+
+    def __str__(self) -> str:
+        return plain(ledger_lines(self))
 
     @property
     def totals(self) -> CacheTotals:
@@ -124,3 +128,43 @@ async def _backwards(past: PastHandle) -> AsyncIterator[list[tuple[int, Event | 
         if not first:
             return
         window *= 4
+
+
+def ledger_lines(
+    found: CacheLedger, *, width: int | None = WIDTH, listed: int = 12, where_all: str = ""
+) -> Iterator[Line]:
+    """The totals, the last `listed` breaks that were not expected, and the others summed up."""
+    totals = found.totals
+    sent = f"{counted(totals.calls, 'model call')}, {counted(totals.tokens, 'token')} sent"
+    kept = f"{number(totals.kept_tokens)} kept ({totals.kept_share:.1%}), {number(totals.fresh_tokens)} fresh"
+    yield line(f"{one_line(found.thread_id, (width or WIDTH) // 2)}: {sent}: {kept}", "bold")
+    broken = [one for one in found.breaks if not one.trailing]
+    if not found.breaks:
+        yield line("nothing broke the cache", "green")
+    if broken:
+        lost = sum(one.lost_tokens for one in broken)
+        yield line(f"{counted(len(broken), 'break')}: {counted(lost, 'token')} sent anew that were cached", "yellow")
+        yield from table_lines(_BREAKS, [_break_cells(one) for one in broken[-listed:]], width)
+        if len(broken) > listed:
+            yield line(f"… and {number(len(broken) - listed)} before these{where_all}")
+    yield from _trailing_lines([one for one in found.breaks if one.trailing])
+
+
+_BREAKS = [
+    Column("EVENT", right=True), Column("TYPE", least=12), Column("CALL", right=True), Column("MESSAGE", right=True),
+    Column("BYTE", right=True), Column("SENT ANEW", right=True), Column("WHY", least=24),
+]  # fmt: skip
+
+
+def _break_cells(one: CacheBreak) -> tuple[str, ...]:
+    counts = [number(count) for count in (one.call_seq, one.message, one.byte, one.lost_tokens)]
+    return number(one.seq), one.event_type, *counts, one.why
+
+
+def _trailing_lines(breaks: Sequence[CacheBreak]) -> Iterator[Line]:
+    """Sum up the breaks by the last messages: every turn moves these, so their number and tokens are enough."""
+    whys: dict[str, list[int]] = {}
+    for one in breaks:
+        whys.setdefault(one.why, []).append(one.lost_tokens)
+    for why, lost in whys.items():
+        yield line(f"{counted(len(lost), 'time')}, {counted(sum(lost), 'token')} sent anew: {why}")

@@ -91,6 +91,8 @@ class Tracer:
             seq = place(chunk_id)[0]
             if not seq or (thread_id == self._home.id and seq > self._home.seq):
                 raise UnknownChunk("read", chunk_id)
+        room = max(0, self._chunks_max - len(self.trace.chunks))
+        first = [ref for ref in waiting_chunks if ref not in self.trace.chunks][:room]
         while waiting_chunks or waiting_events:
             room = max(0, self._chunks_max - len(self.trace.chunks))
             level = [ref for ref in waiting_chunks if ref not in self.trace.chunks][:room]
@@ -99,9 +101,9 @@ class Tracer:
             linked, snippets = await self._link(read)
             waiting_chunks += snippets
             waiting_events = [ref for ref in linked if ref not in self.trace.events]
-        for thread_id, chunk_id in asked[: self._chunks_max]:
-            if (thread_id, chunk_id) not in self.trace.chunks:
-                raise UnknownChunk("read", chunk_id)
+        for ref in first:
+            if ref not in self.trace.chunks:
+                raise UnknownChunk("read", ref[1])
 
     async def settle(self) -> None:
         """Find out which chunks are live, which were forgotten, and which events took away those that are not."""

@@ -43,13 +43,14 @@ from memory_engine.recall.rerankers import Reranker
 from memory_engine.replay.anchors import Anchor, Contradicted
 from memory_engine.replay.bisect import Bisection
 from memory_engine.replay.diff import Diff
+from memory_engine.replay.divergence import VerifyReport
 from memory_engine.replay.export.archive import FolderProgress, StoreExport, StoreImport
 from memory_engine.replay.export.export import ExportReport
 from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.ledger import CacheLedger
 from memory_engine.replay.rereduce import RereduceReport
-from memory_engine.replay.verify import VerifyProgress, VerifyReport
+from memory_engine.replay.verify import VerifyProgress
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.why import Why
 from memory_engine.runtime.config import EngineConfig

@@ -33,13 +33,13 @@ from memory_engine import (
 from memory_engine.agents.extraction import Fact
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.recall.hits import Found
+from memory_engine.replay import VerifyReport
 from memory_engine.replay.anchors import Anchor
 from memory_engine.replay.bisect import Bisection
 from memory_engine.replay.diff import Diff
 from memory_engine.replay.export.export import ExportReport
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.ledger import CacheLedger
-from memory_engine.replay.verify import VerifyReport
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.why import Why
 from memory_engine.runtime.handle import ThreadHandle

@@ -456,3 +456,14 @@ async def test_nothing_is_written(tmp_path: Path) -> None:
         assert (await why(engine.thread("t"), "6.0")).events()
         assert (await why(past, await past.context())).events()
     assert before == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+async def test_a_recalled_passage_beyond_what_is_read_is_named(engine: Engine) -> None:
+    """The summary's originals take all that may be read: the passages' chunks are named, and not held to be missing."""
+    thread = await engine.create_thread("t")
+    await thread.dispatch_all([e.UserMessage(content=f"town {n}: " + "We like it there. " * 20) for n in range(30)])
+    await thread.compact()
+    tree = await thread.why(await thread.context(query="town 7"), chunks_max=5)
+    parts = [node for node in tree.walk() if node.kind == "chunk" and node.facts["relation"] == "part of"]
+    assert parts
+    assert any("not read" in str(node.facts.get("cut")) for node in parts)

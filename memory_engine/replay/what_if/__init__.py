@@ -1,15 +1,17 @@
 """What if: a thread's log replayed into a fork with other reducers, compactors, thresholds, or edits."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields, frozen
 
 from memory_engine.compaction.assignment import checked_compactor
 from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.builder import ContextBuilder
+from memory_engine.core.events.compaction import CompactionCompleted
+from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, plain, table_lines
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import JsonForm, as_data, named
 from memory_engine.core.state import State
@@ -97,18 +99,17 @@ def _check(what: str, value: object, fits: object, wanted: str) -> None:
 
 
 @frozen(kw_only=True)
-class WhatIfReport(JsonForm):
-    """The outcome of a rerun under a change.
+class Trial(JsonForm):
+    """The outcome of a rerun under a change. `print()` shows it in a few lines.
 
-    `thread_id` is the original, up to the seq `upto`; `fork_id` is the rerun, up to `head`. They share the past up to
-    `shared`; all else here is about what comes after. `calls_shared` model calls were made before; `turns` are those
-    after, and `original` and `fork` sum them up. `before` and `after` are each side's compactions, `refused` the events
-    that no longer fit. `state` is the difference between the final states.
+    `thread_id` is the original, up to the seq `upto`; the rerun ends at `head`. They share the past up to `shared`; all
+    else here is about what comes after. `calls_shared` model calls were made before; `turns` are those after, and
+    `original` and `fork` sum them up. `before` and `after` are the compactions of the original and of the rerun,
+    `refused` the events that no longer fit. `states` are the final states of both.
     """
 
     thread_id: str
     upto: int
-    fork_id: str
     head: int
     shared: int
     change: str
@@ -120,46 +121,32 @@ class WhatIfReport(JsonForm):
     turns: tuple[Turn, ...] = field(repr=False)
     original: Spending
     fork: Spending
-    state: Diff = field(repr=False)
-    seconds: float
-
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            **named(self, "thread_id upto fork_id head shared change events refused"),
-            "compactions": {"original": as_data(self.before), "fork": as_data(self.after)},
-            **named(self, "calls_shared turns"),
-            "totals": {"original": as_data(self.original), "fork": as_data(self.fork)},
-            "state": as_data(self.state),
-            "seconds": round(self.seconds, 3),
-        }
-
-
-@frozen(kw_only=True)
-class Trial(JsonForm):
-    """The outcome of a rerun in memory: what a `WhatIfReport` says without a fork, and both final states."""
-
-    thread_id: str
-    upto: int
-    head: int
-    shared: int
-    change: str
-    events: EventCounts
-    refused: tuple[Refused, ...]
-    before: Compactions
-    after: Compactions
-    turns: tuple[Turn, ...] = field(repr=False)
-    original: Spending
-    fork: Spending
     states: tuple[State, State] = field(repr=False)
 
     def as_data(self) -> dict[str, object]:
-        """As plain JSON values, without the states."""
+        """As plain JSON values, without turns and states."""
         return {
             **named(self, "thread_id upto head shared change events refused"),
             "compactions": {"original": as_data(self.before), "fork": as_data(self.after)},
             "totals": {"original": as_data(self.original), "fork": as_data(self.fork)},
         }
+
+    def __str__(self) -> str:
+        return plain(trial_lines(self))
+
+
+@frozen(kw_only=True)
+class WhatIfReport(Trial):
+    """The outcome of a rerun that was written as the fork `fork_id`. `state` is the difference of the final states."""
+
+    fork_id: str
+    state: Diff = field(repr=False)
+    seconds: float
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values, without the states."""
+        more = named(self, "fork_id calls_shared turns state")
+        return {**super().as_data(), **more, "seconds": round(self.seconds, 3)}
 
 
 async def try_change(thread: ThreadHandle, change: Change, *, progress: VerifyProgress | None = None) -> Trial:
@@ -167,15 +154,46 @@ async def try_change(thread: ThreadHandle, change: Change, *, progress: VerifyPr
 
     Raises what `what_if` raises, except `ThreadExists` and `ReadOnly`.
     """
+    return await _tried(thread, _checked(change), "", progress)
+
+
+async def what_if(
+    thread: ThreadHandle, change: Change, *, fork_id: str = "", progress: VerifyProgress | None = None
+) -> WhatIfReport:
+    """Replay a thread's log into a fork of it, and compare.
+
+    See `Thread.what_if` for the errors; then there is no fork, though after 20,000 events it may count as deleted.
+    """
+    begun = time.perf_counter()
+    kernel, change = thread.kernel, _checked(change)
+    if kernel.config.read_only:
+        raise ReadOnly("the fork of a what-if")
+    fork_id = fork_id or kernel.new_id()
+    await _check_free(kernel, fork_id)
+    trial = await _tried(thread, change, fork_id, progress)
+    compared = await diff(await thread.at(trial.upto), await ThreadHandle(kernel, fork_id).at(trial.head))
+    return WhatIfReport(
+        **{one.name: getattr(trial, one.name) for one in fields(Trial)},
+        fork_id=fork_id,
+        state=compared,
+        seconds=time.perf_counter() - begun,
+    )
+
+
+def _checked(change: Change) -> Change:
     _check("the change", change, isinstance(change, Change), "a Change, such as Change(edits=[SkipEvent(3)]),")
+    return change
+
+
+async def _tried(thread: ThreadHandle, change: Change, fork_id: str, progress: VerifyProgress | None) -> Trial:
+    """The outcome of a rerun, which is written where a fork's id is given."""
     kernel = thread.kernel
-    loaded = await kernel.store.load(thread.id)
+    loaded = await kernel.store.load(thread.id, sources=False)
     upto = loaded.head.seq if change.upto is None else await seq_of(kernel.store, thread.id, change.upto)
-    run = await rerun(await setting_of(kernel, loaded, change, upto, measured=True), progress)
+    run = await rerun(await setting_of(kernel, loaded, change, upto, fork_id=fork_id, measured=True), progress)
     assert run.log is not None
     assert run.calls is not None
     turns = paired(run.calls.original, run.calls.fork)
-    original, fork = spendings(turns, run, change)
     return Trial(
         thread_id=thread.id,
         upto=upto,
@@ -186,59 +204,11 @@ async def try_change(thread: ThreadHandle, change: Change, *, progress: VerifyPr
         refused=tuple(run.refused),
         before=run.before,
         after=run.after,
-        turns=turns,
-        original=original,
-        fork=fork,
-        states=(run.original_state(), run.log.state),
-    )
-
-
-def spendings(turns: Sequence[Turn], run: Rerun, change: Change) -> tuple[Spending, Spending]:
-    """The cost of each side's calls and compactions."""
-    original = Spending.of([t.original for t in turns if t.original], run.before.usage, change.prices)
-    return original, Spending.of([t.fork for t in turns if t.fork], run.after.usage, change.prices)
-
-
-async def what_if(
-    thread: ThreadHandle, change: Change, *, fork_id: str = "", progress: VerifyProgress | None = None
-) -> WhatIfReport:
-    """Replay a thread's log into a fork of it, and compare.
-
-    See `Thread.what_if` for the errors; then there is no fork, though after 20,000 events it may count as deleted.
-    """
-    _check("the change", change, isinstance(change, Change), "a Change, such as Change(edits=[SkipEvent(3)]),")
-    begun = time.perf_counter()
-    kernel = thread.kernel
-    if kernel.config.read_only:
-        raise ReadOnly("the fork of a what-if")
-    fork_id = fork_id or kernel.new_id()
-    await _check_free(kernel, fork_id)
-    loaded = await kernel.store.load(thread.id, sources=False)
-    upto = loaded.head.seq if change.upto is None else await seq_of(kernel.store, thread.id, change.upto)
-    setting = await setting_of(kernel, loaded, change, upto, fork_id=fork_id)
-    run = await rerun(setting, progress)
-    assert run.log is not None
-    assert run.calls is not None
-    turns = paired(run.calls.original, run.calls.fork)
-    original, fork = spendings(turns, run, change)
-    compared = await diff(await thread.at(upto), await ThreadHandle(kernel, fork_id).at(run.log.head.seq))
-    return WhatIfReport(
-        thread_id=thread.id,
-        upto=upto,
-        fork_id=fork_id,
-        head=run.log.head.seq,
-        shared=run.log.point,
-        change=str(change),
-        events=run.counts,
-        refused=tuple(run.refused),
-        before=run.before,
-        after=run.after,
         calls_shared=run.shared_calls,
         turns=turns,
-        original=original,
-        fork=fork,
-        state=compared,
-        seconds=time.perf_counter() - begun,
+        original=Spending.of([t.original for t in turns if t.original], run.before.usage, change.prices),
+        fork=Spending.of([t.fork for t in turns if t.fork], run.after.usage, change.prices),
+        states=(run.original_state(), run.log.state),
     )
 
 
@@ -305,7 +275,7 @@ async def setting_of(  # noqa: PLR0913 - what is run, and what comes of it
         compactors=compactors,
         by_hand=change.policy is None or change.policy.enabled,
         record=fork,
-        measures=measures if fork_id or measured else None,
+        measures=measures if measured else None,
     )
 
 
@@ -364,3 +334,83 @@ async def _check_ids(kernel: Kernel, thread_id: str, script: Script) -> None:
             raise InvalidChange(f"inserting {event_id!r}", "two events bear this id")
     for stored in await kernel.store.find(thread_id, ids) if ids else ():
         raise InvalidChange(f"inserting {stored.id!r}", f"event {stored.seq} of the log has this id")
+
+
+# ---- as lines
+
+TURNS_SHOWN_MAX = 8
+_COUNTS = ("kept", "renumbered", "replaced", "skipped", "refused", "left_out", "inserted", "added")
+
+
+def trial_lines(trial: Trial, width: int | None = WIDTH) -> Iterator[Line]:
+    """The summary of a what-if, then the calls that differ most."""
+    written = trial if isinstance(trial, WhatIfReport) else None
+    into = f" → fork {written.fork_id}" if written is not None else ""
+    yield line(f"{trial.thread_id} up to event {trial.upto}{into}: {trial.change}", "bold")
+    counts = [(getattr(trial.events, name), name.replace("_", " ")) for name in _COUNTS]
+    said = ", ".join(f"{number(count)} {name}" for count, name in counts if count) or "none else"
+    yield line(f"events       {number(trial.shared)} shared, {said}")
+    before, after = trial.before, trial.after
+    taken = f"{number(before.tokens_before)} → {number(before.tokens_after)} tokens"
+    new = f"{number(after.tokens_before)} → {number(after.tokens_after)} tokens"
+    yield line(f"compactions  {before.completed} ({taken}) as recorded, {after.completed} ({new}) in the fork")
+    sizes = (f"{counted(s.tally.chunks, 'chunk')}, {counted(s.tally.tokens, 'token')}" for s in trial.states)
+    differing = f": {_differing(written.state)}" if written is not None else ""
+    yield line(f"state        {' → '.join(sizes)}{differing}")
+    for one in trial.refused:
+        yield line(f"event {one.seq} ({one.event_type}) no longer fits and was left out: {one.why}", "yellow")
+    if any(one.event_type == CompactionCompleted.event_type for one in trial.refused):
+        yield line(
+            "(recorded compactions are taken as they are; another compactor or threshold makes them anew)", "dim"
+        )
+    yield line("")
+    yield from _spending_lines(trial, width)
+    yield from _turn_lines(trial.turns, width)
+
+
+def _differing(state: Diff) -> str:
+    changed = sum(1 for change in state.changed if change.fields)
+    moved = f", {len(state.moved)} moved" if state.moved else ""
+    return f"{len(state.added)} added, {len(state.removed)} removed, {changed} changed{moved}"
+
+
+def _spending_lines(trial: Trial, width: int | None) -> Iterator[Line]:
+    sides = (trial.original, trial.fork)
+    rows = [
+        (name, *(number(getattr(side, field)) for side in sides), _change_of(*(getattr(side, field) for side in sides)))
+        for name, field in (
+            ("model calls", "calls"),
+            ("tokens of contexts", "tokens"),
+            ("kept by a prompt cache", "kept_tokens"),
+            ("fresh", "fresh_tokens"),
+            ("tokens of answers", "output_tokens"),
+        )
+    ]
+    if trial.original.cost_usd is not None and trial.fork.cost_usd is not None:
+        costs = trial.original.cost_usd, trial.fork.cost_usd
+        rows.append(("cost, USD", f"{costs[0]:.4f}", f"{costs[1]:.4f}", _change_of(*costs)))
+    heads = [Column(f"AFTER EVENT {trial.shared}"), Column("ORIGINAL", right=True), Column("FORK", right=True)]
+    yield from table_lines([*heads, Column("CHANGE", right=True)], rows, width)
+
+
+def _change_of(before: float, after: float) -> str:
+    return f"{(after - before) / before:+.0%}" if before else "-"
+
+
+def _turn_lines(turns: Sequence[Turn], width: int | None) -> Iterator[Line]:
+    """The calls whose contexts differ most, in the order of the log."""
+    differing = [turn for turn in turns if turn.original != turn.fork and turn.difference]
+    most = sorted(differing, key=lambda turn: -abs(turn.difference))[:TURNS_SHOWN_MAX]
+    if not most:
+        return
+    yield line("")
+    yield line(f"{counted(len(differing), 'call')} of {len(turns)} with another context; those that differ most:")
+    heads = [Column(title, right=True) for title in ("EVENT", "TOKENS", "KEPT", "IN FORK", "TOKENS", "KEPT")]
+    rows = [(*_call_cells(turn.original), *_call_cells(turn.fork)) for turn in turns if turn in most]
+    yield from table_lines(heads, rows, width)
+
+
+def _call_cells(call: Call | None) -> tuple[str, str, str]:
+    if call is None:
+        return "-", "-", "-"
+    return str(call.seq), number(call.tokens), number(call.kept_tokens)
