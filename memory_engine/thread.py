@@ -28,7 +28,7 @@ from memory_engine.runtime.queue import BlockingReason
 from memory_engine.store.reader import MomentLike, seq_of
 
 if TYPE_CHECKING:
-    from memory_engine.compaction import undo
+    from memory_engine.compaction import listing, undo
     from memory_engine.compaction.base import Compactor
     from memory_engine.formats.detection import Format
     from memory_engine.recall.index import IndexProgress
@@ -65,6 +65,7 @@ else:
     to_pytest = lazy_module("memory_engine.replay.to_pytest")
     what_if = lazy_module("memory_engine.replay.what_if")
     why = lazy_module("memory_engine.replay.why")
+    listing = lazy_module("memory_engine.compaction.listing")
     undo = lazy_module("memory_engine.compaction.undo")
     offloads = lazy_module("memory_engine.views.layers.offloads")
     provider_messages = lazy_module("memory_engine.runtime.messages")
@@ -313,6 +314,14 @@ class Thread(Administered):
         found = await reader.originals(self.id, await self.chunk(chunk_id))
         shown = await reader.shown(self.id, [chunk.id for chunk in found])
         return list(shown.values())
+
+    async def compactions(self) -> "listing.CompactionHistory":
+        """The compactions of this thread in the order in which they began, and the one that is due, if any.
+
+        Tries that failed or were abandoned are among them, with the reason; of the others, whether their summaries
+        still stand, and which event took them. Reads the log from the first compaction on.
+        """
+        return await listing.compactions(self)
 
     async def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
         """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest.

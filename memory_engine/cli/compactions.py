@@ -1,20 +1,17 @@
 """The commands about compactions: compactions, undo-compaction, redo-compaction, ledger."""
 
 import argparse
+import shlex
 
 from memory_engine.cli.commands import MOMENT, Command, add_thread, existing, moment, positive
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.verify import put_compaction
 from memory_engine.cli.what_if import compactor_named
-from memory_engine.compaction.history import Compaction
-from memory_engine.compaction.plan import is_due
+from memory_engine.compaction.listing import history_lines
 from memory_engine.compaction.service import CompactionService
-from memory_engine.compaction.undo import compactions as compactions_of
 from memory_engine.core.events.compaction import CompactionUndone
-from memory_engine.core.excerpts import Column, counted, number
+from memory_engine.core.excerpts import counted
 from memory_engine.core.json_form import named
-from memory_engine.core.state import Tally
-from memory_engine.core.threads import CompactionPolicy
 from memory_engine.replay.ledger import ledger_lines
 
 LISTED = 40
@@ -23,45 +20,13 @@ _WHICH = "its id, that of its summary, or (default) the latest"
 
 
 async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List the compactions of a thread, and whether each still stands."""
+    """List the compactions of a thread, tries that failed too, whether each still stands, and what is due."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        info = await thread.info()
-        past = await thread.at(info.events)
-        found = await compactions_of(past)
-        due = "" if found else _due(thread.id, (await past.state()).tally, info.policy or engine.config.compaction)
+        found = await engine.thread(asked.thread).compactions()
     terminal.json(found)
-    if not found:
-        terminal.say(f"nothing was compacted{due}")
-        return 0
-    heads = [
-        Column("COMPACTION", least=12), Column("EVENT", right=True), Column("TRIGGER"), Column("BY", least=8),
-        Column("CHUNKS", right=True), Column("TOKENS", right=True), Column("SUMMARY"), Column("STATUS"),
-    ]  # fmt: skip
-    terminal.table(heads, [_compaction(one) for one in found])
+    how = f": `memory-engine compact {shlex.quote(found.thread_id)}` makes it now"
+    terminal.lines(history_lines(found, terminal.room, how=how))
     return 0
-
-
-def _due(thread_id: str, tally: Tally, policy: CompactionPolicy) -> str:
-    """What there is to compact, if a compaction only waits for a quiet moment, or for somebody who writes."""
-    if not is_due(tally, policy):
-        return ""
-    there = f"{counted(tally.compactable, 'chunk')}, {counted(tally.compactable_tokens, 'token')}"
-    return f"; one is due ({there}): `memory-engine compact {thread_id}` makes it now"
-
-
-def _compaction(one: Compaction) -> list[str]:
-    by = f" by event {one.by}" if one.by else ""
-    return [
-        one.compaction_id,
-        number(one.seq),
-        one.trigger,
-        one.compactor,
-        number(len(one.covered) + len(one.dropped)),
-        f"{number(one.tokens_before)} → {number(one.tokens_after)}",
-        " ".join(one.summaries) or "-",
-        one.status + by,
-    ]
 
 
 def _declare_undo(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 import msgspec
-from attrs import field, frozen
+from attrs import define, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.core.chain import decode_row
@@ -24,6 +24,7 @@ from memory_engine.core.events.compaction import (
     CompactionUndone,
 )
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
+from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.forgetting import Forgettings, Targets
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
@@ -35,7 +36,8 @@ from memory_engine.store.reader import LogReader, covered_in, opened
 _TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
 """The recorded operations of an event that take a chunk out of the state or put another in its place."""
 
-Status = Literal["live", "covered", "undone", "gone"]
+Status = Literal["live", "covered", "undone", "gone", "running", "failed", "abandoned"]
+_WHY = {"auto": "a threshold was passed", "hard": "a context was over the hard limit", "manual": "it was asked for"}
 
 
 class Replaced(msgspec.Struct, frozen=True):
@@ -46,30 +48,49 @@ class Replaced(msgspec.Struct, frozen=True):
 
 
 class Compaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """A completed compaction and its fate. `seq` is that of its result.
+    """A compaction, or a try that came to nothing. `started` and `seq` are where it began and ended (0: it has not).
 
-    `status`: `live` (its summaries stand), `covered` (a later compaction took them), `undone`, or `gone` (they were
-    forgotten, or went with what they stood in). `by` is the seq of the event that made it so, 0 while it is live.
-    `summaries` are the ids of its summaries now: a forgetting makes a new version of one.
+    `trigger` is `auto`, `hard` or `manual`; `why` says it in words. `chunks` are how many it took, or was to take.
+
+    `status` of a completed one: `live` (its summaries stand), `covered` (a later compaction took them), `undone`, or
+    `gone` (they were forgotten, or went with what they stood in). `by` is the seq of the event that made it so, 0 while
+    it is live. `summaries` are the ids of its summaries now: a forgetting makes a new version of one.
+
+    `status` of any other: `running`, `failed` or `abandoned`, for the `reason` and with the `error` that is recorded.
+    It replaced nothing, so its tokens are 0.
     """
 
     json_names = (
-        "compaction_id seq recorded_at trigger compactor model covered dropped summaries tokens_before "
-        "tokens_after status by"
+        "compaction_id started seq recorded_at trigger why compactor model chunks covered dropped summaries "
+        "tokens_before tokens_after status by reason error"
     )
 
     compaction_id: str
-    seq: int
+    started: int = 0
+    seq: int = 0
     recorded_at: datetime
-    trigger: str
-    compactor: str
-    model: str
-    replaced: tuple[Replaced, ...]
-    tokens_before: int
-    tokens_after: int
+    trigger: str = ""
+    compactor: str = ""
+    model: str = ""
+    chunks: int = 0
+    replaced: tuple[Replaced, ...] = ()
+    tokens_before: int = 0
+    tokens_after: int = 0
     status: Status = "live"
     by: int = 0
     summaries: tuple[str, ...] = ()
+    reason: str = ""
+    error: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why it was started, in words."""
+        return _WHY.get(self.trigger, "")
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether it replaced chunks, whatever became of its summaries since."""
+        return self.status not in ("running", "failed", "abandoned")
 
     @property
     def covered(self) -> tuple[str, ...]:
@@ -98,13 +119,71 @@ class _Link(msgspec.Struct, frozen=True):
     covers: bool = False
 
 
-class Steps(msgspec.Struct, frozen=True):
-    """The events of the protocol, by compaction: those that finished, were undone, or came to nothing, and why."""
+@define
+class Steps:
+    """What the events of the protocol tell, as far as they are read: fates of summaries they do not know.
 
-    finished: Sequence[Compaction]
-    undone: dict[int, int]
-    restored: dict[int, tuple[str, ...]]
-    unfinished: dict[str, str]
+    `finished` are completed compactions in their order, `tries` the others by their ids. `undone` and `restored` say by
+    the seq of a result which event undid it, and which chunks that gave back.
+    """
+
+    finished: list[Compaction] = field(factory=list)
+    tries: dict[str, Compaction] = field(factory=dict)
+    undone: dict[int, int] = field(factory=dict)
+    restored: dict[int, tuple[str, ...]] = field(factory=dict)
+
+    def copied(self) -> "Steps":
+        """The same, to go on with."""
+        return Steps(list(self.finished), dict(self.tries), dict(self.undone), dict(self.restored))
+
+    def step(self, thread_id: str, stored: StoredEvent, registry: EventRegistry) -> None:
+        """Go on by an event. Raises `IntegrityError` for one that cannot be read."""
+        event, reduction = decode_row(thread_id, stored, registry)
+        at = to_datetime(stored.recorded_at_us)
+        match event:
+            case CompactionStarted():
+                self.tries[event.compaction_id] = Compaction(
+                    compaction_id=event.compaction_id,
+                    started=stored.seq,
+                    recorded_at=at,
+                    trigger=event.trigger,
+                    compactor=event.compactor,
+                    chunks=len(event.chunk_ids),
+                    status="running",
+                )
+            case CompactionFailed():
+                known = self._known(event.compaction_id, stored.seq, at)
+                self.tries[event.compaction_id] = replace(
+                    known, status="failed", compactor=event.compactor, reason=event.reason, error=event.error
+                )
+            case CompactionAbandoned():
+                known = self._known(event.compaction_id, stored.seq, at)
+                self.tries[event.compaction_id] = replace(known, status="abandoned", reason=event.reason)
+            case CompactionCompleted():
+                known = self._known(event.compaction_id, stored.seq, at)
+                self.tries.pop(event.compaction_id, None)
+                self.finished.append(_finished(known, event, reduction.operations))
+            case CompactionUndone():
+                self.undone[event.completed] = stored.seq
+                self.restored[event.completed] = tuple(chunk.id for chunk in reduction.chunks)
+
+    def _known(self, compaction_id: str, seq: int, at: datetime) -> Compaction:
+        """What is known of a compaction that ends."""
+        known = self.tries.get(compaction_id) or Compaction(compaction_id=compaction_id, recorded_at=at)
+        return replace(known, seq=seq, recorded_at=at)
+
+    def in_order(self, finished: Iterable[Compaction], open_at: int | None = None) -> list[Compaction]:
+        """The finished ones and the tries, in the order of their beginnings.
+
+        `open_at` is where the compaction under way began (0: there is none): any other without an end was abandoned.
+        """
+        tries = (
+            replace(one, status="abandoned", reason="it did not end")
+            if one.status == "running" and open_at not in (None, one.started)
+            else one
+            for one in self.tries.values()
+        )
+        return sorted((*finished, *tries), key=lambda one: one.started or one.seq)
 
 
 @frozen
@@ -135,40 +214,28 @@ class Aftermath:
         return chunk_id
 
 
-async def read_steps(reader: LogReader, thread_id: str, upto: int) -> Steps:
-    """The compactions of a log, their fates not yet known."""
-    finished: list[Compaction] = []
-    undone: dict[int, int] = {}
-    restored: dict[int, tuple[str, ...]] = {}
-    unfinished: dict[str, str] = {}
-    async for page in reader.pages(thread_id, after=0, upto=upto, types=STEPS):
+async def read_steps(reader: LogReader, thread_id: str, upto: int, known: Steps | None = None, after: int = 0) -> Steps:
+    """The compactions of a log, their fates not yet known: those `known` up to `after`, and what came since."""
+    steps = Steps() if known is None else known.copied()
+    async for page in reader.pages(thread_id, after=after, upto=upto, types=STEPS):
         for stored in page:
-            event, reduction = decode_row(thread_id, stored, reader.registry)
-            match event:
-                case CompactionStarted():
-                    unfinished[event.compaction_id] = "it is not finished"
-                case CompactionFailed() | CompactionAbandoned():
-                    unfinished[event.compaction_id] = f"it came to nothing ({event.reason}): nothing was replaced"
-                case CompactionCompleted():
-                    unfinished.pop(event.compaction_id, None)
-                    finished.append(_finished(stored, event, reduction.operations))
-                case CompactionUndone():
-                    undone[event.completed] = stored.seq
-                    restored[event.completed] = tuple(chunk.id for chunk in reduction.chunks)
-    return Steps(finished, undone, restored, unfinished)
+            steps.step(thread_id, stored, reader.registry)
+    return steps
 
 
-def _finished(stored: StoredEvent, event: CompactionCompleted, operations: Iterable[Operation]) -> Compaction:
-    return Compaction(
-        compaction_id=event.compaction_id,
-        seq=stored.seq,
-        recorded_at=to_datetime(stored.recorded_at_us),
+def _finished(known: Compaction, event: CompactionCompleted, operations: Iterable[Operation]) -> Compaction:
+    replaced = tuple(Replaced(o.chunks, o.by) for o in flattened(operations) if isinstance(o, BatchReplace))
+    return replace(
+        known,
         trigger=event.trigger,
         compactor=event.compactor,
         model=event.model,
-        replaced=tuple(Replaced(o.chunks, o.by) for o in flattened(operations) if isinstance(o, BatchReplace)),
+        replaced=replaced,
+        chunks=sum(len(one.covers) for one in replaced),
         tokens_before=event.tokens_before,
         tokens_after=event.tokens_after,
+        status="live",
+        summaries=tuple(summary for one in replaced for summary in one.summaries),
     )
 
 
@@ -215,13 +282,14 @@ async def read_forgettings(reader: LogReader, thread_id: str, after: int, upto: 
     return Forgettings(each)
 
 
-async def read_compactions(reader: LogReader, thread_id: str, state: State) -> list[Compaction]:
-    """The compactions completed up to a state, oldest first, with their fates."""
+async def read_compactions(reader: LogReader, thread_id: str, state: State, open_at: int | None) -> list[Compaction]:
+    """The compactions up to a state, completed or not, in order, with their fates. See `Steps.in_order`."""
     steps = await read_steps(reader, thread_id, state.seq)
-    if not steps.finished:
-        return []
-    aftermath = await read_aftermath(reader, thread_id, state, after=steps.finished[0].seq)
-    return [with_fate(compaction, steps, aftermath) for compaction in steps.finished]
+    finished: Sequence[Compaction] = steps.finished
+    if finished:
+        aftermath = await read_aftermath(reader, thread_id, state, after=finished[0].seq)
+        finished = [with_fate(compaction, steps, aftermath) for compaction in finished]
+    return steps.in_order(finished, open_at)
 
 
 def with_fate(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Compaction:
@@ -230,12 +298,12 @@ def with_fate(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Com
     live = tuple(fate.chunk_id for fate in fates if fate.status == "live")
     undone_by = steps.undone.get(compaction.seq)
     if undone_by is not None:
-        return replace(compaction, status="undone", by=undone_by)
+        return replace(compaction, status="undone", by=undone_by, summaries=())
     for fate in fates:
         if fate.status == "covered":
             return replace(compaction, status="covered", by=fate.seq, summaries=live)
     if fates and not live:
-        return replace(compaction, status="gone", by=max(fate.seq for fate in fates))
+        return replace(compaction, status="gone", by=max(fate.seq for fate in fates), summaries=())
     return replace(compaction, status="live", summaries=live)
 
 

@@ -17,7 +17,6 @@ from memory_engine.compaction.history import (
     LogOriginals,
     Steps,
     read_aftermath,
-    read_compactions,
     read_forgettings,
     read_steps,
     summary_root,
@@ -160,11 +159,6 @@ def versions(chunk: Chunk) -> tuple[str, ...]:
 
 
 _CHUNK_ID = regex(r"[0-9]{1,18}\.[0-9]{1,18}")
-
-
-async def compactions(thread: ThreadHandle) -> list[Compaction]:
-    """The completed compactions of a thread, oldest first, with the fate of each."""
-    return await read_compactions(thread.kernel.reader, thread.id, await thread.state())
 
 
 async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str) -> Receipt:
@@ -363,8 +357,10 @@ async def _named(kernel: Kernel, thread_id: str, steps: Steps, named: str, *, un
     found = [one for one in steps.finished if one.compaction_id == named]
     if found:
         return next((one for one in reversed(found) if one in standing), found[-1])
-    if named in steps.unfinished:
-        raise CompactionNotLive(thread_id, named, steps.unfinished[named])
+    if named in steps.tries:
+        tried = steps.tries[named]
+        why = f"it came to nothing ({tried.reason}): nothing was replaced"
+        raise CompactionNotLive(thread_id, named, "it is not finished" if tried.status == "running" else why)
     if _CHUNK_ID.fullmatch(named):
         root = await summary_root(kernel.reader, thread_id, named)
         for one in steps.finished:

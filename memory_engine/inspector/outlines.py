@@ -4,21 +4,14 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from attrs import evolve, frozen
+from msgspec.structs import replace
 
-from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.compaction.history import Compaction, Steps, read_steps
+from memory_engine.core.chunks import Chunk
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import ToolCall
-from memory_engine.core.events.compaction import (
-    STEPS,
-    CompactionAbandoned,
-    CompactionCompleted,
-    CompactionFailed,
-    CompactionStarted,
-    CompactionUndone,
-)
 from memory_engine.core.excerpts import of_event, one_line
-from memory_engine.core.json_form import JsonForm, named
+from memory_engine.core.json_form import named
 from memory_engine.core.operations import (
     Add,
     Batch,
@@ -39,81 +32,41 @@ from memory_engine.store.reader import LogReader
 THREADS_MAX = 64
 
 
-@frozen(kw_only=True)
-class CompactionOutline(JsonForm):
-    """A compaction as its events tell it. `started` and `seq` are where it began and ended, `seq` 0: it has not."""
-
-    id: str
-    started: int = 0
-    seq: int = 0
-    status: str = "running"
-    covers: int = 0
-    tokens: tuple[int, int] = (0, 0)
-    summaries: tuple[str, ...] = ()
-    compactor: str = ""
-
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return super().as_data() | {"started": self.started or self.seq, "seq": self.seq or None}
-
-
 class Outlines:
     """The compactions of one engine's threads."""
 
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
-        self._kept: OrderedDict[str, tuple[int, Mapping[str, CompactionOutline]]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[int, Steps]] = OrderedDict()
 
-    async def compactions(self, thread_id: str, head: Head) -> Sequence[CompactionOutline]:
+    async def compactions(self, thread_id: str, head: Head) -> Sequence[Compaction]:
         """The compactions of a log up to its head, in the order of their beginnings.
 
-        One that began and has no end in the log runs while the head says so; else it was abandoned.
+        What became of their summaries later is not known, but for those that were undone.
         """
-        read, known = self._kept.get(thread_id, (0, {}))
+        read, steps = self._kept.get(thread_id, (0, Steps()))
         if read < head.seq:
-            found = dict(known)
-            async for page in self._reader.pages(thread_id, after=read, upto=head.seq, types=STEPS):
-                for stored in page:
-                    _apply(found, self._reader.decode(thread_id, stored))
-            read, known = head.seq, found
-            self._kept[thread_id] = read, known
+            read, steps = head.seq, await read_steps(self._reader, thread_id, head.seq, steps, read)
+            self._kept[thread_id] = read, steps
             if len(self._kept) > THREADS_MAX:
                 self._kept.popitem(last=False)
-        return [
-            evolve(one, status="abandoned") if one.status == "running" and one.started != head.open_compaction else one
-            for one in sorted(known.values(), key=lambda one: one.started or one.seq)
-        ]
+        undone = steps.undone
+        finished = [replace(one, status="undone") if one.seq in undone else one for one in steps.finished]
+        return steps.in_order(finished, head.open_compaction)
 
 
-def _apply(found: dict[str, CompactionOutline], recorded: RecordedEvent) -> None:
-    event, seq = recorded.event, recorded.seq
-    match event:
-        case CompactionStarted():
-            covers = len(event.chunk_ids)
-            found[event.compaction_id] = CompactionOutline(
-                id=event.compaction_id, started=seq, covers=covers, compactor=event.compactor
-            )
-        case CompactionCompleted():
-            found[event.compaction_id] = evolve(
-                _known(found, event.compaction_id),
-                seq=seq,
-                status="completed",
-                covers=sum(len(replacement.covers) for replacement in event.replacements),
-                tokens=(event.tokens_before, event.tokens_after),
-                summaries=tuple(chunk.id for chunk in recorded.chunks if chunk.type == ChunkType.COMPACTED),
-                compactor=event.compactor,
-            )
-        case CompactionFailed():
-            known = _known(found, event.compaction_id)
-            found[event.compaction_id] = evolve(known, seq=seq, status="failed", compactor=event.compactor)
-        case CompactionAbandoned():
-            found[event.compaction_id] = evolve(_known(found, event.compaction_id), seq=seq, status="abandoned")
-        case CompactionUndone():
-            found[event.compaction_id] = evolve(_known(found, event.compaction_id), status="undone")
-
-
-def _known(found: Mapping[str, CompactionOutline], compaction_id: str) -> CompactionOutline:
-    return found.get(compaction_id) or CompactionOutline(id=compaction_id)
+def compaction_row(one: Compaction) -> dict[str, object]:
+    """A compaction as the timeline shows it. `seq` is `null` for one that has not ended."""
+    return {
+        "id": one.compaction_id,
+        "started": one.started or one.seq,
+        "seq": one.seq or None,
+        "status": "completed" if one.status == "live" else one.status,
+        "covers": one.chunks,
+        "tokens": [one.tokens_before, one.tokens_after],
+        "summaries": one.summaries,
+        "compactor": one.compactor,
+    }
 
 
 SAID_MAX = 200

@@ -15,7 +15,7 @@ from memory_engine.errors import IntegrityError
 from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.differences import difference
 from memory_engine.inspector.offload import beside
-from memory_engine.inspector.outlines import chunk_row, event_row, operation_lines
+from memory_engine.inspector.outlines import chunk_row, compaction_row, event_row, operation_lines
 from memory_engine.inspector.states import Seen
 from memory_engine.replay.data import chunk_as_data, event_as_data
 from memory_engine.store.protocol import Store, ThreadFilter
@@ -84,7 +84,7 @@ async def outline(inspection: Inspection, query: Query) -> object:
         "head": head.seq,
         "kind": record.kind,
         "status": head.status,
-        "compactions": as_data(compactions),
+        "compactions": as_data([compaction_row(one) for one in compactions]),
         "forks": forks,
         "first_at": ends[0] if ends else None,
         "last_at": ends[-1] if ends else None,

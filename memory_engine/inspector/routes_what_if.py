@@ -11,8 +11,9 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.compaction.base import Compactor, calls_model
+from memory_engine.compaction.listing import compactions
 from memory_engine.compaction.service import CompactionService
-from memory_engine.compaction.undo import compactions, undoing
+from memory_engine.compaction.undo import undoing
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import Message, message_bytes
 from memory_engine.core.events.base import Event
@@ -70,7 +71,7 @@ async def options(inspection: Inspection, query: Query) -> object:
         for one in engine.kernel.reducers.of_type(kind)
     ]
     outlined = await inspection.outlines.compactions(thread_id, head)
-    is_compacted = any(one.status == "completed" for one in outlined)
+    is_compacted = any(one.is_completed for one in outlined)
     service = engine.kernel[CompactionService]
     return {
         "head": head.seq,
@@ -78,7 +79,7 @@ async def options(inspection: Inspection, query: Query) -> object:
         "policy": as_data(info.policy or engine.config.compaction),
         "compactors": [{"name": one.name, "calls_model": calls_model(one)} for one in _compactors(service).values()],
         "reducers": reducers,
-        "compactions": as_data(await compactions(inspection.seen(thread_id, head.seq)) if is_compacted else []),
+        "compactions": as_data(list(await compactions(inspection.seen(thread_id, head.seq)) if is_compacted else ())),
     }
 
 

@@ -13,6 +13,7 @@ from memory_engine.agents.extraction import Fact, FactExtractor
 from memory_engine.agents.preparation import Preparation
 from memory_engine.agents.tools import ToolAnswer
 from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.listing import CompactionHistory
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.context.budget import ContextPolicy, Splitter
 from memory_engine.context.context import Context
@@ -282,6 +283,8 @@ class Thread:
         """Start over: from now on state, context, search and every view are those of a new thread."""
     def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
         """Compact all compactable chunks, or the given ones (with those that must stay with them)."""
+    def compactions(self) -> CompactionHistory:
+        """The compactions of this thread in the order in which they began, and the one that is due, if any."""
     def context(
         self,
         max_tokens: int | None = None,

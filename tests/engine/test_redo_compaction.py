@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from memory_engine.compaction.undo import compactions
 from memory_engine.errors import (
     CompactionNotLive,
     CompactorFailed,
@@ -102,7 +101,7 @@ async def test_the_engines_compactors_redo_it_as_usual() -> None:
         await say(thread, call("a"))
         await thread.compact()
         engine.register_compactor(tools)
-        first, second = await compactions(thread)
+        first, second = await thread.compactions()
         assert "words" == (await thread.redo_compaction(first.compaction_id)).compactor
         assert "tools" == (await thread.redo_compaction(second.compaction_id)).compactor
 

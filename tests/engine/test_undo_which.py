@@ -19,7 +19,6 @@ from memory_engine import (
     RestoredChunk,
 )
 from memory_engine.compaction.service import CompactionService
-from memory_engine.compaction.undo import compactions
 from memory_engine.errors import (
     CompactionNotLive,
     EventTooLarge,
@@ -155,21 +154,21 @@ async def test_what_became_of_compactions_is_listed() -> None:
     """Live, covered, undone and gone, each with the event that made it so."""
     async with opened(Scripted(), MERGING) as engine:
         thread = await engine.create_thread()
-        assert [] == await compactions(thread)
+        assert [] == list(await thread.compactions())
         await say(thread, turns(2))
         await thread.compact()
         await thread.undo_compaction()
         await thread.compact()
         await say(thread, turns(2, start=3))
         report = await thread.compact()
-        found = await compactions(thread)
+        found = await thread.compactions()
         seqs = [one.seq for one in found]
         assert [("undone", seqs[0] + 1), ("covered", seqs[2]), ("live", 0)] == [(one.status, one.by) for one in found]
         assert report.new_chunks == found[2].summaries
         assert found[2].as_data()["covered"] == list(report.covered)
         await thread.forget(chunk_ids=report.new_chunks)
         head = (await thread.info()).events
-        assert ("gone", head) == ((last := (await compactions(thread))[-1]).status, last.by)
+        assert ("gone", head) == ((last := (await thread.compactions())[-1]).status, last.by)
         with pytest.raises(CompactionNotLive, match=f"gone since event {head}: what it covered stays away"):
             await thread.undo_compaction()
 

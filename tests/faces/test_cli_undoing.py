@@ -11,9 +11,10 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig
 from memory_engine.cli import main
+from memory_engine.errors import CompactorFailed
 from memory_engine.events import LlmTextResponse, TaskStarted, UserMessage
 from tests.conversations import LONG, NEVER, opened
-from tests.scripted_compactors import Scripted
+from tests.scripted_compactors import Scripted, raises
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -60,7 +61,29 @@ def test_compactions_are_listed(run: Run) -> None:
     assert ["COMPACTION", "EVENT", "TRIGGER", "BY", "CHUNKS", "TOKENS", "SUMMARY", "STATUS"] == heads.split()
     assert ["6", "manual", "scripted", "4", "410", "→", "4", "6.0", "live"] == line.split()[1:]
     assert (0, "nothing was compacted\n", "") == run("compactions", "tasks")
-    assert (0, "[]\n", "") == run("compactions", "tasks", "--json")
+    nothing = {"thread_id": "tasks", "seq": 5, "compactions": [], "due": None}
+    assert nothing == json.loads(run("compactions", "tasks", "--json")[1])
+
+
+def test_a_try_that_failed_is_listed(run: Run, path: str) -> None:
+    """With the reason, in both forms; it replaced nothing."""
+
+    async def fail() -> None:
+        async with opened(Scripted(raises(RuntimeError("no \x1b[31mquota"))), NEVER, path) as engine:
+            with pytest.raises(CompactorFailed):
+                await engine.thread("tasks").compact()
+
+    asyncio.run(fail())
+    code, out, err = run("compactions", "tasks")
+    assert (0, "") == (code, err)
+    _, line = out.splitlines()
+    assert "failed: raised (" in line
+    assert "\x1b" not in line
+    [tried] = json.loads(run("compactions", "tasks", "--json")[1])["compactions"]
+    assert ("manual", "it was asked for", "scripted", "failed", 0) == (
+        tried["trigger"], tried["why"], tried["compactor"], tried["status"], tried["tokens_after"]
+    )  # fmt: skip
+    assert "quota" in tried["error"]
 
 
 def test_a_compaction_that_is_due_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +110,7 @@ def test_undo_and_redo(run: Run) -> None:
     assert (0, "") == (code, err)
     assert out.startswith("the compaction of event 6 is undone by event 9: 4 chunks back in place of 6.0\n")
     assert "the compaction of event 6, 4 chunks back: too short" in run("log", "t")[1]
-    [listed] = json.loads(run("compactions", "t", "--json")[1])
+    [listed] = json.loads(run("compactions", "t", "--json")[1])["compactions"]
     assert ("undone", 9, []) == (listed["status"], listed["by"], listed["summaries"])
     code, out, err = run("redo-compaction", "t", "--compactor", "embedded")
     assert (0, "") == (code, err)
@@ -98,7 +121,7 @@ def test_undo_and_redo(run: Run) -> None:
 
 def test_undo_and_redo_as_json(run: Run) -> None:
     """One object each, with every id."""
-    name = json.loads(run("compactions", "t", "--json")[1])[0]["compaction_id"]
+    name = json.loads(run("compactions", "t", "--json")[1])["compactions"][0]["compaction_id"]
     undone = json.loads(run("undo-compaction", "t", name, "--json")[1])
     assert (name, 6, 9, ["6.0"], ["9.0", "9.1", "9.2", "9.3"]) == (
         undone["compaction_id"],

@@ -1,0 +1,110 @@
+"""The compactions of a thread as a list, with the one that is due."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, overload
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.compaction.history import Compaction, read_compactions
+from memory_engine.compaction.plan import is_due, is_overdue
+from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
+from memory_engine.core.json_form import JsonForm
+from memory_engine.core.state import Tally
+from memory_engine.core.threads import CompactionPolicy
+from memory_engine.runtime.handle import ThreadHandle
+
+
+class DueCompaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
+    """A compaction that the thresholds ask for, and what there is to compact (estimated tokens).
+
+    `auto` waits for a quiet moment, or for somebody who writes; `hard` is made before the next context.
+    """
+
+    trigger: Literal["auto", "hard"]
+    chunks: int
+    tokens: int
+
+
+@frozen(kw_only=True)
+class CompactionHistory(Sequence[Compaction], JsonForm):
+    """The compactions of a thread up to `seq`, in the order in which they began, and the one that is `due`, if any.
+
+    `print()` shows them as `memory-engine compactions` does.
+    """
+
+    json_names = "thread_id seq compactions due"
+
+    thread_id: str
+    seq: int
+    compactions: tuple[Compaction, ...] = ()
+    due: DueCompaction | None = None
+
+    @overload
+    def __getitem__(self, at: int) -> Compaction: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Compaction, ...]: ...
+    def __getitem__(self, at: int | slice) -> Compaction | tuple[Compaction, ...]:
+        """A compaction, or a slice of them."""
+        return self.compactions[at]
+
+    def __len__(self) -> int:
+        return len(self.compactions)
+
+    def __str__(self) -> str:
+        return plain(history_lines(self))
+
+
+async def compactions(thread: ThreadHandle) -> CompactionHistory:
+    """See `Thread.compactions`."""
+    kernel = thread.kernel
+    state = await thread.state()
+    loaded = await kernel.store.load(thread.id, sources=False)
+    open_at = loaded.head.open_compaction if state.seq == loaded.head.seq else None
+    found = await read_compactions(kernel.reader, thread.id, state, open_at)
+    due = _due(state.tally, loaded.record.policy or kernel.config.compaction)
+    return CompactionHistory(thread_id=thread.id, seq=state.seq, compactions=tuple(found), due=due)
+
+
+def _due(tally: Tally, policy: CompactionPolicy) -> DueCompaction | None:
+    overdue = is_overdue(tally, policy)
+    if not (overdue or is_due(tally, policy)):
+        return None
+    trigger: Literal["auto", "hard"] = "hard" if overdue else "auto"
+    return DueCompaction(trigger=trigger, chunks=tally.compactable, tokens=tally.compactable_tokens)
+
+
+# ---- as lines
+
+_HEADS = [
+    Column("COMPACTION", least=12), Column("EVENT", right=True), Column("TRIGGER"), Column("BY", least=8),
+    Column("CHUNKS", right=True), Column("TOKENS", right=True), Column("SUMMARY"), Column("STATUS"),
+]  # fmt: skip
+
+
+def history_lines(found: CompactionHistory, width: int | None = WIDTH, *, how: str = "") -> Iterator[Line]:
+    """A row for each compaction; whether one is due, and `how` to make it."""
+    due = ""
+    if found.due is not None:
+        due = f"one is due ({counted(found.due.chunks, 'chunk')}, {counted(found.due.tokens, 'token')}){how}"
+    if found.compactions:
+        yield from table_lines(_HEADS, [_cells(one) for one in found.compactions], width)
+    else:
+        due = f"nothing was compacted{'; ' if due else ''}{due}"
+    if due:
+        yield line(due)
+
+
+def _cells(one: Compaction) -> list[str]:
+    by = f" by event {one.by}" if one.by else ""
+    why = f": {one.reason}{f' ({one.error})' if one.error else ''}" if one.reason else ""
+    return [
+        one.compaction_id,
+        number(one.seq or one.started),
+        one.trigger or "-",
+        one.compactor or "-",
+        number(one.chunks) if one.chunks else "-",
+        f"{number(one.tokens_before)} → {number(one.tokens_after)}" if one.is_completed else "-",
+        " ".join(one.summaries) or "-",
+        one_line(f"{one.status}{by}{why}", 60),
+    ]
