@@ -106,6 +106,16 @@ Row = Callable[[Place], object]
 """Does what is wrong. What it gives back is awaited, if it can be."""
 
 
+async def verify_without_the_plug_in(p: Place) -> None:
+    """The log is intact, and cannot be replayed here."""
+    async with memory_engine.open(p.path, plugins=[Plugin("of", events=[OfNoPlugin])]) as engine:
+        await (await engine.create_thread("t")).dispatch(OfNoPlugin())
+    async with memory_engine.open(p.path) as engine:
+        report = await engine.thread("t").verify()
+    assert report.unloaded is not None
+    raise report.unloaded
+
+
 async def opened(path: str | Store = ":memory:", *, plugins: Sequence[Plugin] = ()) -> None:
     """Open a memory, and close it."""
     async with memory_engine.open(path, plugins=plugins):
@@ -375,6 +385,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidEvent, lambda p: p.thread.dispatch(e.UserMessage(content="\ud800"))),
     (errors.UndeclaredEvent, lambda p: p.thread.dispatch(Undeclared())),
     (errors.UnknownEventClass, lambda p: p.thread.dispatch(OfNoPlugin())),
+    (errors.PluginNotLoaded, verify_without_the_plug_in),
     (errors.EventTooLarge, lambda p: p.thread.dispatch(e.UserMessage(content="x" * 20_000_000))),
     (errors.InvalidArgument, lambda p: p.engine.threads(limit=1.5)),  # type: ignore[arg-type]
     (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),

@@ -9,14 +9,14 @@ from attrs import define, field
 
 from memory_engine.cli.commands import Command, add_thread, check_is_there, existing, whole
 from memory_engine.cli.export import Compared, compare
-from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.options import FAILED, FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.excerpts import Column, counted, duration, number
 from memory_engine.engine import Engine
-from memory_engine.errors import MemoryEngineError, ThreadNotFound
+from memory_engine.errors import MemoryEngineError, PluginNotLoaded, ThreadNotFound
 from memory_engine.files.verify_file import verify_file
 from memory_engine.replay.divergence import divergence_lines, redaction_lines
 from memory_engine.replay.rebuild import RebuildReport, chosen, rebuild
@@ -62,7 +62,7 @@ def _declare_verify(parser: argparse.ArgumentParser) -> None:
 
 
 async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Replay logs and compare. Returns 1 where one diverges."""
+    """Replay logs and compare. Returns 1 where one diverges, 2 where nothing is wrong but that a plug-in is missing."""
     check_is_there(asked.db)
     begun = time.perf_counter()
     anchors = await compare(asked.db, asked.anchors, asked.thread) if asked.anchors is not None else Compared()
@@ -92,13 +92,24 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
             "heads": {report.thread_id: report.head_hash for report in reports},
             "redacted": redacted,
             "unattested": unattested,
+            "unloaded_types": sorted({name for report in reports for name in report.unloaded_types}),
             "anchors": anchors,
         }
     )
+    unloaded = [report for report in reports if report.unloaded_types]
     for divergence in found:
-        terminal.lines(divergence_lines(divergence))
+        if divergence.kind != "unloaded":
+            terminal.lines(divergence_lines(divergence))
     anchors.put(terminal)
     measure = f"{counted(len(reports), 'thread')}, {counted(events, 'event')} in {duration(seconds)}"
+    if unloaded:
+        missing = PluginNotLoaded(
+            tuple(report.thread_id for report in unloaded),
+            tuple(sorted({name for report in unloaded for name in report.unloaded_types})),
+        )
+        terminal.warn(f"memory-engine: error: {missing}")
+        if len(unloaded) == len(found) and not anchors.rewritten:
+            return FAILED
     if found:
         terminal.say(f"{measure}: {counted(len(found), 'thread')} diverged", "red")
         return FOUND_PROBLEMS

@@ -15,6 +15,7 @@ MemoryEngineError
 │   ├── NoSuchTest               something that cannot become a test
 │   ├── UndeclaredEvent          a class without @event
 │   ├── UnknownEventClass        an event of a plug-in that the engine was not opened with
+│   ├── PluginNotLoaded          a log with events of a plug-in that the engine was not opened with
 │   ├── InvalidIdentifier, InvalidArgument   an id that cannot be stored, a value that a method does not take
 │   ├── DuplicateRegistration
 │   ├── UntrackedEvents          a projection that lists tracked and untracked events
@@ -176,6 +177,7 @@ from memory_engine.errors.replay import ModelNotAllowed as ModelNotAllowed
 from memory_engine.errors.replay import NoSuchTest as NoSuchTest
 from memory_engine.errors.replay import NothingToBisect as NothingToBisect
 from memory_engine.errors.replay import PastIsReadOnly as PastIsReadOnly
+from memory_engine.errors.replay import PluginNotLoaded as PluginNotLoaded
 from memory_engine.errors.replay import PredicateFailed as PredicateFailed
 from memory_engine.errors.replay import ReadOnly as ReadOnly
 from memory_engine.errors.replay import UnknownRow as UnknownRow

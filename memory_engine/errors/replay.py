@@ -173,6 +173,25 @@ class WorkerFailed(MemoryEngineError):
 
 
 @facts
+class PluginNotLoaded(InvalidInput):
+    """Logs hold events of types that no plug-in of this engine declares: they are intact, and cannot be replayed here.
+
+    `thread_ids` are the threads, `event_types` the types.
+    """
+
+    thread_ids: tuple[str, ...]
+    event_types: tuple[str, ...]
+
+    def __str__(self) -> str:
+        types = ", ".join(map(repr, self.event_types[:5])) + (", …" if len(self.event_types) > 5 else "")
+        where = f"thread {self.thread_ids[0]!r}" if len(self.thread_ids) == 1 else f"{len(self.thread_ids)} threads"
+        return (
+            f"{where}: no plug-in that is loaded declares the event type{'s' * (len(self.event_types) != 1)} {types}; "
+            "name the one that does (--plugins MODULE:NAME, or memory_engine.open(..., plugins=[...])), or install it"
+        )
+
+
+@facts
 class UnknownView(InvalidInput, KeyError):
     """No projection has this name."""
 

@@ -6,7 +6,7 @@ import msgspec
 
 from memory_engine.core.excerpts import WIDTH, Line, counted, line, one_line, plain
 from memory_engine.core.json_form import JsonForm
-from memory_engine.errors import IntegrityError
+from memory_engine.errors import IntegrityError, PluginNotLoaded
 
 _SAID = {
     "gap": "a gap in the log",
@@ -15,6 +15,7 @@ _SAID = {
     "operations": "operations differ",
     "reducer": "the reducer fails",
     "undecodable": "cannot be decoded",
+    "unloaded": "its plug-in is not loaded",
     "state": "rows of the state differ",
     "projection": "rows of a view differ",
     "snapshot": "a snapshot differs",
@@ -28,8 +29,9 @@ class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the log, its reducers and the rows derived from it disagree.
 
     `kind`: `gap`, `hash`, `redaction` (texts exchanged), `operations` (the reducers return others now), `reducer` (they
-    raise), `undecodable`, `head`, `state` (live rows), `projection` (rows of a view), `snapshot`, `search` (passages,
-    words, vectors), `ids` (the index of event ids), `thread` or `record` (facts of it that cannot be true, or read).
+    raise), `undecodable`, `unloaded` (no plug-in here declares its type, and the event is intact), `head`, `state`
+    (live rows), `projection` (rows of a view), `snapshot`, `search` (passages, words, vectors), `ids` (the index of
+    event ids), `thread` or `record` (facts of it that cannot be true, or read).
 
     `reducer` names the reducers that may act differently, or the view. `expected` is what is recorded, `found` what a
     replay gives or what went wrong; `difference` says it in lines: `chunk 5.0 content: 'Hello' → 'Hi'`.
@@ -68,7 +70,8 @@ class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The result of a verification. `events` were checked; the log is intact if there is no divergence.
 
     `redacted` of them lack their texts: a recorded act put there what they hold now, except for the `unattested` ones,
-    for which only the file they came in vouches.
+    for which only the file they came in vouches. `unloaded_types` are the types of its events that no plug-in here
+    declares: then it was verified up to the first of these.
     """
 
     thread_id: str
@@ -78,6 +81,7 @@ class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     divergence: Divergence | None = None
     redacted: int = 0
     unattested: int = 0
+    unloaded_types: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -91,6 +95,13 @@ class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         if found is None or found.kind not in ("gap", "hash", "redaction"):
             return None
         return IntegrityError(self.thread_id, found.seq, ": ".join((_SAID.get(found.kind, "its hash"), *found.lines)))
+
+    @property
+    def unloaded(self) -> PluginNotLoaded | None:
+        """The error that names the event types of a plug-in that is not loaded; the log itself may well be intact."""
+        if not self.unloaded_types:
+            return None
+        return PluginNotLoaded((self.thread_id,), self.unloaded_types)
 
     def __str__(self) -> str:
         return plain(verified_lines(self))

@@ -4,6 +4,7 @@ That is the first place where a log, its reducers and the rows derived from it d
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -60,6 +61,7 @@ from memory_engine.store.reader import UNVOUCHED, Imported, LogReader, imported_
 VerifyProgress = Callable[[int], None]
 """Called now and then with the number of events done."""
 _RECORD_CHARS = 300
+_FEWER = "fewer operations than recorded: a plug-in with a reducer for it may not be loaded (--plugins, plugins=[...])"
 NO_TALLY = Tally()
 
 
@@ -177,6 +179,8 @@ class Verifier:
             found = await self._run(replay, progress)
         except IntegrityError as error:
             return replay.report(Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why))
+        if found is not None and found.kind == "unloaded":
+            return await self._unloaded(replay, found)
         found = found or _check_record(replay) or _check_head(replay) or await self._check_rows(replay)
         if found is None and replay.passages is not None:
             try:
@@ -190,6 +194,15 @@ class Verifier:
             for kind, faults in (await self._store.faults(thread_id)).items():
                 found = found or replay.diverged(kind, lines=limited(faults))
         return replay.report(found)
+
+    async def _unloaded(self, replay: _ThreadReplay, found: Divergence) -> VerifyReport:
+        """The report of a log that stops at an event of a plug-in that is not loaded: all such types, at once."""
+        types = {found.event_type}
+        with suppress(IntegrityError):
+            async for page in self._reader.raw_pages(replay.thread_id, after=found.seq, upto=replay.head.seq):
+                types.update(stored.type for stored in page if not self._events.has_type(stored.type))
+        report = msgspec.structs.replace(replay.report(found), unloaded_types=tuple(sorted(types)))
+        return msgspec.structs.replace(report, divergence=msgspec.structs.replace(found, found=str(report.unloaded)))
 
     async def _run(self, replay: _ThreadReplay, progress: VerifyProgress | None) -> Divergence | None:
         """Replay the log to its head, or to the first divergence."""
@@ -231,7 +244,9 @@ class Verifier:
         except EventDecodeError as error:
             return _at(thread_id, stored, "undecodable", found=str(error))
         if not isinstance(event, Event):
-            why = f"version {stored.version} of {stored.type} is not known here"
+            if not self._events.has_type(stored.type):
+                return _at(thread_id, stored, "unloaded")
+            why = f"version {stored.version} of {stored.type} is not known here: another release wrote it"
             return _at(thread_id, stored, "undecodable", found=why)
         before = replay.draft.freeze(seq - 1) if seq in replay.mended else None
         replay.draft = before.draft() if before is not None else replay.draft
@@ -362,15 +377,17 @@ def _operations(
     thread_id: str, stored: StoredEvent, record: bytes, event: Event, parts: Sequence[tuple[str, Reduction]]
 ) -> Divergence:
     """The divergence where the reducers do not do what was recorded."""
-    lines = records_differ(stored.record, record, event)
+    lines = tuple(records_differ(stored.record, record, event))
     names = tuple(name for name, _ in parts)
-    if len(parts) > 1:
-        try:
-            recorded = decode_reduction(stored.record)
-            whole = Reduction(recorded.operations, resolve_chunks(recorded, event))
-            names = reducers_behind(parts, whole)
-        except (ValueError, IndexError):  # the record cannot be read: `lines` says so, and any of them may be it
-            pass
+    try:
+        recorded = decode_reduction(stored.record)
+        whole = Reduction(recorded.operations, resolve_chunks(recorded, event))
+    except (ValueError, IndexError):  # the record cannot be read: `lines` says so, and any of them may be it
+        pass
+    else:
+        names = reducers_behind(parts, whole) if len(parts) > 1 else names
+        if len(whole.operations) > sum(len(part.operations) for _, part in parts):
+            lines += (_FEWER,)
     return _at(
         thread_id,
         stored,

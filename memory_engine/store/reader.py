@@ -84,9 +84,8 @@ class LogReader:
         self.snapshots.clear()
         self.moments.clear()
 
-    async def raw_pages(self, thread_id: str, *, upto: int) -> AsyncIterator[Sequence[StoredEvent]]:
-        """Rows up to a seq as they stand in the store, to be checked by the caller."""
-        after = 0
+    async def raw_pages(self, thread_id: str, *, after: int = 0, upto: int) -> AsyncIterator[Sequence[StoredEvent]]:
+        """Rows with `after` < seq <= `upto` as they stand in the store, to be checked by the caller."""
         while after < upto and (page := await self._store.read(thread_id, after=after, upto=upto, limit=PAGE)):
             yield [_unlinked(stored) for stored in page]
             after = page[-1].seq

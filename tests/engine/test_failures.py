@@ -346,7 +346,7 @@ async def test_events_of_an_unknown_type_are_kept_and_shown(path: str) -> None:
         context = await thread.context()
         assert ([], ("1.0", "2.0", "3.0", "4.0")) == (flaws(context), context.included)
         found = (await thread.verify()).divergence
-        assert (2, "undecodable", "odd_event") == (
+        assert (2, "unloaded", "odd_event") == (
             getattr(found, "seq", 0),
             getattr(found, "kind", ""),
             getattr(found, "event_type", ""),

@@ -1,6 +1,7 @@
 """Plug-ins on the command line: those of installed packages are known, an application names its own."""
 
 import asyncio
+import json
 import logging
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import errors
+from memory_engine import Add, Chunk, Plugin, ReduceContext, Reduction, StateView, UserMessage, errors
 from memory_engine.plugins import installed_plugins, plugin_at
 from tests.command_line import Run
 
@@ -70,12 +71,37 @@ def test_an_application_names_its_own(shops: Path, run: Run, monkeypatch: pytest
     monkeypatch.syspath_prepend(str(shops))
     asyncio.run(ordered(path, "front", "back"))
     front, back = ("--plugins", "front_shop:plugin"), ("--plugins", "back_shop:plugin")
-    assert 1 == run("--db", path, "verify")[0]
-    assert 1 == run("--db", path, "verify", *front)[0]
+    code, out, err = run("--db", path, "verify")
+    assert (2, "", 1) == (code, out, err.count("\n"))
+    assert "thread 't': no plug-in that is loaded declares the event types 'back_order', 'front_order'; name" in err
+    code, out, err = run("--db", path, "verify", *front, "--json")
+    assert (2, ["back_order"], False) == (code, json.loads(out)["unloaded_types"], json.loads(out)["ok"])
+    assert "the event type 'back_order'; name" in err
     assert 0 == run("--db", path, "verify", *front, *back)[0]
     assert 0 == run("--db", path, *front, "verify", *back)[0]
     assert 0 == run("--db", path, *front, *back, "verify", "--jobs", "2")[0]
     assert "of front" in run("--db", path, "show", "t", *front, *back)[1]
+
+
+def test_a_reducer_whose_plug_in_is_not_loaded_is_guessed(tmp_path: Path, run: Run) -> None:
+    """Its event is known, so the log diverges; the last line says what may be missing."""
+    noting = Plugin("noting")
+
+    @noting.reducer(UserMessage)
+    def note_it(_view: StateView, event: UserMessage, ctx: ReduceContext) -> Reduction:
+        chunk = Chunk(id=ctx.new_id(), type="note", content=str(event.content))
+        return Reduction((Add(chunk.id),), (chunk,))
+
+    path = str(tmp_path / "noted.db")
+
+    async def say() -> None:
+        async with memory_engine.open(path, plugins=[noting]) as engine:
+            await (await engine.create_thread("t")).dispatch(UserMessage(content="Hello"))
+
+    asyncio.run(say())
+    code, out, _ = run("--db", path, "verify")
+    assert 1 == code
+    assert "a plug-in with a reducer for it may not be loaded (--plugins, plugins=[...])" in out
 
 
 @pytest.mark.usefixtures("shops")
@@ -118,7 +144,7 @@ def test_a_broken_package_is_named_and_left_out(
     with caplog.at_level(logging.WARNING, "memory_engine"):
         assert ["back"] == [plugin.name for plugin in installed_plugins()]
         assert 0 == run("--db", path, "verify")[0]
-        assert 1 == run("--db", path, "verify", "--no-plugins")[0]
+        assert 2 == run("--db", path, "verify", "--no-plugins")[0]
     told = [record.getMessage() for record in caplog.records]
     assert 1 == len([line for line in told if "'broken' (nowhere_at_all:plugin)" in line])
     assert 1 == len([line for line in told if "'odd' (front_shop:nothing)" in line])

@@ -310,10 +310,13 @@ async def test_verifying_an_unknown_event_names_it(tmp_path: Path) -> None:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([e.UserMessage(content="pay"), InvoicePaid(content="paid")])
     async with memory_engine.open(path) as engine:
-        found = (await engine.thread("t").verify()).divergence
+        report = await engine.thread("t").verify()
+        found = report.divergence
         assert found is not None
-        assert (2, "undecodable", "invoice_paid") == (found.seq, found.kind, found.event_type)
-        assert "version 1 of invoice_paid is not known here" == found.found
+        assert (2, "unloaded", "invoice_paid") == (found.seq, found.kind, found.event_type)
+        assert ("invoice_paid",) == report.unloaded_types
+        assert isinstance(report.unloaded, errors.PluginNotLoaded)
+        assert "thread 't': no plug-in that is loaded declares the event type 'invoice_paid'; name" in str(found)
 
 
 @pytest.mark.parametrize("version", [0, 3, 99])
