@@ -69,6 +69,7 @@ from tests.trust import files
 
 SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
+BOX = Chunk(id="3.0", type="box", content="", is_container=True)
 CRITICAL = Chunk(id="3.0", type="note", retention=Retention.CRITICAL)
 
 
@@ -104,16 +105,6 @@ class Place:
 
 Row = Callable[[Place], object]
 """Does what is wrong. What it gives back is awaited, if it can be."""
-
-
-async def verify_without_the_plug_in(p: Place) -> None:
-    """The log is intact, and cannot be replayed here."""
-    async with memory_engine.open(p.path, plugins=[Plugin("of", events=[OfNoPlugin])]) as engine:
-        await (await engine.create_thread("t")).dispatch(OfNoPlugin())
-    async with memory_engine.open(p.path) as engine:
-        report = await engine.thread("t").verify()
-    assert report.unloaded is not None
-    raise report.unloaded
 
 
 async def opened(path: str | Store = ":memory:", *, plugins: Sequence[Plugin] = ()) -> None:
@@ -385,7 +376,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidEvent, lambda p: p.thread.dispatch(e.UserMessage(content="\ud800"))),
     (errors.UndeclaredEvent, lambda p: p.thread.dispatch(Undeclared())),
     (errors.UnknownEventClass, lambda p: p.thread.dispatch(OfNoPlugin())),
-    (errors.PluginNotLoaded, verify_without_the_plug_in),
+    (errors.PluginNotLoaded, lambda p: files.verified_without_its_plugin(p.path, OfNoPlugin)),
     (errors.EventTooLarge, lambda p: p.thread.dispatch(e.UserMessage(content="x" * 20_000_000))),
     (errors.InvalidArgument, lambda p: p.engine.threads(limit=1.5)),  # type: ignore[arg-type]
     (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),
@@ -429,10 +420,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (
         errors.ScatteredBatch,
         lambda p: refused(
-            Add("3.0"),
-            Add("3.1", container="3.0"),
-            BatchReplace(("1.0", "3.1")),
-            chunks=[Chunk(id="3.0", type="box", content="", is_container=True), note("3.1")],
+            Add("3.0"), Add("3.1", container="3.0"), BatchReplace(("1.0", "3.1")), chunks=[BOX, note("3.1")]
         ),
     ),
     (errors.CriticalChunk, lambda p: refused(Add("3.0"), BatchReplace(("3.0",)), chunks=[CRITICAL])),

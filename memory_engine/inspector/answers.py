@@ -247,11 +247,11 @@ def failure(kind: str, message: str) -> bytes:
     return encode({"error": {"type": kind, "message": message}})
 
 
-def http_response(status: int, body: bytes, kind: str = JSON) -> "Response":
+def http_response(status: int, body: bytes, kind: str = JSON, headers: Mapping[str, str] | None = None) -> "Response":
     """An answer as a response of starlette."""
     from starlette.responses import Response
 
-    return Response(body, status, media_type=kind)
+    return Response(body, status, headers, media_type=kind)
 
 
 def encode(value: object) -> bytes:

@@ -6,8 +6,10 @@ of the package's folder `page`, each by its bare name.
 
 import asyncio
 import hmac
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
+from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl
@@ -55,17 +57,45 @@ KINDS = {
 INDEX = "index.html"
 
 
-def page_file(name: str) -> tuple[bytes, str] | None:
-    """A file's bytes and media type by its name (empty: the page itself), `None` where there is no such file.
+_OWN_FILE = re.compile(r'(?<=(?:src|ref)=")(?=[a-z_]+\.(?:js|css)")')
+"""Where the page names one of its files."""
+FOREVER = "public, max-age=31536000, immutable"
 
-    The name is compared with existing names, and never becomes part of a path.
+
+class PageFiles:
+    """The page's own files, read once. Under the `digest` of all of them, `DIGEST/app.js`, a browser may keep a file.
+
+    The page names every module, so that a browser asks for all of them at once, not for one after the other as it
+    comes upon their imports.
     """
-    name = name or INDEX
-    for file in files("memory_engine.inspector").joinpath("page").iterdir():
-        kind = KINDS.get(name[name.rfind(".") :]) if file.name == name else None
-        if kind is not None and file.is_file():
-            return file.read_bytes(), kind
-    return None
+
+    def __init__(self) -> None:
+        folder = files("memory_engine.inspector").joinpath("page")
+        found = sorted((file.name, file.read_bytes()) for file in folder.iterdir() if _kind(file.name))
+        self.digest = sha256(b"\0".join(part for name, body in found for part in (name.encode(), body))).hexdigest()[
+            :16
+        ]
+        self._files = dict(found)
+        modules = [name for name in self._files if name.endswith(".js") and name not in ("app.js", "theme.js")]
+        page = self._files[INDEX].decode()
+        preloads = "".join(f'<link rel="modulepreload" href="{name}">\n' for name in modules)
+        page = page.replace("</head>", f"{preloads}</head>", 1)
+        self._files[INDEX] = _OWN_FILE.sub(f"{self.digest}/", page).encode()
+
+    def find(self, path: str) -> tuple[bytes, str, Mapping[str, str]] | None:
+        """A file's bytes, media type and headers by its path (empty: the page itself), `None` where there is none.
+
+        The path is compared with existing names, and never becomes part of another.
+        """
+        name = path.removeprefix(f"{self.digest}/") or INDEX
+        body = self._files.get(name)
+        if body is None:
+            return None
+        return body, _kind(name), {"Cache-Control": FOREVER} if name != path and path else {}
+
+
+def _kind(name: str) -> str:
+    return KINDS.get(name[name.rfind(".") :], "")
 
 
 T = TypeVar("T")
@@ -110,7 +140,7 @@ def create_app(  # noqa: PLR0913 - who may ask, and what for, by keyword
         raise MissingExtra("the inspector", "inspect") from None
     if not token:
         raise ValueError("the inspector needs a token: secrets.token_urlsafe() makes one")
-    pages = _Pages(Inspection(engine, path, writer), token.encode(), stopping or asyncio.Event())
+    pages = _Pages(Inspection(engine, path, writer), token.encode(), stopping or asyncio.Event(), PageFiles())
     paths = [Path(f"{API}{route.name}", pages.data(route)) for route in ROUTES]
     acts = [Path(f"{API}{name}", pages.act(name), methods=["POST"]) for name in (ACTS if writer is not None else ())]
     app = Starlette(
@@ -128,6 +158,7 @@ class _Pages:
     inspection: Inspection
     token: bytes
     stopping: asyncio.Event
+    files: PageFiles
 
     def data(self, route: Route) -> Callable[["Request"], Awaitable["Response"]]:
         """The endpoint of a route."""
@@ -169,7 +200,7 @@ class _Pages:
     async def file(self, request: "Request") -> "Response":
         """The endpoint of the page's own files, and of unknown paths."""
         name: str = request.path_params["name"]
-        found = await asyncio.to_thread(page_file, name)
+        found = self.files.find(name)
         if found is None:
             return http_response(404, failure("NotFound", f"there is no {name[:200]!r} here"))
         return http_response(200, *found)

@@ -26,7 +26,7 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-"""The headers of every answer."""
+"""The headers of every answer, but for those that it brings itself."""
 _RAW_HEADERS = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in HEADERS.items()]
 
 
@@ -73,7 +73,9 @@ class Guard:
 def _with_headers(send: "Send") -> "Send":
     async def sending(said: "Message") -> None:
         if said["type"] == "http.response.start":
-            said["headers"] = [*said.get("headers", []), *_RAW_HEADERS]
+            own = list(said.get("headers", []))
+            named = {name for name, _ in own}
+            said["headers"] = own + [header for header in _RAW_HEADERS if header[0] not in named]
         await send(said)
 
     return sending

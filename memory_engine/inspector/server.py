@@ -116,7 +116,9 @@ def is_loopback(what: str, host: str, port: int) -> bool:
 def listening(what: str, host: str, port: int) -> Iterator[socket.socket]:
     """A socket that listens. Raises `CannotServe` where the port is taken."""
     address = HOST if host == "localhost" else host
-    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    # asyncio sends at once only on sockets that are said to be TCP's: else a body waits 40 ms for the headers' receipt
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if sys.platform != "win32":  # there it would let two programs listen at one port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -125,7 +125,7 @@ async def test_head_says_how_long_and_sends_nothing(browser: Browser) -> None:
 
 
 async def test_every_answer_keeps_the_page_to_itself(browser: Browser) -> None:
-    """Data, files, errors and refusals: nothing is loaded from elsewhere, kept, framed, guessed or passed on."""
+    """Data, page, errors and refusals: nothing is loaded from elsewhere, kept, framed, guessed or passed on."""
     asked = [
         await browser.ask("/"),
         await browser.ask("/app.js"),
@@ -148,7 +148,7 @@ async def test_every_answer_keeps_the_page_to_itself(browser: Browser) -> None:
 
 
 async def test_the_page_brings_its_own_files_and_no_others(browser: Browser) -> None:
-    """Each by its bare name, without the token; the page asks nothing of other machines and runs no inline script."""
+    """Each without the token; the page asks nothing of other machines and runs no inline script."""
     page = (await browser.ask("/")).body.decode()
     assert (await browser.ask("/index.html")).body.decode() == page
     assert not re.search(r"<script(?![^>]*\bsrc=)|\bon\w+=|<style|https?://", page)

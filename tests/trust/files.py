@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import Engine, EngineConfig, Thread, UserMessage
+from memory_engine import Engine, EngineConfig, Event, Plugin, Thread, UserMessage
 from memory_engine.storage.postgres import PostgresStore
 from memory_engine.testing import FaultyStore
 
@@ -81,3 +81,13 @@ async def copied_over(target: Engine) -> None:
 async def of_a_server_that_is_away() -> None:
     """Open a store where nobody listens."""
     await PostgresStore.open("postgresql://app@/memory?host=/nowhere", busy_timeout_s=0.01)
+
+
+async def verified_without_its_plugin(path: str, cls: type[Event]) -> None:
+    """A log with an event of a plug-in that the next process does not load: it is intact, and not replayed."""
+    async with memory_engine.open(path, plugins=[Plugin("own", events=[cls])]) as engine:
+        await (await engine.create_thread("t")).dispatch(cls())
+    async with memory_engine.open(path) as engine:
+        report = await engine.thread("t").verify()
+    assert report.unloaded is not None
+    raise report.unloaded

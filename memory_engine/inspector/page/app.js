@@ -63,6 +63,7 @@ const panel = new Panel(tabs, () => ({
   mark: place.mark,
   chunk: place.chunk,
   head: timeline.head,
+  opening: timeline.opening,
   event: place.seq ? timeline.event(place.seq) : null,
   choose: (change) => place.go(change),
 }));

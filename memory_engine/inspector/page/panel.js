@@ -69,20 +69,23 @@ export class Panel {
     this.load();
   }
 
-  // What is to be shown now: the view, what its tab looks at, the key and its name among the answers.
+  // What is to be shown now: the view, what its tab looks at, the key and its name among the answers; whether it is too
+  // early to ask, since the log's end is not known yet.
   get wanted() {
     const view = this.current;
     const look = this.look();
     const key = look.thread || view.tab.always ? view.tab.key(look) : null;
-    return { view, look, key, name: `${view.tab.id}|${view.tab.always ? "" : look.thread}|${key}` };
+    const early = look.opening && !view.tab.always;
+    return { view, look, key, name: `${view.tab.id}|${view.tab.always ? "" : look.thread}|${key}`, early };
   }
 
   // Show what is to be shown now. While one runs through the log, only where he pauses is asked for.
   refresh() {
     clearTimeout(this.timer);
-    const { view, look, name } = this.wanted;
+    const { view, look, name, early } = this.wanted;
     view.tab.follows?.(look);
     if (view.shown !== name) view.panel.setAttribute("aria-busy", "true");
+    if (early) return;
     const now = performance.now();
     const wait = now - this.last < BURST_MS ? BURST_MS : 0;
     this.last = now;
@@ -91,10 +94,14 @@ export class Panel {
   }
 
   async load() {
-    const { view, look, key, name } = this.wanted;
+    const { view, look, key, name, early } = this.wanted;
     view.tab.follows?.(look);
     if (view.shown === name) view.panel.removeAttribute("aria-busy");
     if (view.shown === name || this.under === name) return;
+    if (early) {
+      view.panel.setAttribute("aria-busy", "true");
+      return;
+    }
     this.control?.abort();
     const control = (this.control = new AbortController());
     if (key === null) {

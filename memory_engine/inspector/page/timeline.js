@@ -23,6 +23,7 @@ export class Timeline extends EventTarget {
     this.pill = byId("events-new");
     this.rows = new Rows();
     this.thread = "";
+    this.opening = Boolean(place.thread);
     this.outline = null;
     this.inner = null; // the row below an open compaction that the keys are on
     this.status = "";
@@ -60,6 +61,7 @@ export class Timeline extends EventTarget {
 
   async open(thread, head = null) {
     this.thread = thread;
+    this.opening = Boolean(thread); // until its head is known: what tabs show of it depends on that
     this.outline = null;
     this.status = "";
     this.inner = null;
@@ -77,13 +79,17 @@ export class Timeline extends EventTarget {
       const known = head ?? (await get("timeline", { thread, after: 0, limit: 1 })).head;
       if (thread !== this.thread) return;
       this.rows.head = known;
+      this.opening = false;
       if (place.seq === null || place.seq > known) place.go({ seq: known });
       this.list.resize(this.rows.count);
       this.reveal();
+      this.pages.fetch(); // nobody scrolls yet: what is in view is fetched without a pause
       this.tellHead();
       await this.outlined();
     } catch (error) {
-      if (thread === this.thread) this.fail(error);
+      if (thread !== this.thread) return;
+      this.opening = false;
+      this.fail(error);
     }
   }
 
