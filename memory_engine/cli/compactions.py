@@ -25,7 +25,7 @@ _WHICH = "its id, that of its summary, or (default) the latest"
 
 
 async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List the compactions of a thread, and whether each still stands."""
+    """List the compactions of a thread with their status."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         info = await thread.info()
@@ -45,7 +45,7 @@ async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _due(thread_id: str, tally: Tally, policy: CompactionPolicy) -> str:
-    """What there is to compact, if a compaction only waits for a quiet moment, or for somebody who writes."""
+    """What there is to compact, if a compaction is due and only waits for a quiet moment or a writer."""
     if not is_due(tally, policy):
         return ""
     there = f"{counted(tally.compactable, 'chunk')}, {counted(tally.compactable_tokens, 'token')}"
@@ -68,7 +68,7 @@ def _compaction(one: Compaction) -> list[str]:
 
 def _declare_undo(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("id", metavar="ID", nargs="?", default="", help=f"which is undone: {_WHICH} that stands")
+    parser.add_argument("id", metavar="ID", nargs="?", default="", help=f"which to undo: {_WHICH} live one")
     parser.add_argument("--reason", metavar="TEXT", default="", help="goes to the log")
 
 
@@ -102,8 +102,8 @@ async def undo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def _declare_redo(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("id", metavar="ID", nargs="?", default="", help=f"which is made again: {_WHICH}, undone or not")
-    parser.add_argument("--compactor", metavar="NAME", help="a registered compactor, which does it alone")
+    parser.add_argument("id", metavar="ID", nargs="?", default="", help=f"which to redo: {_WHICH}, undone or not")
+    parser.add_argument("--compactor", metavar="NAME", help="the registered compactor to use, without a fallback")
 
 
 async def redo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -122,12 +122,12 @@ async def redo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
 def _declare_ledger(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     parser.add_argument("--after", type=moment, metavar="MOMENT", default=0, help=f"only calls after {MOMENT}")
-    parser.add_argument("--upto", type=moment, metavar="MOMENT", help="only calls up to such a moment")
-    parser.add_argument("--max-tokens", type=positive, metavar="N", help="the budget that the contexts were asked with")
+    parser.add_argument("--upto", type=moment, metavar="MOMENT", help="only calls up to that moment")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="the token budget that the contexts had")
 
 
 async def ledger(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print what the prompt cache could keep from call to call, and which events broke it."""
+    """Print what a prompt cache could keep from call to call, and which events broke it."""
     progress = Progress("building contexts", terminal)
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         try:
