@@ -25,7 +25,7 @@ _WHICH = "its id, that of its summary, or (default) the latest"
 
 
 async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List the compactions of a thread with their status."""
+    """List the compactions of a thread, and whether each still stands."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         info = await thread.info()
@@ -45,7 +45,7 @@ async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _due(thread_id: str, tally: Tally, policy: CompactionPolicy) -> str:
-    """What there is to compact, if a compaction is due and only waits for a quiet moment or a writer."""
+    """What there is to compact, if a compaction only waits for a quiet moment, or for somebody who writes."""
     if not is_due(tally, policy):
         return ""
     there = f"{counted(tally.compactable, 'chunk')}, {counted(tally.compactable_tokens, 'token')}"
