@@ -27,7 +27,7 @@ LISTED = 20
 def add_said(parser: argparse.ArgumentParser) -> None:
     """The options that are recorded with an act."""
     parser.add_argument("--by", metavar="WHO", default="", help="who asked for it; recorded with the act")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="kept with the act")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="recorded with the act")
 
 
 def _declare_erase(parser: argparse.ArgumentParser) -> None:

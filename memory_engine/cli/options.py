@@ -48,7 +48,7 @@ def plugin_choice(asked: argparse.Namespace) -> PluginChoice:
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """The options that may be given before a command or after it."""
-    everywhere = parser.add_argument_group("of every command")
+    everywhere = parser.add_argument_group("options of every command")
     everywhere.add_argument(
         "--db",
         metavar="PLACE",

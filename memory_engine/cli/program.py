@@ -105,7 +105,7 @@ GROUPS = {
     "logs": _group("logs, and whether they verify", "show=log export import verify rebuild rereduce anchors"),
     "debug": _group("find out why", "why diff bisect ledger what-if compare-compactors to-pytest"),
     "compaction": _group(
-        "compact, and take it back", "run=compact list=compactions undo=undo-compaction redo=redo-compaction"
+        "compact, and undo that", "run=compact list=compactions undo=undo-compaction redo=redo-compaction"
     ),
     "erasing": _group("destroy data, or protect it", "erase delete retain hold acts"),
     "store": _group("the database", "stats backup restore copy migrate"),

@@ -58,7 +58,7 @@ async def fork(asked: argparse.Namespace, terminal: Terminal) -> int:
 def _declare_what_if(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     edits = parser.add_argument_group("edits, by the seqs of the thread's log")
-    edits.add_argument("--skip", type=positive, action="append", default=[], metavar="SEQ", help="without this event")
+    edits.add_argument("--skip", type=positive, action="append", default=[], metavar="SEQ", help="leave this event out")
     edits.add_argument(
         "--replace", nargs=2, action="append", default=[], metavar=("SEQ", "FILE"), help="replace it with another"
     )
@@ -67,7 +67,7 @@ def _declare_what_if(parser: argparse.ArgumentParser) -> None:
     )
     add_policy(parser)
     how = parser.add_argument_group("how it is compacted")
-    how.add_argument("--compactor", metavar="NAME", help="one that is registered: embedded, or a plug-in's")
+    how.add_argument("--compactor", metavar="NAME", help="a registered compactor: embedded, or a plug-in's")
     add_models(how)
     parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"only the log up to: {MOMENT}")
     parser.add_argument("--max-tokens", type=positive, metavar="N", help="the token budget of the measured contexts")
@@ -80,7 +80,7 @@ def _declare_what_if(parser: argparse.ArgumentParser) -> None:
 def add_policy(parser: argparse.ArgumentParser) -> None:
     """The options for a compaction policy."""
     policy = parser.add_argument_group("when it is compacted (defaults: the thread's policy)")
-    policy.add_argument("--threshold", type=positive, metavar="N", help="at N chunks, however short")
+    policy.add_argument("--threshold", type=positive, metavar="N", help="at N chunks, whatever their tokens")
     policy.add_argument("--tokens-min", type=whole, metavar="N", help="if these take N tokens")
     policy.add_argument("--soft-tokens", type=positive, metavar="N", help="over N tokens")
     policy.add_argument("--hard-tokens", type=positive, metavar="N", help="before a context, over N tokens")
