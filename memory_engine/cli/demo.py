@@ -101,7 +101,7 @@ async def _dispatch(engine: Engine, name: str) -> _Shown:
     sample = resources.files("memory_engine.cli") / "sample" / f"{name}.jsonl"
     with resources.as_file(sample) as path:
         if not await ingestion.file(path):
-            raise WrongArgument(f"{ingestion.report.errors[-1]}; give the demo a database of its own")
+            raise WrongArgument(f"{ingestion.report.errors[-1]}; give the demo a new database")
     thread = engine.thread(name)
     seconds = [after - before for before, after in itertools.pairwise(moments)]
     added = sum(result.added for result in ingestion.report.threads)

@@ -93,7 +93,7 @@ async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.E
     ):
         terminal.json({"address": address, "port": urlsplit(address).port, "pid": os.getpid()})
         terminal.say(address, "bold")
-        how = "and may write to it, for whoever has" if asked.write else "read-only, to whoever has"
+        how = "and may write to it, for anyone who has" if asked.write else "read-only, to anyone who has"
         terminal.say(f"shows {shown}, {how} this address; Ctrl-C ends it")
         terminal.out.flush()
         if asked.open:

@@ -110,7 +110,7 @@ GROUPS = {
     "erasing": _group("destroy data, or protect it", "erase delete retain hold acts"),
     "store": _group("the database", "stats backup restore copy migrate"),
 }
-"""Every command is in one group, and its own name works without it. A group is no command that takes words of its own:
+"""Every command is in one group, and works without it. No group has the name of a command that takes words:
 a thread may be called `export`, so `log export` prints its log."""
 _EPILOG = "exit codes: 0 done, 1 done and found something wrong, 2 could not be done, 130 interrupted"
 
