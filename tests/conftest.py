@@ -112,6 +112,12 @@ def process_of(file: str) -> str:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than cores: tests wait for children, disks and a browser half of their time."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Send a file's tests to one process, for its fixtures' sake, and those of ALONE, or of LITELLM, all to one.
 

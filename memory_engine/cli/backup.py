@@ -20,7 +20,7 @@ def _declare_backup(parser: argparse.ArgumentParser) -> None:
 
 
 async def back_up(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Copy a database. Returns 1 where a thread's chain of hashes does not hold."""
+    """Copy a database. Returns 1 if a thread's hash chain is broken."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         return await _copied(shown_place(asked.db), lambda done: engine.backup(asked.target, done), "copying", terminal)
 
@@ -28,12 +28,12 @@ async def back_up(asked: argparse.Namespace, terminal: Terminal) -> int:
 def _declare_restore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("backup", metavar="BACKUP", help="a file that `memory-engine backup` wrote")
     parser.add_argument(
-        "path", metavar="NEW_PATH", help="the database to make, a path or a URL; a file that is there is never replaced"
+        "path", metavar="NEW_PATH", help="the database to make, a path or a URL; an existing file is never replaced"
     )
 
 
 async def restore_backup(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Make a database of a backup; on a server, as `copy` does. Returns 1 where one of its threads does not hold."""
+    """Make a database from a backup; on a server, as `copy` does. Returns 1 if one of its threads is broken."""
     if is_url(asked.path) and not is_url(asked.backup):
         return await copied(asked, asked.backup, asked.path, terminal)
     check_is_there(asked.backup)
@@ -52,7 +52,7 @@ async def _copied(source: str, copy: Callable[[Copied], Awaitable[Backup]], what
     took = duration(time.perf_counter() - begun)
     terminal.say(f"{shown_place(source)} → {report.path}: {held}, {size(report.bytes)}, in {took}")
     for thread_id in report.broken:
-        terminal.say(f"thread {thread_id!r}: its chain does not hold; `memory-engine verify` says where", "red")
+        terminal.say(f"thread {thread_id!r}: its hash chain is broken; `memory-engine verify` says where", "red")
     return FOUND_PROBLEMS if report.broken else 0
 
 

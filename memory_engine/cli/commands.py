@@ -1,4 +1,4 @@
-"""The type of commands, the arguments that many of them take, and the database that it works on."""
+"""The type of commands, the arguments that many of them take, and the database that they work on."""
 
 import argparse
 import sys
@@ -26,11 +26,11 @@ from memory_engine.wiring import open as open_engine
 MOMENT = "a seq, an event's id, or a time (UTC unless it names its zone)"
 LOOK_FIRST = "say --yes (or look first: --dry-run)"
 NEAR_MAX = 2_000
-"""The latest threads among which the one that may be meant is looked for."""
+"""How many of the latest threads "did you mean" looks through."""
 _TIME = regex(r"\d{4}-\d\d-\d\d([T ]|$)")
 
 CommandFunction = Callable[[argparse.Namespace, Terminal], Awaitable[int]]
-"""Does a command's work and returns the exit code. Raises `MemoryEngineError` where it cannot."""
+"""Does a command's work and returns the exit code. Raises `MemoryEngineError` if it cannot."""
 
 
 @frozen
@@ -68,7 +68,7 @@ def positive(text: str) -> int:
 
 
 def reading_limits(text: str) -> ReadingLimits:
-    """`NAME=N,…`: the limits of reading files that are to be others."""
+    """`NAME=N,…`: limits of reading files that replace the defaults."""
     pairs = (one.partition("=") for one in text.split(","))
     try:
         return evolve(DEFAULT_LIMITS, **{name.strip(): int(count) for name, _, count in pairs})
@@ -119,12 +119,12 @@ def add_thread(parser: argparse.ArgumentParser) -> None:
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
-    """The word that goes ahead without a question."""
-    parser.add_argument("--yes", action="store_true", help="do not ask first (a must with --json, and in scripts)")
+    """The option that skips the question."""
+    parser.add_argument("--yes", action="store_true", help="do not ask first (required with --json, and in scripts)")
 
 
 def agreed(asked: argparse.Namespace, terminal: Terminal, question: str, advice: str = LOOK_FIRST) -> bool:
-    """Whether somebody wants what no command takes back. Raises `WrongArgument` where nobody can be asked."""
+    """Ask whether to do what cannot be undone. Raises `WrongArgument` where nobody can be asked."""
     if asked.yes:
         return True
     if terminal.as_json or not (terminal.is_terminal and sys.stdin.isatty()):
@@ -183,7 +183,7 @@ async def existing(
 
 
 async def _near(engine: Engine, thread_id: str) -> str:
-    """Which threads of the latest may be meant by an id that is none's; "" where none is like it."""
+    """Suggest the latest threads whose ids are like an unknown one; "" if none is."""
     with suppress(MemoryEngineError):
         found = await engine.threads(order="updated", limit=NEAR_MAX)
         return did_you_mean(thread_id, [info.id for info in found])
@@ -191,7 +191,7 @@ async def _near(engine: Engine, thread_id: str) -> str:
 
 
 def check_is_there(path: str) -> None:
-    """Raise `NoDatabase` for a path with no database. What stands at a URL, its back end has to say."""
+    """Raise `NoDatabase` for a path with no database. URLs are left to their back ends."""
     if is_url(path):
         return
     if path == ":memory:":
@@ -209,6 +209,6 @@ def check_is_there(path: str) -> None:
 async def writable(
     path: str, *, config: EngineConfig | None = None, plugins: PluginChoice = NO_PLUGINS
 ) -> AsyncIterator[Engine]:
-    """Open a database, making it if it is not there."""
+    """Open a database, or make it if it does not exist."""
     async with open_engine(path, config=config or EngineConfig(), plugins=chosen(plugins)) as engine:
         yield engine

@@ -31,7 +31,7 @@ async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def _declare_undo(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("id", metavar="ID", nargs="?", default="", help=f"which is undone: {_WHICH} that stands")
+    parser.add_argument("id", metavar="ID", nargs="?", default="", help=f"which to undo: {_WHICH} live one")
     parser.add_argument("--reason", metavar="TEXT", default="", help="goes to the log")
 
 
@@ -65,8 +65,8 @@ async def undo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def _declare_redo(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("id", metavar="ID", nargs="?", default="", help=f"which is made again: {_WHICH}, undone or not")
-    parser.add_argument("--compactor", metavar="NAME", help="a registered compactor, which does it alone")
+    parser.add_argument("id", metavar="ID", nargs="?", default="", help=f"which to redo: {_WHICH}, undone or not")
+    parser.add_argument("--compactor", metavar="NAME", help="the registered compactor to use, without a fallback")
 
 
 async def redo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -85,12 +85,12 @@ async def redo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
 def _declare_ledger(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     parser.add_argument("--after", type=moment, metavar="MOMENT", default=0, help=f"only calls after {MOMENT}")
-    parser.add_argument("--upto", type=moment, metavar="MOMENT", help="only calls up to such a moment")
-    parser.add_argument("--max-tokens", type=positive, metavar="N", help="the budget that the contexts were asked with")
+    parser.add_argument("--upto", type=moment, metavar="MOMENT", help="only calls up to that moment")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="the token budget that the contexts had")
 
 
 async def ledger(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print what the prompt cache could keep from call to call, and which events broke it."""
+    """Print what a prompt cache could keep from call to call, and which events broke it."""
     progress = Progress("building contexts", terminal)
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         try:

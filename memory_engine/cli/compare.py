@@ -38,7 +38,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="may be repeated (default: all that are registered and call no model)",
+        help="may be repeated (default: all registered ones that call no model)",
     )
     add_models(how)
     add_policy(parser)
@@ -46,7 +46,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Compare, and print a line for each log and compactor. Returns 1 where a file could not be read."""
+    """Compare, and print a line for each log and compactor. Returns 1 if a file could not be read."""
     check_model(asked)
     if asked.no_compaction:
         raise WrongArgument("--no-compaction leaves nothing to compare")

@@ -1,4 +1,4 @@
-"""The command that prints a script with which a shell completes commands, options and thread ids."""
+"""The command that prints a shell's completion script for commands, options and thread ids."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from memory_engine.errors import MemoryEngineError
 SHELLS = ("bash", "zsh", "fish")
 THREADS_MAX = 500
 _PLAIN = regex(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]*")
-"""Thread ids that are offered. A shell would expand, or split, what else one may hold."""
+"""Thread ids that are offered. A shell would expand or split others."""
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ async def completion(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _put_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """The ids of the threads that were written to last. Where there is no database, there are none."""
+    """The ids of the threads that were written to last; none if there is no database."""
     try:
         async with existing(asked.db, read_only=True) as engine:
             found = [info.id for info in await engine.threads(order="updated", limit=THREADS_MAX)]
@@ -60,7 +60,7 @@ class _Option:
 
 @frozen
 class _Usage:
-    """What may follow a command, by the words that call it: `why`, `debug why`."""
+    """What may follow a command, and the words that call it: `why`, `debug why`."""
 
     calls: Sequence[str]
     help: str
@@ -70,7 +70,7 @@ class _Usage:
 
 
 def _usages() -> Iterator[_Usage]:
-    """Of every command, and of the actions of those that have some, which come first."""
+    """The usages of all commands; actions of a command (`docs add`) come before it."""
     top = next(_inner(build_parser(COMMANDS)))
     for name, parser in top.items():
         within = [f"{group} {word}" for group, of in GROUPS.items() for word, at in of.commands.items() if at == name]
@@ -135,7 +135,7 @@ complete -o bashdefault -o default -F _memory_engine memory-engine
 
 
 def _bash(*, is_zsh: bool) -> str:
-    """A function of bash; zsh reads it with its own `bashcompinit`."""
+    """A bash function; zsh reads it with `bashcompinit`."""
     usages = sorted(_usages(), key=lambda one: (one.calls[0] in GROUPS, -one.calls[0].count(" ")))  # `threads` last
     arms = [_arm(one) for one in usages]
     arms += [_group_arm(name) for name in GROUPS if name not in COMMANDS]
@@ -153,7 +153,7 @@ def _group_arm(name: str) -> str:
 
 
 def _arm(usage: _Usage) -> str:
-    """The case of a command: its options, those with a value, and what else may follow."""
+    """A command's case: its options, those with a value, and what else may follow."""
     patterns = "|".join(f'" {call} "*' for call in sorted(usage.calls, key=len, reverse=True))
     said = [
         f'flags="{_words(name for one in usage.options for name in one.names)}"',
@@ -177,7 +177,7 @@ def _words(names: Iterable[str]) -> str:
 
 
 def _fish() -> str:
-    """Lines of `complete`, each under the condition that its command was typed."""
+    """`complete` lines, each on the condition that its command was typed."""
     lines = ["complete -c memory-engine -n __fish_use_subcommand -f"]
     for name, group in GROUPS.items():
         if name not in COMMANDS:
@@ -208,7 +208,7 @@ def _fish_option(one: _Option) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A word of fish in single quotes."""
+    """A word quoted for fish."""
     text = text.replace("%%", "%").replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
 

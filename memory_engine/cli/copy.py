@@ -1,4 +1,4 @@
-"""The command `copy`: a whole database into another one, of whatever kind, verified at the end."""
+"""The command `copy`: a whole database into another of any kind, verified at the end."""
 
 import argparse
 import time
@@ -14,13 +14,11 @@ from memory_engine.errors.base import is_url, shown_place
 
 def _declare_copy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FROM", help="the database to copy, a path or a URL; it is only read")
-    parser.add_argument(
-        "target", metavar="TO", help="a new database, or one that a copy was cut off in: a path or a URL"
-    )
+    parser.add_argument("target", metavar="TO", help="a new database, or that of an interrupted copy: a path or a URL")
 
 
 async def copy(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Copy all threads. Returns 1 where one could not be copied whole, or does not hold together."""
+    """Copy all threads. Returns 1 if one could not be copied completely, or diverges."""
     if asked.target == ":memory:":
         raise WrongArgument("a copy in memory would be gone with this command: name a file or a URL")
     if _is_same(asked.source, asked.target):
@@ -29,7 +27,7 @@ async def copy(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def copied(asked: argparse.Namespace, source_place: str, target_place: str, terminal: Terminal) -> int:
-    """Copy from one place to another. Returns 1 where a thread could not be copied whole, or does not hold together."""
+    """Copy from one place to another. Returns 1 if a thread could not be copied completely, or diverges."""
     begun = time.perf_counter()
     progress: dict[str, Progress] = {what: Progress(what, terminal) for what in ("copying", "verifying")}
     try:

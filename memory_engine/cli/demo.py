@@ -40,7 +40,7 @@ SAMPLES = {
     "datenanalyse": "an analyst of a bakery's sales, in German",
 }
 COMPACTING = EngineConfig(compaction=CompactionPolicy(tokens_min=0))
-"""The conversations are short, for a reader's sake: they are compacted all the same, to show it."""
+"""The conversations are short, and compacted anyway, to show it."""
 BUDGET = 4_000
 """Tokens of the context that is shown."""
 _MARGIN = "  "
@@ -69,7 +69,7 @@ class _Shown:
 
 
 async def demo(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Ingest the sample, narrating. Returns 1 if the resulting log does not verify."""
+    """Ingest the sample, and tell about it. Returns 1 if the resulting log does not verify."""
     db = asked.db if asked.is_db_given else _new_database()
     terminal.say("Three recorded agents become memory. No key, no network, no model.", "bold")
     begun = time.perf_counter()
@@ -91,7 +91,7 @@ def _new_database() -> str:
 
 
 async def _dispatch(engine: Engine, name: str) -> _Shown:
-    """Ingest one conversation of the sample, taking the time of each message."""
+    """Ingest one conversation of the sample, and time each message."""
     moments = [time.perf_counter()]
 
     def tick(_report: IngestReport) -> None:
@@ -101,7 +101,7 @@ async def _dispatch(engine: Engine, name: str) -> _Shown:
     sample = resources.files("memory_engine.cli") / "sample" / f"{name}.jsonl"
     with resources.as_file(sample) as path:
         if not await ingestion.file(path):
-            raise WrongArgument(f"{ingestion.report.errors[-1]}; give the demo a database of its own")
+            raise WrongArgument(f"{ingestion.report.errors[-1]}; give the demo a new database")
     thread = engine.thread(name)
     seconds = [after - before for before, after in itertools.pairwise(moments)]
     added = sum(result.added for result in ingestion.report.threads)
@@ -182,7 +182,7 @@ def _put_context(engine: Engine, context: Context, saved: int, terminal: Termina
 
 
 async def _put_why(shown: _Shown, chunk: Chunk, terminal: Terminal) -> None:
-    """From a line of the summary back to the event that it came from."""
+    """Lead from a line of the summary to its event."""
     line = _line_with_source(chunk.lines)
     if line is None:
         return
@@ -218,7 +218,7 @@ def _end(db: str, seconds: float, terminal: Terminal) -> None:
 
 
 def _typed_as() -> str:
-    """How this program is called from here: by its name where that is on the path, else by its place."""
+    """How to call this program from here: by its name if that is on the path, else by its path."""
     program = Path(sys.argv[0])
     found = shutil.which(program.name)
     if program.name != "memory-engine" or (found and Path(found).resolve() == program.resolve()):

@@ -61,7 +61,7 @@ def _declare_add(parser: argparse.ArgumentParser) -> None:
         type=whole,
         default=default.overlap,
         metavar="N",
-        help=f"how many of them repeat the passage before (default: {default.overlap})",
+        help=f"how many of them repeat the end of the passage before (default: {default.overlap})",
     )
     parser.add_argument(
         "--limits",
@@ -73,7 +73,7 @@ def _declare_add(parser: argparse.ArgumentParser) -> None:
 
 
 async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Bring files. Returns 1 where one of them could not be read."""
+    """Add files. Returns 1 if one of them could not be read."""
     splitting = Splitting(chars=asked.chars, overlap=asked.overlap)
     check_one_is_there(asked.paths)
     progress = Progress("reading", terminal)
@@ -113,7 +113,7 @@ def _put_report(report: DocumentReport, tenant: str, seconds: float, terminal: T
     ended = f", {number(report.ended)} ended" if report.ended else ""
     terminal.say(f"{line}, {written}{ended} in {duration(seconds)}")
     if report.skipped:
-        terminal.say(f"{counted(len(report.skipped), 'file')} of other formats passed over; --json lists them")
+        terminal.say(f"{counted(len(report.skipped), 'file')} of other formats skipped; --json lists them")
     if terminal.as_json:
         return
     for error in report.failed[:FAILURES_SHOWN_MAX]:
@@ -123,7 +123,7 @@ def _put_report(report: DocumentReport, tenant: str, seconds: float, terminal: T
 
 
 def _declare_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--at", type=whole, metavar="SEQ", help="as it was after this event of the tenant's thread")
+    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event of the tenant's thread")
 
 
 async def listing(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -161,7 +161,7 @@ def _declare_remove(parser: argparse.ArgumentParser) -> None:
 
 
 async def remove(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Take documents away. Returns 1 where there is no document of a name."""
+    """Remove documents. Returns 1 if there is no document of a name."""
     removed: dict[str, int] = {}
     async with existing(asked.db, plugins=asked.plugins) as engine:
         documents = engine.tenant(asked.tenant).documents
@@ -172,7 +172,7 @@ async def remove(asked: argparse.Namespace, terminal: Terminal) -> int:
     terminal.say(f"{counted(sum(removed.values()), 'document')} of tenant {asked.tenant} removed")
     if not terminal.as_json:
         for name in unknown:
-            why = "no document has this id or stands at this path; `docs list` shows those that there are"
+            why = "no document has this id or path; `docs list` shows them all"
             terminal.warn(f"memory-engine: error: {name}: {why}")
     return FOUND_PROBLEMS if unknown else 0
 
@@ -235,9 +235,9 @@ def _put_found(found: Found, known: Mapping[str, Document], terminal: Terminal) 
 
 
 _ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], CommandFunction]] = {
-    "add": ("bring files and folders; what did not change writes nothing", _declare_add, add),
+    "add": ("add files and folders; unchanged ones write nothing", _declare_add, add),
     "list": ("list documents", _declare_list, listing),
-    "remove": ("take documents away, with every passage of them", _declare_remove, remove),
+    "remove": ("remove documents, with all their passages", _declare_remove, remove),
     "search": ("print the passages that answer a question best", _declare_search, search),
 }
 DOCS = Command(_declare, docs)

@@ -21,23 +21,23 @@ from memory_engine.store.protocol import Act
 from memory_engine.thread import Thread
 
 LISTED = 20
-"""Places, and threads, that are listed for people."""
+"""How many places and threads are listed for people."""
 
 
 def add_said(parser: argparse.ArgumentParser) -> None:
-    """The words that are kept with an act."""
-    parser.add_argument("--by", metavar="WHO", default="", help="who asked for it; kept with the act")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="kept with the act")
+    """The options that are recorded with an act."""
+    parser.add_argument("--by", metavar="WHO", default="", help="who asked for it; recorded with the act")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="recorded with the act")
 
 
 def _declare_erase(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("thread", metavar="THREAD", nargs="?", help="the thread whose events are erased")
     parser.add_argument("--event", action="append", metavar="ID", default=[], help="an event's id (repeatable)")
     parser.add_argument("--seq", action="append", metavar="N", type=positive, default=[], help="a seq (repeatable)")
-    parser.add_argument("--user", metavar="USER", help="everything of a user (of --tenant, or of none)")
-    parser.add_argument("--tenant", metavar="TENANT", help="everything of a tenant, or with --user of its user")
+    parser.add_argument("--user", metavar="USER", help="everything of a user (of --tenant, or without one)")
+    parser.add_argument("--tenant", metavar="TENANT", help="everything of a tenant, or with --user of that user")
     add_said(parser)
-    parser.add_argument("--dry-run", action="store_true", help="count what it would destroy, and write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="count what would be destroyed, and write nothing")
     add_yes(parser)
     parser.add_argument("--prove", action="store_true", help="erase nothing: look for texts in all files of the store")
     parser.add_argument(
@@ -50,7 +50,7 @@ async def erase(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.prove:
         return await _prove(asked, terminal)
     if asked.text:
-        raise WrongArgument("--text goes with --prove: to erase, name the events that say it (--event, --seq)")
+        raise WrongArgument("--text needs --prove: to erase, name the events that contain it (--event, --seq)")
     by_scope = asked.user is not None or asked.tenant is not None
     if by_scope and (asked.thread or asked.event or asked.seq):
         raise WrongArgument("name a thread and its events, or a user or tenant, not both")
@@ -83,7 +83,7 @@ async def _erase(engine: Engine, asked: argparse.Namespace, *, dry_run: bool) ->
 def _declare_delete(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     add_said(parser)
-    parser.add_argument("--dry-run", action="store_true", help="count what it would destroy, and write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="count what would be destroyed, and write nothing")
     add_yes(parser)
 
 
@@ -122,7 +122,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _told(report: ErasureReport, terminal: Terminal) -> int:
-    """Say what became of an act, and whether its proof holds."""
+    """Say what an act did, and whether its proof succeeded."""
     terminal.json(report)
     done = f"act {report.act}" if report.act else "nothing was written (a dry run)"
     terminal.say(f"{_counts(report)}: {done}", "bold")
@@ -135,7 +135,7 @@ def _proven(proof: ErasureProof, terminal: Terminal) -> int:
     where = f"{counted(len(proof.files), 'file')}, {size(proof.bytes)}"
     sought = f"{counted(proof.pieces, 'piece')} looked for in {where}"
     if proof.ok:
-        said = f"; {number(proof.elsewhere)} are said by other events too" if proof.elsewhere else ""
+        said = f"; {number(proof.elsewhere)} are in other events too" if proof.elsewhere else ""
         terminal.say(f"{sought}: nothing is left{said}", "green")
         return 0
     terminal.say(f"{sought}: {counted(len(proof.left), 'place')} hold some", "red")
@@ -147,14 +147,14 @@ def _proven(proof: ErasureProof, terminal: Terminal) -> int:
 
 
 async def _prove(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Look for texts; without any, whether every act that was begun is done and left nothing."""
+    """Look for texts; without any, check that every act is finished and left nothing."""
     texts = [text for given in asked.text for text in (sys.stdin.read().splitlines() if given == "-" else [given])]
     if not texts:
         raise WrongArgument("name what to look for: --text TEXT, or --text - for lines of standard input")
     if not all(text.strip() for text in texts):
-        raise WrongArgument("an empty text stands everywhere: name what to look for")
+        raise WrongArgument("an empty text is everywhere: name what to look for")
     if asked.thread or asked.event or asked.seq or asked.user or asked.tenant:
-        raise WrongArgument("--prove looks through the whole store: it takes texts only")
+        raise WrongArgument("--prove searches the whole store: it takes texts only")
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         proof = await find_texts(engine.store, texts)
     terminal.json(proof.as_data() | {"ok": proof.ok})
@@ -162,11 +162,11 @@ async def _prove(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _declare_acts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--finish", action="store_true", help="go on with those that are not finished")
+    parser.add_argument("--finish", action="store_true", help="continue those that are not finished")
 
 
 async def acts(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List the administrative acts, oldest first. Returns 1 where one is not finished."""
+    """List the administrative acts, oldest first. Returns 1 if one is not finished."""
     async with existing(asked.db, read_only=not asked.finish, plugins=asked.plugins) as engine:
         if asked.finish:
             await engine.finish_acts()
@@ -186,7 +186,7 @@ def _row(act: Act, width: int) -> list[str]:
 
 
 def _as_data(act: Act) -> dict[str, object]:
-    """An act as JSON: its plan and outcome as they are, not as texts."""
+    """An act as JSON: its plan and outcome as JSON values, not as texts."""
     return {
         "id": act.id,
         "kind": act.kind,
@@ -201,14 +201,14 @@ def _as_data(act: Act) -> dict[str, object]:
 
 def _declare_hold(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread (without any of these: list the holds)")
-    parser.add_argument("--user", metavar="USER", help="all threads of a user (of --tenant, or of none)")
-    parser.add_argument("--tenant", metavar="TENANT", help="all threads of a tenant, or with --user of its user")
+    parser.add_argument("--user", metavar="USER", help="all threads of a user (of --tenant, or without one)")
+    parser.add_argument("--tenant", metavar="TENANT", help="all threads of a tenant, or with --user of that user")
     add_said(parser)
-    parser.add_argument("--release", action="store_true", help="end the holds that were set on exactly this")
+    parser.add_argument("--release", action="store_true", help="end the holds set on exactly this")
 
 
 async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Set a hold, end it, or list those that stand."""
+    """Set a hold, end it, or list the current ones."""
     by_scope = asked.user is not None or asked.tenant is not None
     if by_scope and asked.thread:
         raise WrongArgument("name a thread, or a user or tenant, not both")
@@ -221,7 +221,7 @@ async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
         held = _held(engine, asked)
         if asked.release:
             ended = await held.release(by=asked.by, reason=asked.reason)
-            return _put_holds(ended, "no hold stood there", terminal)
+            return _put_holds(ended, "there was no hold", terminal)
         return _put_holds([await held.hold(by=asked.by, reason=asked.reason)], "", terminal)
 
 

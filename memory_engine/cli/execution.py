@@ -50,7 +50,7 @@ def _told(error: MemoryEngineError) -> str:
 
 
 def _of_system(error: OSError) -> str:
-    """The file and the reason, without the number."""
+    """The file and the reason, without the error number."""
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{error.filename}: {error.strerror}"
@@ -59,7 +59,7 @@ def _of_system(error: OSError) -> str:
 def _failed(terminal: Terminal, kind: str, message: str) -> int:
     """Say what went wrong: to programs on standard output, to people on standard error, in one line.
 
-    Drivers and other libraries repeat what they were given: no password of a URL gets through here.
+    Drivers and other libraries repeat what they were given, so passwords in URLs are removed.
     """
     message = shown_place(message)
     if terminal.as_json:

@@ -1,6 +1,6 @@
 """The commands that explain: diff, why, bisect; explanations are trees of lines.
 
-The expression that `bisect` asks of past threads is Python code, and runs with all that Python may do.
+The expression of `bisect` is Python code, and runs with your rights.
 """
 
 import argparse
@@ -34,7 +34,7 @@ NAMES: dict[str, str] = {
     "state": "the state",
     "chunks": "its chunks, in order",
     "text": "all their texts, joined by line breaks",
-    "tokens": "what they take, estimated",
+    "tokens": "their tokens, estimated",
     "seq": "the seq",
     "event": "the event at this seq (before the first: None)",
     "context": "what a model would be sent, as text",
@@ -44,7 +44,7 @@ _IN_STATE = {"state", "chunks", "text", "tokens"}
 
 
 def predicate(expression: str) -> Callable[[Past], Awaitable[bool]]:
-    """A function that evaluates the expression on a past thread. Either step may raise `InvalidExpression`."""
+    """A function that evaluates the expression on a past thread. Both may raise `InvalidExpression`."""
     try:
         tree = ast.parse(expression.strip(), "<expression>", mode="eval")
         code = compile(tree, "<expression>", mode="eval")
@@ -69,7 +69,7 @@ def _views(tree: ast.Expression, expression: str) -> list[str]:
             case ast.Call(func=ast.Name(id="view"), args=[ast.Constant(value=str() as name)], keywords=[]):
                 names[name] = None
             case ast.Call(func=ast.Name(id="view")):
-                raise InvalidExpression(expression, 'view() is given one name, in quotes: view("preferences")')
+                raise InvalidExpression(expression, 'view() takes one name, in quotes: view("preferences")')
     return list(names)
 
 
@@ -108,9 +108,9 @@ def _evaluated(code: CodeType, names: dict[str, object], expression: str, seq: i
 
 
 LISTED = 20
-"""Chunks of a kind that are listed for people."""
+"""How many chunks of a kind are listed for people."""
 LINES = 60
-"""Lines of a context's difference that are shown to people."""
+"""How many lines of a context's difference are shown to people."""
 ONLY_LOOKS = EngineConfig(read_only=True)
 
 
@@ -124,7 +124,9 @@ def _declare_diff(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     parser.add_argument("a", metavar="A", type=moment, help=MOMENT)
     parser.add_argument("b", metavar="B", type=moment, nargs="?", help="another moment (default: the latest)")
-    parser.add_argument("--with", dest="other", metavar="THREAD", help="B is of this thread: a fork, or its origin")
+    parser.add_argument(
+        "--with", dest="other", metavar="THREAD", help="B is a moment of this thread: a fork, or its origin"
+    )
 
 
 async def diff(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -145,10 +147,10 @@ def _shown(terminal: Terminal) -> DiffLines:
 def _declare_why(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     parser.add_argument("what", metavar="CHUNK", nargs="?", help="a chunk's id, or view:NAME/KEY for a row of a view")
-    parser.add_argument("--context", action="store_true", help="explain the context, which it does without a CHUNK")
+    parser.add_argument("--context", action="store_true", help="explain the context (the default without a CHUNK)")
     parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as of then: {MOMENT}")
-    parser.add_argument("--query", metavar="Q", help="of the context with what this recalls")
-    parser.add_argument("--max-tokens", type=positive, metavar="N", help="of the context in this budget")
+    parser.add_argument("--query", metavar="Q", help="of the context that this query recalls")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="of the context within this budget")
     parser.add_argument("--depth", type=whole, metavar="N", help="show N levels (default: all)")
     parser.add_argument("--all", action="store_true", help="read every chunk behind it, and show long lists whole")
 
@@ -157,7 +159,7 @@ async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print the explanation of a chunk, a row of a view, or a context."""
     of_context = asked.context or asked.query is not None or asked.max_tokens is not None
     if asked.what is not None and of_context:
-        raise WrongArgument("a CHUNK has no budget and no question: give either it or --context")
+        raise WrongArgument("a CHUNK has no budget and no query: give either it or --context")
     config = ONLY_LOOKS if asked.query is None else None  # a search may have to make the index
     async with existing(asked.db, config=config, plugins=asked.plugins) as engine:
         past = await _at(engine, asked.thread, asked.at)
@@ -187,12 +189,12 @@ def _declare_bisect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--expr", required=True, metavar="EXPR", help=f"a Python expression over {', '.join(NAMES)}; it runs as code"
     )
-    parser.add_argument("--after", type=moment, default=0, metavar="MOMENT", help="where it does not hold (default: 0)")
-    parser.add_argument("--upto", type=moment, metavar="MOMENT", help="where it holds (default: the latest event)")
+    parser.add_argument("--after", type=moment, default=0, metavar="MOMENT", help="where it is false (default: 0)")
+    parser.add_argument("--upto", type=moment, metavar="MOMENT", help="where it is true (default: the latest event)")
 
 
 async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the first event after which an expression holds."""
+    """Print the first event after which an expression is true."""
     holds = predicate(asked.expr)
     progress = Progress("halving", terminal)
     async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:

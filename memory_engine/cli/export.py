@@ -1,4 +1,4 @@
-"""The commands that carry logs: export and import, anchors (hashes kept elsewhere), a piece of a log as a test."""
+"""The commands that move logs: export, import, anchors (hashes kept elsewhere), to-pytest."""
 
 import argparse
 import asyncio
@@ -42,26 +42,28 @@ def _declare_export(parser: argparse.ArgumentParser) -> None:
         "thread", metavar="THREAD", nargs="?", help="a thread's id (`memory-engine threads` lists them)"
     )
     parser.add_argument(
-        "file", metavar="FILE", nargs="?", help="the file to make (-: standard output); compressed if it ends in .gz"
+        "file", metavar="FILE", nargs="?", help="the file to write (-: standard output); compressed if it ends in .gz"
     )
-    parser.add_argument("--all", metavar="FOLDER", help="every thread, into a new folder: a file each, and a list")
-    parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"the log up to there: {MOMENT}")
-    parser.add_argument("--compress", action="store_true", help="compress whatever the file's name is")
-    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    parser.add_argument("--all", metavar="FOLDER", help="every thread, into a new folder: a file each, and a manifest")
+    parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"the log up to: {MOMENT}")
+    parser.add_argument("--compress", action="store_true", help="compress, whatever the file's name")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of a line, and do nothing else")
-    taken = parser.add_argument_group("what is taken out (each may be given several times)")
+    taken = parser.add_argument_group("what to redact (each may be given several times)")
     taken.add_argument(
         "--redact-field", action="append", metavar="NAME", help="a field of events, by name or path (metadata.email)"
     )
     taken.add_argument("--redact-pattern", action="append", metavar="REGEX", help="what matches, in any text")
     taken.add_argument("--redact-type", action="append", metavar="TYPE", help="the texts of all events of a type")
     taken.add_argument("--redact-seq", action="append", type=positive, metavar="SEQ", help="the texts of an event")
-    taken.add_argument("--redact-forgotten", action="store_true", help="what was forgotten; so too with any of these")
+    taken.add_argument(
+        "--redact-forgotten", action="store_true", help="what was forgotten (the default with any of these)"
+    )
     taken.add_argument("--keep-forgotten", action="store_true", help="not what was forgotten")
 
 
 async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Write a log to a file. Returns 1 where the log is broken: the file then is too."""
+    """Write a log to a file. Returns 1 if the log is broken: the file then is too."""
     if asked.schema:
         text = msgspec.json.format(msgspec.json.encode(schema())).decode()
         terminal.json(schema())
@@ -78,7 +80,7 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
         with written_whole(asked.file) as file:
             report = await _export(asked, file, progress)
     except FileExistsError as error:
-        raise WrongArgument(f"{error.filename}: there is a file already; --force replaces it") from None
+        raise WrongArgument(f"{error.filename}: the file exists; --force replaces it") from None
     finally:
         progress.end()
     if asked.file == STANDARD:
@@ -89,7 +91,7 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _export(asked: argparse.Namespace, file: Path, progress: Progress) -> ExportReport:
-    """Write the log that is asked for to a file, and say where it was asked to be."""
+    """Write a log to a file, and report where."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         report = await export(
             engine.thread(asked.thread),
@@ -106,7 +108,7 @@ async def _export(asked: argparse.Namespace, file: Path, progress: Progress) -> 
 async def _export_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Write every log to a folder."""
     if asked.thread or asked.upto is not None or asked.compress or asked.force:
-        raise WrongArgument("--all takes the folder to make, and what is taken out, and nothing else")
+        raise WrongArgument("--all takes the folder to make, and what to redact, and nothing else")
     _check_folder(asked.all)
     begun = time.perf_counter()
     progress = Progress("exporting", terminal)
@@ -124,15 +126,17 @@ async def _export_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     what = f"{counted(report.threads, 'thread')}, {counted(report.events, 'event')}{taken_out}"
     terminal.say(f"{what} → {report.path} ({size(report.bytes)}) in {duration(time.perf_counter() - begun)}")
     for rule in () if terminal.as_json else report.idle_rules:
-        terminal.warn(f"memory-engine: nothing in any log was for this rule: {rule}")
+        terminal.warn(f"memory-engine: no log matches this rule: {rule}")
     for thread_id in () if terminal.as_json else report.broken:
-        terminal.warn(f"memory-engine: the chain of thread {thread_id!r} does not hold: no import will take its file")
+        terminal.warn(
+            f"memory-engine: the hash chain of thread {thread_id!r} is broken: no import will accept its file"
+        )
     return FOUND_PROBLEMS if report.broken or report.idle_rules else 0
 
 
 def _check_folder(file: str) -> None:
     if not Path(file).absolute().parent.is_dir():
-        raise WrongArgument(f"{file}: there is no such folder to make it in")
+        raise WrongArgument(f"{file}: its folder does not exist")
 
 
 def _redaction(asked: argparse.Namespace) -> Redaction | None:
@@ -140,7 +144,7 @@ def _redaction(asked: argparse.Namespace) -> Redaction | None:
         given or () for given in (asked.redact_field, asked.redact_pattern, asked.redact_type, asked.redact_seq)
     )
     if asked.redact_forgotten and asked.keep_forgotten:
-        raise WrongArgument("--redact-forgotten and --keep-forgotten cannot both be meant")
+        raise WrongArgument("--redact-forgotten and --keep-forgotten exclude each other")
     if not any(rules) and not asked.redact_forgotten:
         return None
     return Redaction(
@@ -160,7 +164,7 @@ def _put_export(report: ExportReport, seconds: float, terminal: Terminal) -> Non
     if terminal.as_json:
         return
     for rule in report.idle_rules:
-        terminal.warn(f"memory-engine: nothing in the log was for this rule: {rule}")
+        terminal.warn(f"memory-engine: nothing in the log matches this rule: {rule}")
     if report.broken_at:
         terminal.warn(
             f"memory-engine: event {report.broken_at} does not have the hash of what it says: no import will take the "
@@ -169,12 +173,12 @@ def _put_export(report: ExportReport, seconds: float, terminal: Terminal) -> Non
 
 
 def _declare_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a file, or a folder, that `export` wrote (-: standard input)")
+    parser.add_argument("file", metavar="FILE", help="a file or folder that `export` wrote (-: standard input)")
     parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: as it was)")
 
 
 async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Make a thread of an exported file, or all of an exported folder."""
+    """Make a thread from an exported file, or all of an exported folder."""
     if _is_whole_store(asked.file):
         return await _import_all(asked, terminal)
     _check_is_there(asked.file)
@@ -201,7 +205,7 @@ def _is_whole_store(path: str) -> bool:
 
 
 async def _import_all(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Make the threads of a folder. Returns 1 where one could not be taken."""
+    """Make the threads of a folder. Returns 1 if one could not be imported."""
     if asked.thread:
         raise WrongArgument("--thread is for one file: the threads of a folder keep their ids")
     begun = time.perf_counter()
@@ -218,7 +222,7 @@ async def _import_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     added = f"{counted(report.added, 'event')} added of {counted(report.threads, 'thread')}"
     terminal.say(f"{added} into {shown_place(asked.db)}{known}, in {duration(time.perf_counter() - begun)}")
     for thread_id, why in report.failed.items():
-        terminal.say(f"thread {thread_id!r} was not taken: {why}", "red")
+        terminal.say(f"thread {thread_id!r} was not imported: {why}", "red")
     return FOUND_PROBLEMS if report.failed else 0
 
 
@@ -233,7 +237,7 @@ def _check_is_there(file: str) -> None:
 
 
 def _check_head(file: Path) -> None:
-    """Raise `ImportRefused` for a file that is no log, before a database is made for nothing."""
+    """Raise `ImportRefused` for a file that is not a log, before a database is made for nothing."""
     with LogFile(file):
         pass
 
@@ -252,13 +256,13 @@ IMPORT = Command(_declare_import, import_log)
 
 @frozen
 class Compared(JsonForm):
-    """Anchors that were compared, and those that the logs do not bear out."""
+    """Anchors that were compared, and those that the logs do not match."""
 
     checked: int = 0
     rewritten: Sequence[Contradicted] = ()
 
     def put(self, terminal: Terminal) -> None:
-        """Say which are not borne out."""
+        """Say which do not match."""
         for one in self.rewritten:
             why = one.why or "the log is not the one whose hash was kept"
             what = f"thread {one.thread_id!r}, seq {one.seq}: {why}"
@@ -282,7 +286,7 @@ def _declare_anchors(parser: argparse.ArgumentParser) -> None:
 
 
 async def anchors(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print or keep the hashes of the logs as they are now. Returns 1 where one of all is damaged."""
+    """Print or keep the current hashes of the logs. Returns 1 if a log is damaged."""
     if asked.every is None:
         found, damaged = await _anchors_of(asked, terminal)
         if asked.out is None:
@@ -291,7 +295,7 @@ async def anchors(asked: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json(found)
         return FOUND_PROBLEMS if damaged else 0
     if asked.out is None:
-        raise WrongArgument("--every needs --out FILE, a place that nobody who writes to the database can reach")
+        raise WrongArgument("--every needs --out FILE, where nobody who writes to the database can reach it")
     check_is_there(asked.db)
 
     async def run() -> None:
@@ -302,7 +306,7 @@ async def anchors(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _anchors_of(asked: argparse.Namespace, terminal: Terminal) -> tuple[list[Anchor], list[str]]:
-    """The anchors, which go to the file if there is one, and the threads that have none, for they are damaged."""
+    """The anchors, which go to the file if there is one, and the damaged threads, which have none."""
     found: list[Anchor] = []
     damaged: list[str] = []
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
@@ -329,7 +333,7 @@ def _declare_to_pytest(parser: argparse.ArgumentParser) -> None:
         "--seqs", type=_between, required=True, metavar="A..B", help=f"the first and the last event: each {MOMENT}"
     )
     parser.add_argument("--out", metavar="FILE", help="write a new file (default: to standard output)")
-    parser.add_argument("--name", metavar="NAME", default="", help="what the test is called")
+    parser.add_argument("--name", metavar="NAME", default="", help="the test's name")
 
 
 def _between(text: str) -> tuple[MomentLike, MomentLike]:
@@ -358,7 +362,7 @@ async def to_pytest(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _write(path: Path, source: str) -> None:
-    """A new file: an existing test is never written over."""
+    """A new file: an existing test is never overwritten."""
     with path.open("x", encoding="utf-8", newline="\n") as file:
         file.write(source)
 

@@ -22,7 +22,7 @@ from memory_engine.runtime.config import EngineConfig
 
 ERRORS_SHOWN_MAX = 20
 AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))
-"""For logs, whose compactions are events among the others."""
+"""For logs, which contain their compactions."""
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +31,10 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=get_args(Format),
         default="auto",
-        help="messages of OpenAI or Anthropic, trajectories, events, or spans (default: seen from what is in it)",
+        help="messages of OpenAI or Anthropic, trajectories, events, or spans (default: by the content)",
     )
-    parser.add_argument("--user", default="", metavar="U", help="the user that new threads belong to")
-    parser.add_argument("--tenant", default="", metavar="T", help="the tenant that new threads belong to")
+    parser.add_argument("--user", default="", metavar="U", help="the user who owns new threads")
+    parser.add_argument("--tenant", default="", metavar="T", help="the tenant that owns new threads")
     parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: the file's)")
     parser.add_argument(
         "--limits",
@@ -43,11 +43,11 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=N,…",
         help="other limits of reading, such as json_values=9000000",
     )
-    parser.add_argument("--skip-invalid", action="store_true", help="go on after an error, and list them all")
+    parser.add_argument("--skip-invalid", action="store_true", help="continue after an error, and list them all")
 
 
 async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Read files into threads. Returns 1 where one of them has an error."""
+    """Read files into threads. Returns 1 if one of them has an error."""
     options = IngestOptions(
         format=asked.format,
         user_id=asked.user,
@@ -57,7 +57,7 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
         limits=asked.limits,
     )
     if STANDARD in asked.files and not asked.thread:
-        raise WrongArgument("standard input has no name: say which thread it is with --thread")
+        raise WrongArgument("standard input has no name: name its thread with --thread")
     paths = [Path("/dev/stdin" if name == STANDARD else name) for name in asked.files]
     _check_names(paths, options)
     check_one_is_there(asked.files)
@@ -70,7 +70,7 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _check_names(paths: list[Path], options: IngestOptions) -> None:
-    """Two files of one name would be one thread, and the second would contradict the first."""
+    """Refuse two files that would be one thread."""
     names = [options.thread_id or path.stem for path in paths]
     for at, name in enumerate(names):
         if name in names[:at]:
@@ -81,7 +81,7 @@ def _check_names(paths: list[Path], options: IngestOptions) -> None:
 async def ingest_files(
     paths: list[Path], db: str, options: IngestOptions, terminal: Terminal, plugins: PluginChoice = NO_PLUGINS
 ) -> IngestReport:
-    """Ingest files in order, until one has an error that is not to be skipped."""
+    """Ingest files in order, until one has an error, unless errors are skipped."""
     report = IngestReport()
     progress = Progress("ingesting", terminal)
 

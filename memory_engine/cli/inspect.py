@@ -33,7 +33,7 @@ def _declare_inspect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token-file",
         metavar="FILE",
-        help="keep the address's token there, so that links survive a restart (made if it is not there)",
+        help="keep the address's token there, so that links survive a restart",
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
@@ -41,7 +41,7 @@ def _declare_inspect(parser: argparse.ArgumentParser) -> None:
 def _port(text: str) -> int:
     value = int(text)
     if not 0 <= value <= PORTS:
-        raise argparse.ArgumentTypeError(f"{text} is not within 0 and {PORTS}")
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {PORTS}")
     return value
 
 
@@ -49,13 +49,13 @@ _port.__name__ = "port"  # argparse's name for it in errors
 
 
 async def inspect(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Serve the inspector until Ctrl-C, or until the process is told to end."""
+    """Serve the inspector until Ctrl-C or SIGTERM."""
     with told_to_end() as ended:
         return await _serve(asked, terminal, ended)
 
 
 def token_in(path: str) -> str:
-    """The token that a file holds; a new one is drawn and written where there is no file. Raises `WrongArgument`."""
+    """The token in a file; without a file, a new one is written. Raises `WrongArgument`."""
     try:
         with open(path, "x", encoding="ascii", opener=_private) as file:
             token = secrets.token_urlsafe()
@@ -70,7 +70,7 @@ def token_in(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise WrongArgument(f"--token-file {path}: {error}") from None
     if len(token) < TOKEN_CHARS_MIN or not token.isprintable() or " " in token:
-        why = f"a token has {TOKEN_CHARS_MIN} characters at least, without blanks; delete the file, and one is drawn"
+        why = f"a token has at least {TOKEN_CHARS_MIN} characters and no spaces; delete the file to get a new one"
         raise WrongArgument(f"--token-file {path}: {why}")
     return token
 
@@ -93,7 +93,7 @@ async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.E
     ):
         terminal.json({"address": address, "port": urlsplit(address).port, "pid": os.getpid()})
         terminal.say(address, "bold")
-        how = "and may write to it, for whoever has" if asked.write else "read-only, to whoever has"
+        how = "and may write to it, for anyone who has" if asked.write else "read-only, to anyone who has"
         terminal.say(f"shows {shown}, {how} this address; Ctrl-C ends it")
         terminal.out.flush()
         if asked.open:

@@ -22,7 +22,7 @@ def _declare_forget(parser: argparse.ArgumentParser) -> None:
 
 
 async def forget(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Hide events and chunks, with all that came of them, from every view; the log keeps them."""
+    """Hide events and chunks, and everything derived from them, from every view; the log keeps them."""
     events, chunks = len(asked.seq) + len(asked.event), len(asked.chunk)
     if not events and not chunks:
         raise WrongArgument("name what to forget: --seq, --event or --chunk, each as often as you like")
@@ -43,10 +43,10 @@ def _declare_clear(parser: argparse.ArgumentParser) -> None:
 
 
 async def clear(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Let a thread begin again; its log keeps what was."""
+    """Start a thread over; its log keeps what was."""
     async with existing(asked.db, plugins=asked.plugins) as engine:
         receipt = await engine.thread(asked.thread).clear(asked.reason)
-    _put(terminal, receipt, f"cleared; as it was: memory-engine show {asked.thread} --at {receipt.seq - 1}")
+    _put(terminal, receipt, f"cleared; to see it as it was: memory-engine show {asked.thread} --at {receipt.seq - 1}")
     return 0
 
 
@@ -76,12 +76,12 @@ def _put(terminal: Terminal, receipt: Receipt, said: str) -> None:
 
 
 async def archive(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Let a thread take no more events."""
+    """Make a thread refuse new events."""
     return await _set_archived(asked, terminal, is_archived=True)
 
 
 async def unarchive(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Let an archived thread take events again."""
+    """Make an archived thread accept events again."""
     return await _set_archived(asked, terminal, is_archived=False)
 
 

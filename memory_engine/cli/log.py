@@ -18,9 +18,9 @@ from memory_engine.replay.data import event_as_data
 from memory_engine.runtime.following import Lookout
 
 WIDE = 100
-"""Columns from which on a log shows dates too."""
+"""Columns from which a log shows dates too."""
 NEW_FEW = 64
-"""The latest events of a correlation that are read to find new ones, before all are read."""
+"""How many of a correlation's latest events are read to find new ones, before all are."""
 THREAD_COLUMNS = 24
 UNCUT = 4096
 
@@ -32,15 +32,15 @@ def _declare_log(parser: argparse.ArgumentParser) -> None:
         "--limit", type=positive, metavar="N", help="only N events: the latest, or with --after the first"
     )
     parser.add_argument("--type", metavar="T", help="only events of this type")
-    parser.add_argument("--correlation", metavar="ID", help="only events that bear this id, of all threads")
+    parser.add_argument("--correlation", metavar="ID", help="only events with this correlation id, of all threads")
     parser.add_argument(
         "--tenant",
         default="",
         metavar="T",
-        help="with --correlation: threads of exactly this tenant (without: of no tenant)",
+        help="with --correlation: threads of exactly this tenant (without: threads that have none)",
     )
     parser.add_argument("--causation", metavar="EVENT", help="only events that this event's id caused")
-    parser.add_argument("--follow", action="store_true", help="then print what comes, as it comes (Ctrl-C ends it)")
+    parser.add_argument("--follow", action="store_true", help="then print new events as they come (Ctrl-C ends it)")
 
 
 async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -48,11 +48,11 @@ async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.thread is None and asked.correlation is None:
         raise WrongArgument("name a THREAD (`memory-engine threads` lists them), or give --correlation ID")
     if asked.thread is None and asked.after is not None:
-        raise WrongArgument("--after is a seq of one thread: name the THREAD")
+        raise WrongArgument("--after is a seq within one thread: name the THREAD")
     if asked.tenant and asked.thread is not None:
-        raise WrongArgument("--tenant is for --correlation: a THREAD is of one tenant")
+        raise WrongArgument("--tenant is for --correlation: a THREAD has one tenant")
     if asked.follow and asked.after is not None and asked.limit is not None:
-        raise WrongArgument("--limit with --after gives the first events, --follow the newest: leave one out")
+        raise WrongArgument("--limit with --after gives the first events, --follow the newest: leave one of them out")
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         await _check_type(engine, asked)
         source = _of_thread if asked.thread is not None else _of_all_threads
@@ -67,7 +67,7 @@ async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _check_type(engine: Engine, asked: argparse.Namespace) -> None:
-    """Refuse a type that is neither known here nor recorded there: a plug-in's may be, without the plug-in."""
+    """Refuse a type that is neither known nor recorded (as one of a missing plug-in may be)."""
     registry = engine.kernel.events
     if asked.type is None or registry.has_type(asked.type):
         return
@@ -80,11 +80,11 @@ async def _check_type(engine: Engine, asked: argparse.Namespace) -> None:
     if not is_there:
         known = [cls.event_type for cls in registry.classes()]
         near = did_you_mean(asked.type, known) or "; `memory-engine log` shows the types of a thread's events"
-        raise WrongArgument(f"there is no type of events {asked.type!r}{near}")
+        raise WrongArgument(f"there is no event type {asked.type!r}{near}")
 
 
 async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> AsyncIterator[RecordedEvent]:
-    """The events asked for of a thread; with `--follow` also later ones, until the thread is deleted."""
+    """A thread's events that match; with `--follow` also later ones, until the thread is deleted."""
     events = _Events(engine, asked.thread, _wanted(asked), frozenset({asked.type}) if asked.type else None)
     head = (await engine.store.head(asked.thread)).seq
     async for recorded in events.chosen(asked.after, asked.limit, head):
@@ -100,7 +100,7 @@ async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Termin
 
 
 async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal) -> AsyncIterator[RecordedEvent]:
-    """The events that bear the correlation id, in the order of their recording."""
+    """The events with the correlation id, in the order of recording."""
     wanted, seen, lookout = _wanted(asked), set[tuple[str, int]](), Lookout(engine.kernel)
     latest: int | None = asked.limit
     found: list[RecordedEvent] | None = await _newly_correlated(engine, asked, seen)
@@ -124,7 +124,7 @@ async def _news_of(
 async def _newly_correlated(
     engine: Engine, asked: argparse.Namespace, seen: Container[tuple[str, int]]
 ) -> list[RecordedEvent]:
-    """The events that bear the id and were not seen. While few are new, only the latest are read."""
+    """The unseen events with the id. While few are new, only the latest are read."""
     found: list[RecordedEvent] = []
     for limit in (NEW_FEW, None):
         found = await engine.correlated(asked.correlation, tenant_id=asked.tenant, limit=limit)
@@ -146,7 +146,7 @@ def _wanted(asked: argparse.Namespace) -> Callable[[RecordedEvent], bool]:
 
 @frozen
 class _Events:
-    """The events of a thread that are asked for."""
+    """A thread's events that match."""
 
     engine: Engine
     thread_id: str
@@ -163,7 +163,7 @@ class _Events:
                     yield recorded
 
     async def chosen(self, after: int | None, limit: int | None, head: int) -> AsyncIterator[RecordedEvent]:
-        """Those after a seq, the first of them with a limit; without a seq a limit means the latest."""
+        """Those after a seq, at most the first `limit`; without a seq, the latest."""
         latest: deque[RecordedEvent] = deque(maxlen=limit)
         given = 0
         async for recorded in self.between(after or 0, head):

@@ -1,4 +1,4 @@
-"""The commands that look: threads, show, context, report, view. The command that prints events is in `log`."""
+"""The commands that show things: threads, show, context, report, view. `log` is in a module of its own."""
 
 import argparse
 import shlex
@@ -33,7 +33,7 @@ from memory_engine.thread import Thread
 from memory_engine.views.report import memory_report
 
 REASONS_MAX = 10
-"""Recalled passages that are explained."""
+"""How many recalled passages are explained."""
 
 
 def _declare_threads(parser: argparse.ArgumentParser) -> None:
@@ -48,16 +48,17 @@ def _declare_threads(parser: argparse.ArgumentParser) -> None:
         help="only threads with this metadata",
     )
     parser.add_argument(
-        "--order", choices=("created", "updated"), default="updated", help="newest event first (default), or as made"
+        "--order",
+        choices=("created", "updated"),
+        default="updated",
+        help="newest event first (default), or in order of creation",
     )
-    parser.add_argument("--limit", type=positive, metavar="N", help="only the latest N, or with --after the next N")
-    parser.add_argument(
-        "--after", metavar="THREAD", help="only those that come after this one, and with '' from the first on"
-    )
+    parser.add_argument("--limit", type=positive, metavar="N", help="at most N: the latest, or with --after the next")
+    parser.add_argument("--after", metavar="THREAD", help="only those after this one; '' starts with the first")
 
 
 async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List threads, the one whose last event is newest first, or in the order in which they were made."""
+    """List threads by their newest events, or in the order of creation."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         found = await engine.threads(
             kind=asked.kind,
@@ -81,14 +82,14 @@ async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _status(info: ThreadInfo) -> str:
-    """What became of a thread; the fork of a what-if is told from what was really said."""
+    """A thread's status; the fork of a what-if is marked as such."""
     if info.damaged:
         return "damaged"
     return f"{info.status}, a what-if" if info.is_what_if else info.status
 
 
 def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal, now: datetime) -> None:
-    """A row for each thread; a scope that all of them lack gets no column."""
+    """A row for each thread; a scope that none of them has gets no column."""
     shown: list[tuple[Column, list[str]]] = [
         (Column("THREAD", least=12), [info.id for info in found]),
         (Column("STATUS"), [_status(info) for info in found]),
@@ -113,7 +114,7 @@ def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal, now: datetime)
 
 def _declare_show(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"the state as it was: after {MOMENT}")
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as of: {MOMENT}")
 
 
 async def show(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -160,13 +161,11 @@ def _put_state(thread_id: str, state: State, terminal: Terminal) -> None:
 
 def _declare_context(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument(
-        "--max-tokens", type=positive, metavar="N", help="the budget (default: all that is in the state)"
-    )
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"what it saw then: {MOMENT}")
-    parser.add_argument("--query", metavar="Q", help="recall what the log says about this, before the newest turn")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="the budget (default: the whole state)")
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"what it saw at: {MOMENT}")
+    parser.add_argument("--query", metavar="Q", help="recall what the log says about this")
     parser.add_argument("--format", choices=("messages", "xml"), default="messages", help="default: messages")
-    parser.add_argument("--tokenizer", metavar="NAME", help="count exactly, as this model or encoding does")
+    parser.add_argument("--tokenizer", metavar="NAME", help="count exactly, with this model's or encoding's tokenizer")
 
 
 def _exact(name: str) -> TokenCounter:
@@ -201,10 +200,10 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _put_reasons(recalled: Sequence[Hit], terminal: Terminal) -> None:
-    """Why the passages were recalled, a line each, the best first."""
+    """Why the passages were recalled, one line each, best first."""
     if not recalled:
         return
-    terminal.say("recalled, the best first", "bold")
+    terminal.say("recalled, best first", "bold")
     best = sorted(recalled, key=lambda hit: -hit.score)
     for hit in best[:REASONS_MAX]:
         who = hit.speaker or hit.role
@@ -221,7 +220,7 @@ CONTEXT = Command(_declare_context, context)
 
 def _declare_report(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"the memory as it was then: {MOMENT}")
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as of: {MOMENT}")
 
 
 async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -241,8 +240,10 @@ REPORT = Command(_declare_report, report)
 
 def _declare_view(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("view", metavar="VIEW", nargs="?", help="one view's rows (default: which views have any)")
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as it was then: {MOMENT}")
+    parser.add_argument(
+        "view", metavar="VIEW", nargs="?", help="one view's rows (default: list the views that have any)"
+    )
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as of: {MOMENT}")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the last N rows by key")
 
 

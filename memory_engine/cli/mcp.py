@@ -15,24 +15,22 @@ PORTS = 65_535
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent", default="mcp", metavar="AGENT", help="the agent whose memory it is (default: mcp)")
+    parser.add_argument("--agent", default="mcp", metavar="AGENT", help="the agent that remembers (default: mcp)")
     parser.add_argument(
         "--user", default="", metavar="USER", help="with the conversations and preferences of this user"
     )
-    parser.add_argument("--tenant", default="", metavar="TENANT", help="all of it in this tenant (default: in none)")
-    parser.add_argument("--read-only", action="store_true", help="offer only what reads; no event is recorded")
+    parser.add_argument("--tenant", default="", metavar="TENANT", help="within this tenant (default: none)")
+    parser.add_argument("--read-only", action="store_true", help="offer only tools that read; record no event")
     parser.add_argument(
         "--http",
         type=_place,
         metavar="HOST:PORT",
-        help="serve streamable HTTP there instead of standard input and output",
+        help="serve streamable HTTP there instead of on standard input and output",
     )
     parser.add_argument(
-        "--token", default="", metavar="TOKEN", help=f"what HTTP requests must carry (default: ${TOKEN})"
+        "--token", default="", metavar="TOKEN", help=f"the token that HTTP requests must carry (default: ${TOKEN})"
     )
-    parser.add_argument(
-        "--allow-host", action="append", metavar="NAME", help="a name by which HTTP requests may call this host"
-    )
+    parser.add_argument("--allow-host", action="append", metavar="NAME", help="a host name that HTTP requests may use")
 
 
 def _place(text: str) -> tuple[str, int]:
@@ -43,7 +41,7 @@ def _place(text: str) -> tuple[str, int]:
 
 
 async def mcp(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Serve until the client goes, or, over HTTP, until Ctrl-C or until the process is told to end."""
+    """Serve until the client disconnects, or, over HTTP, until Ctrl-C or SIGTERM."""
     served = Served(agent_id=asked.agent, user_id=asked.user, tenant_id=asked.tenant, read_only=asked.read_only)
     # to search is to write an index, at most: with --read-only no file is made, and no event is recorded
     opened = (existing if asked.read_only else writable)(asked.db, plugins=asked.plugins)

@@ -16,13 +16,13 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     parser.add_argument("path", metavar="PATH", nargs="?", help="print this file's text (default: list the files)")
     parser.add_argument("--history", action="store_true", help="print each change: of this file, or of all")
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as it was then: {MOMENT}")
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as of: {MOMENT}")
 
 
 async def memory_files(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List memory files, print one, or print what each event changed in it."""
     if asked.history and asked.at is not None:
-        raise WrongArgument("--history tells every moment: give it or --at")
+        raise WrongArgument("--history shows every version: give it or --at")
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
@@ -50,7 +50,7 @@ async def memory_files(asked: argparse.Namespace, terminal: Terminal) -> int:
 def _put_history(versions: Sequence[FileVersion], terminal: Terminal) -> None:
     terminal.json(versions)
     if not versions:
-        terminal.say("no memory file was ever there")
+        terminal.say("there never was a memory file")
     former: dict[str, FileVersion] = {}
     for version in versions:
         before = former.get(version.file_id)

@@ -1,4 +1,4 @@
-"""A context's messages, as people read them."""
+"""A context's messages, for people."""
 
 from memory_engine.cli.terminal import Terminal
 from memory_engine.context.context import Context
@@ -9,7 +9,7 @@ from memory_engine.replay.diff import message_text
 
 _ROLE_STYLES = {"system": "yellow", "user": "green", "assistant": "cyan", "tool": "blue"}
 _FIRST, _LAST = 4, 6
-"""Messages that are shown of a long list in brief."""
+"""How many messages of a long list are shown in brief."""
 
 
 def put_messages(context: Context, counter: TokenCounter, terminal: Terminal) -> None:
@@ -21,7 +21,7 @@ def put_messages(context: Context, counter: TokenCounter, terminal: Terminal) ->
 def put_messages_briefly(
     context: Context, counter: TokenCounter, terminal: Terminal, *, width: int, margin: str
 ) -> None:
-    """Print a line for each message, of a long list for the first and the last ones."""
+    """Print a line for each message; of a long list, for the first and the last ones."""
     messages = context.messages
     left_out = len(messages) - _FIRST - _LAST
     for at, message in enumerate(messages):
@@ -41,7 +41,7 @@ def _head(message: Message, counter: TokenCounter, terminal: Terminal) -> str:
 
 
 def measure(context: Context) -> str:
-    """How large a context is, and how surely that is known."""
+    """How large a context is, and whether that is estimated."""
     sure = f"by {context.tokenizer}" if context.tokens_exact else "estimated"
     chunks = f"{len(context.included)} of {len(context.included) + len(context.excluded)} chunks"
     messages = counted(len(context.messages), "message")

@@ -1,4 +1,4 @@
-"""The command `migrate`: the schema version of a database, and bringing it up to date."""
+"""The command `migrate`: shows a database's schema version, or migrates it."""
 
 import argparse
 
@@ -13,12 +13,14 @@ from memory_engine.store.protocol import SchemaVersions
 
 def _declare_migrate(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--check", action="store_true", help="say which version it has; 1 where it is another; no change")
-    what.add_argument("--apply", action="store_true", help="bring it up to the version of this package")
+    what.add_argument(
+        "--check", action="store_true", help="show its version; exit code 1 if it differs; change nothing"
+    )
+    what.add_argument("--apply", action="store_true", help="migrate it to this package's version")
 
 
 async def migrate(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Check or change the schema version. Returns 1 where a checked one differs from this package's."""
+    """Check or change the schema version. Returns 1 if a checked one differs from this package's."""
     check_is_there(asked.db)
     schema, place = schema_of(asked.db), shown_place(asked.db)
     before = await schema.versions()
@@ -33,7 +35,7 @@ async def migrate(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 class _Steps:
-    """A line for each migration as it is done, and the time that a long one takes beside them."""
+    """Prints a line for each migration, and the progress of a long one."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -41,7 +43,7 @@ class _Steps:
         self._progress.update({"migrations": 0})
 
     def done(self, number: int, what: str) -> None:
-        """Tell of a migration."""
+        """Report a migration."""
         self._progress.end()
         self._progress.update({"migrations": number})
         self._terminal.say(f"{number:>4}  {what}")
@@ -52,7 +54,7 @@ def _put_check(found: SchemaVersions, place: str, terminal: Terminal) -> None:
     for number, what in found.waiting.items():
         terminal.say(f"{number:>4}  {what}")
     if found.stored > found.newest:
-        terminal.say("a newer package has written it: upgrade this one", "red")
+        terminal.say("a newer package wrote it: upgrade this one", "red")
     elif found.waiting:
         terminal.say(
             f"{counted(len(found.waiting), 'migration')} to do: memory-engine migrate --apply, or open it once"

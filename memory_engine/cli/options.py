@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 FOUND_PROBLEMS = 1
-"""Exit code of a command that did its work and found something wrong in what it was given."""
+"""Exit code of a command that did its work and found something wrong in its input."""
 FAILED = 2
 INTERRUPTED = 130
 DEFAULT = "memory.db"
@@ -15,14 +15,14 @@ VARIABLE = "MEMORY_ENGINE_DB"
 
 
 class PluginChoice(NamedTuple):
-    """Whether the plug-ins are wanted that installed packages publish, and which are named beside them."""
+    """Whether to load the plug-ins that installed packages publish, and which others."""
 
     published: bool = True
     named: tuple[str, ...] = ()
 
 
 class _Further(argparse.Action):
-    """Adds to what stood before the command: a parser of a command begins anew, and hands on what it found."""
+    """Adds to the values given before the command, since a command's parser starts with none."""
 
     def __call__(
         self,
@@ -36,9 +36,9 @@ class _Further(argparse.Action):
 
 
 def plugin_choice(asked: argparse.Namespace) -> PluginChoice:
-    """What `--plugins` and `--no-plugins` say, wherever they stand.
+    """What `--plugins` and `--no-plugins` say, before or after the command.
 
-    Modules that are named are looked for in the working directory too: there, an application is started.
+    Named modules are also searched in the working directory, where applications are started.
     """
     named = (*getattr(asked, "plugins", ()), *getattr(asked, "plugins_after", ()))
     if named and (here := os.getcwd()) not in sys.path:  # noqa: PTH109 - pathlib takes as long to load as all of this
@@ -47,8 +47,8 @@ def plugin_choice(asked: argparse.Namespace) -> PluginChoice:
 
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
-    """The options that stand anywhere: before a command, or after it."""
-    everywhere = parser.add_argument_group("of every command")
+    """The options that may be given before a command or after it."""
+    everywhere = parser.add_argument_group("options of every command")
     everywhere.add_argument(
         "--db",
         metavar="PLACE",
@@ -61,23 +61,23 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         action=_Further,
         metavar="MODULE:NAME",
         default=argparse.SUPPRESS,
-        help="with this plug-in too, of your application (may be repeated); those of installed packages are known",
+        help="load this plug-in of your application too (may be repeated)",
     )
     everywhere.add_argument(
         "--no-plugins",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="without the plug-ins that installed packages publish (entry points)",
+        help="ignore the plug-ins that installed packages publish (entry points)",
     )
 
 
 def database_path(asked: str | None) -> str:
-    """The place of the option, else that of the environment, else `memory.db`."""
+    """The place that the option names, else the environment, else `memory.db`."""
     return asked or os.environ.get(VARIABLE) or DEFAULT
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a message about a word that is none of those known: the nearest ones, if any is near."""
+    """The end of a message about an unknown word: the nearest known ones, if any is near."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(known), n=2, cutoff=0.6)

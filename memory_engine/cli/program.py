@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CommandEntry(NamedTuple):
-    """A word of the command line: its help, and the module and name of its `Command`."""
+    """A word of the command line: its help text, and the module and name of its `Command`."""
 
     help: str
     home: str
@@ -30,59 +30,61 @@ COMMANDS = {
     ),
     "ingest": CommandEntry("read recorded conversations or logs into threads", "ingest:INGEST"),
     "threads": CommandEntry("list threads", "look:THREADS"),
-    "log": CommandEntry("print events, of a thread or of a correlation id, and as they come", "log:LOG"),
+    "log": CommandEntry("print events of a thread or a correlation id; --follow prints new ones", "log:LOG"),
     "show": CommandEntry("print a thread's state, now or in the past", "look:SHOW"),
     "context": CommandEntry("print what the model sees next", "look:CONTEXT"),
-    "search": CommandEntry("search threads: what was said, done, remembered", "search:SEARCH"),
-    "report": CommandEntry("print what the memory holds and what the agent receives", "look:REPORT"),
+    "search": CommandEntry("search what was said, done and remembered", "search:SEARCH"),
+    "report": CommandEntry("print what the conversation's memory holds and what the agent receives", "look:REPORT"),
     "view": CommandEntry("print the rows of a thread's views", "look:VIEW"),
     "memory-files": CommandEntry(
         "print the memory files that an agent keeps, or the history of one", "memory_files:MEMORY_FILES"
     ),
     "diff": CommandEntry("print what changed between two moments of a thread", "explain:DIFF"),
-    "why": CommandEntry("print what is behind a chunk, a view's row or a context", "explain:WHY"),
-    "bisect": CommandEntry("find the event after which an expression holds", "explain:BISECT"),
+    "why": CommandEntry("print the events behind a chunk, a view's row or a context", "explain:WHY"),
+    "bisect": CommandEntry("find the first event after which an expression is true", "explain:BISECT"),
     "compact": CommandEntry("compact a thread now", "verify:COMPACT"),
-    "compactions": CommandEntry("list compactions and what became of them", "compactions:COMPACTIONS"),
-    "undo-compaction": CommandEntry("put back what a compaction took", "compactions:UNDO"),
-    "redo-compaction": CommandEntry("compact the originals of a compaction again", "compactions:REDO"),
+    "compactions": CommandEntry("list compactions and their status", "compactions:COMPACTIONS"),
+    "undo-compaction": CommandEntry("undo a compaction: put its originals back", "compactions:UNDO"),
+    "redo-compaction": CommandEntry("summarize the originals of a compaction again", "compactions:REDO"),
     "ledger": CommandEntry("print what broke the prompt cache", "compactions:LEDGER"),
     "verify": CommandEntry("replay logs and compare hashes, operations and states", "verify:VERIFY"),
-    "rebuild": CommandEntry("make the rows of states and views, and search indexes, again", "verify:REBUILD"),
+    "rebuild": CommandEntry("remake the rows of states and views, and search indexes", "verify:REBUILD"),
     "forget": CommandEntry("hide events or chunks from every view; the log keeps them", "life:FORGET"),
-    "clear": CommandEntry("let a thread begin again; the log keeps what was", "life:CLEAR"),
+    "clear": CommandEntry("start a thread over; the log keeps what was", "life:CLEAR"),
     "update": CommandEntry("change a thread's metadata", "life:UPDATE"),
-    "archive": CommandEntry("let a thread take no more events", "life:ARCHIVE"),
-    "unarchive": CommandEntry("let an archived thread take events again", "life:UNARCHIVE"),
-    "erase": CommandEntry("destroy events, or all of a user or tenant, and prove that it is gone", "erasing:ERASE"),
-    "delete": CommandEntry("destroy a thread and all that came of it", "erasing:DELETE"),
+    "archive": CommandEntry("make a thread refuse new events", "life:ARCHIVE"),
+    "unarchive": CommandEntry("make an archived thread accept events again", "life:UNARCHIVE"),
+    "erase": CommandEntry("destroy events, or everything of a user or tenant, with a proof", "erasing:ERASE"),
+    "delete": CommandEntry("destroy a thread and everything derived from it", "erasing:DELETE"),
     "retain": CommandEntry("delete, erase, forget or archive what is old enough, by rules", "retention:RETAIN"),
-    "hold": CommandEntry("let nothing of a thread, a user or a tenant be destroyed, or end that", "erasing:HOLD"),
-    "acts": CommandEntry("list erasures and deletions, and finish those that were cut off", "erasing:ACTS"),
-    "rereduce": CommandEntry("mend a thread whose reducers were missing or wrong", "rereduce:REREDUCE"),
-    "to-pytest": CommandEntry("write a test of recorded events", "export:TO_PYTEST"),
-    "export": CommandEntry("write a log to one file, with its hashes, redacted if asked to", "export:EXPORT"),
-    "import": CommandEntry("make a thread of an exported log, with the same hashes", "export:IMPORT"),
-    "anchors": CommandEntry("the hashes of logs, to be kept elsewhere and compared later", "export:ANCHORS"),
+    "hold": CommandEntry("protect a thread, a user or a tenant from being destroyed, or end that", "erasing:HOLD"),
+    "acts": CommandEntry("list erasures and deletions, and finish interrupted ones", "erasing:ACTS"),
+    "rereduce": CommandEntry("repair a thread whose reducers were missing or wrong", "rereduce:REREDUCE"),
+    "to-pytest": CommandEntry("write a pytest test from recorded events", "export:TO_PYTEST"),
+    "export": CommandEntry("write a log to one file, with its hashes, redacted if you like", "export:EXPORT"),
+    "import": CommandEntry("make a thread from an exported log, with the same hashes", "export:IMPORT"),
+    "anchors": CommandEntry("print the hashes of logs, to keep elsewhere and compare later", "export:ANCHORS"),
     "stats": CommandEntry("print totals over the database", "stats:STATS"),
     "backup": CommandEntry("copy a database while it is in use, and check the copy", "backup:BACKUP"),
-    "restore": CommandEntry("make a new database of a backup", "backup:RESTORE"),
-    "copy": CommandEntry("copy a whole database into another one, and verify it", "copy:COPY"),
-    "migrate": CommandEntry("say which schema version a database has, or bring it up to date", "migrate:MIGRATE"),
+    "restore": CommandEntry("make a new database from a backup", "backup:RESTORE"),
+    "copy": CommandEntry("copy a whole database into another, and verify it", "copy:COPY"),
+    "migrate": CommandEntry("show a database's schema version, or migrate it", "migrate:MIGRATE"),
     "docs": CommandEntry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
-    "inspect": CommandEntry("serve a page that shows logs, states, contexts and lineage", "inspect:INSPECT"),
-    "mcp": CommandEntry("serve the memory to clients of the Model Context Protocol", "mcp:MCP"),
+    "inspect": CommandEntry("serve a web page over logs, states, contexts and lineage", "inspect:INSPECT"),
+    "mcp": CommandEntry("serve the memory to MCP clients", "mcp:MCP"),
     "fork": CommandEntry("make a thread that shares another's past", "what_if:FORK"),
-    "what-if": CommandEntry("run a log again with edits, other thresholds or another compactor", "what_if:WHAT_IF"),
+    "what-if": CommandEntry(
+        "run a log again with edits, other thresholds or another compactor, in a fork", "what_if:WHAT_IF"
+    ),
     "compare-compactors": CommandEntry(
         "run logs again under several compactors, and compare what they keep", "compare:COMPARE_COMPACTORS"
     ),
-    "completion": CommandEntry("print a script that lets a shell complete what you type", "completion:COMPLETION"),
+    "completion": CommandEntry("print a completion script for a shell", "completion:COMPLETION"),
 }
 
 
 class CommandGroup(NamedTuple):
-    """Commands that belong together: what for, and each by its word within the group (`debug why`)."""
+    """Commands that belong together: their purpose, and each by its word within the group (`debug why`)."""
 
     help: str
     commands: dict[str, str]
@@ -95,22 +97,22 @@ def _group(what: str, words: str) -> CommandGroup:
 
 
 GROUPS = {
-    "start": _group("bring something in, and serve it", "demo ingest docs inspect mcp completion"),
+    "start": _group("bring data in, and serve it", "demo ingest docs inspect mcp completion"),
     "threads": _group(
         "threads, and what is in them",
         "list=threads show context search report view memory-files fork update clear forget archive unarchive",
     ),
-    "logs": _group("logs, and whether they hold", "show=log export import verify rebuild rereduce anchors"),
-    "debug": _group("why it is as it is", "why diff bisect ledger what-if compare-compactors to-pytest"),
+    "logs": _group("logs, and whether they verify", "show=log export import verify rebuild rereduce anchors"),
+    "debug": _group("find out why", "why diff bisect ledger what-if compare-compactors to-pytest"),
     "compaction": _group(
-        "compact, and take it back", "run=compact list=compactions undo=undo-compaction redo=redo-compaction"
+        "compact, and undo that", "run=compact list=compactions undo=undo-compaction redo=redo-compaction"
     ),
-    "erasing": _group("destroy data, and keep them from being destroyed", "erase delete retain hold acts"),
+    "erasing": _group("destroy data, or protect it", "erase delete retain hold acts"),
     "store": _group("the database", "stats backup restore copy migrate"),
 }
-"""Every command is in one group, and its own name works without it. A group is no command that takes words of its own:
+"""Every command is in one group, and works without it. No group has the name of a command that takes words:
 a thread may be called `export`, so `log export` prints its log."""
-_EPILOG = "exit codes: 0 done, 1 something wrong was found, 2 it could not be done, 130 interrupted"
+_EPILOG = "exit codes: 0 done, 1 done and found something wrong, 2 could not be done, 130 interrupted"
 
 
 def command_at(home: str) -> "Command":
@@ -121,7 +123,7 @@ def command_at(home: str) -> "Command":
 
 
 class _Parser(argparse.ArgumentParser):
-    """Repeats no password of a URL that stands where it does not belong."""
+    """Hides the password of a URL that was given in the wrong place."""
 
     def error(self, message: str) -> NoReturn:
         from memory_engine.errors.base import shown_place
@@ -130,7 +132,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Prints the installed version and ends. Looking it up imports a reader of mail headers."""
+    """Prints the installed version and exits. Looking it up imports a reader of mail headers."""
 
     def __call__(
         self,
@@ -146,7 +148,7 @@ class _Version(argparse.Action):
 
 
 def build_parser(words: Collection[str] = ()) -> argparse.ArgumentParser:
-    """The parser of a command line of these words: only the commands among them are known to it."""
+    """The parser for these words: it knows only the commands among them."""
     parser = _Parser(
         prog="memory-engine",
         usage="memory-engine [OPTION …] [GROUP] COMMAND …",
@@ -167,7 +169,7 @@ def build_parser(words: Collection[str] = ()) -> argparse.ArgumentParser:
 
 
 def _listed(group: str) -> str:
-    """A group and its commands, a line each; with its word in the group, where that is another one."""
+    """A group and its commands, a line each, with the word in the group if that differs."""
     from textwrap import wrap
 
     lines = [f"{group}: {GROUPS[group].help}"]
@@ -179,21 +181,21 @@ def _listed(group: str) -> str:
 
 
 def _siblings(name: str) -> str | None:
-    """What a command that is called as a group is (`threads`) says of the others."""
+    """What a command with a group's name (`threads`) says of the group."""
     if name not in GROUPS:
         return None
     return f"of this group: {', '.join(f'{name} {word}' for word in GROUPS[name].commands)}"
 
 
 def _next_word(words: Sequence[str], at: int = 0) -> int:
-    """Where from there on the first word stands that is no shared option nor the value of one."""
+    """The index of the first word from there on that is neither a shared option nor the value of one."""
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in ("--db", "--plugins") else 1
     return at
 
 
 def _without_group(words: list[str]) -> list[str]:
-    """The words with a command's own name in place of a group and its word. Ends where there is no such command."""
+    """The words with a command's own name instead of a group and its word. Exits if there is no such command."""
     at = _next_word(words)
     if at >= len(words) or not {"-h", "--help", "--version"}.isdisjoint(words[:at]):
         return words
@@ -222,7 +224,7 @@ def _without_group(words: list[str]) -> list[str]:
 
 
 def _refuse(why: str, word: str, known: Iterable[str], otherwise: str) -> NoReturn:
-    """End with the usage and what was probably meant."""
+    """Exit with the usage and what was probably meant."""
     build_parser().error(why + (did_you_mean(word, known) or f"; {otherwise}"))
 
 

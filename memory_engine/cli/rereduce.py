@@ -9,19 +9,19 @@ from memory_engine.core.excerpts import counted, escaped, number, one_line
 from memory_engine.replay.rereduce import RereduceReport
 
 LISTED = 20
-"""Differences that are listed for people."""
+"""How many differences are listed for people."""
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("from_seq", metavar="SEQ", nargs="?", type=positive, help="the first event to reduce anew")
+    parser.add_argument("from_seq", metavar="SEQ", nargs="?", type=positive, help="the first event to reduce again")
     parser.add_argument("--dry-run", action="store_true", help="print the differences, and write nothing")
-    parser.add_argument("--undo", action="store_true", help="take back the latest that stands")
+    parser.add_argument("--undo", action="store_true", help="undo the latest one")
     parser.add_argument("--reason", metavar="TEXT", default="", help="goes to the log")
 
 
 async def rereduce(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Mend a thread whose reducers were missing or wrong, or take that back."""
+    """Repair a thread whose reducers were missing or wrong, or undo that."""
     async with existing(asked.db, read_only=asked.dry_run, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         if asked.undo:
@@ -39,7 +39,7 @@ def _put(report: RereduceReport, terminal: Terminal) -> None:
     changes = f"{counted(len(report.added), 'chunk')} added, {number(len(report.removed))} removed"
     done = f"recorded by event {report.seq}" if report.seq else "nothing was written (a dry run)"
     reduced = counted(len(report.mended), "event")
-    terminal.say(f"{reduced} of {report.from_seq} to {report.upto} reduced otherwise now: {changes}; {done}", "bold")
+    terminal.say(f"{reduced} of {report.from_seq} to {report.upto} reduced differently: {changes}; {done}", "bold")
     for one in report.mended[:LISTED]:
         terminal.say(f"event {one.seq} ({one.type})")
         for line in one.difference:

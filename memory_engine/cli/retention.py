@@ -1,4 +1,4 @@
-"""The command `retain`: what is old enough goes, by the rules of a file."""
+"""The command `retain`: removes what is old enough, by the rules of a file."""
 
 import argparse
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ from memory_engine.core.excerpts import counted
 from memory_engine.engine import Engine
 
 LISTED = 20
-"""Threads of a rule that are listed for people."""
+"""How many threads of a rule are listed for people."""
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rules", metavar="RULES.toml", help="the rules: tables [[rule]] (-: standard input)")
     parser.add_argument("--dry-run", action="store_true", help="say what would go, and write nothing")
     add_every(parser)
-    parser.add_argument("--by", metavar="WHO", default="", help="who asked for it; kept with the acts")
+    parser.add_argument("--by", metavar="WHO", default="", help="who asked for it; recorded with the acts")
     add_yes(parser)
 
 
 async def retain(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Follow the rules of a file once, or again and again."""
+    """Apply the rules of a file once, or repeatedly."""
     with read_whole(asked.rules) as file:
         rules = read_rules(file)
     async with existing(asked.db, plugins=asked.plugins) as engine:

@@ -1,4 +1,4 @@
-"""Commands that do something again and again, until they are told to end."""
+"""Commands that repeat something until they are told to end."""
 
 import argparse
 import asyncio
@@ -14,24 +14,26 @@ from memory_engine.errors import MemoryEngineError
 
 def add_every(parser: argparse.ArgumentParser) -> None:
     """The option `--every`."""
-    parser.add_argument("--every", metavar="AGE", type=_age, help='again and again, such as "24 hours", until Ctrl-C')
+    parser.add_argument(
+        "--every", metavar="AGE", type=_age, help='repeat at this interval, such as "24 hours", until Ctrl-C'
+    )
 
 
 def _age(text: str) -> timedelta:
-    """An age above zero, as argparse wants its types."""
+    """A duration above zero, as argparse wants its types."""
     try:
         age = read_age(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not age:
-        raise argparse.ArgumentTypeError("it is a time above zero")
+        raise argparse.ArgumentTypeError("it must be above zero")
     return age
 
 
 async def again_and_again(every: timedelta, terminal: Terminal, run: Callable[[], Awaitable[object]]) -> int:
-    """Run now and after each `every`, until SIGTERM: then the exit code is 0. Ctrl-C ends it as it does any command.
+    """Run now and every `every`, until SIGTERM (exit code 0) or Ctrl-C, which ends it like any command.
 
-    A run that fails (a busy file, a full disk) is told, and the next time is another one.
+    A run that fails (a busy file, a full disk) is reported, and tried again the next time.
     """
     with told_to_end() as ended:
         while not ended.is_set():

@@ -12,23 +12,25 @@ WIDTH_MAX = 100
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", help="what is looked for: a question, or words")
+    parser.add_argument("query", metavar="QUERY", help="a question, or words")
     parser.add_argument(
         "--thread",
         metavar="THREAD",
         action="append",
-        help="search this thread (may be repeated; default: all that are of no tenant)",
+        help="search this thread (may be repeated; default: all that have no tenant)",
     )
     parser.add_argument("--user", metavar="USER", help="search all threads of exactly this user")
-    parser.add_argument("--tenant", metavar="TENANT", help="... of exactly this tenant (without: of no tenant)")
+    parser.add_argument(
+        "--tenant", metavar="TENANT", help="... of exactly this tenant (without: threads that have none)"
+    )
     parser.add_argument(
         "--kind",
         metavar="KIND",
         action="append",
         help=f"only passages of this kind (may be repeated): {', '.join(KINDS)}, or one of your own",
     )
-    parser.add_argument("--limit", type=positive, default=10, metavar="N", help="so many hits (default: 10)")
-    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event, of the one thread that is searched")
+    parser.add_argument("--limit", type=positive, default=10, metavar="N", help="at most N hits (default: 10)")
+    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event (with one --thread)")
     parser.add_argument("--as-of", type=time, metavar="TIME", help="what was true then (UTC unless it names its zone)")
     parser.add_argument("--explain", action="store_true", help="show what each signal added to the score")
 
@@ -37,11 +39,11 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Search threads for passages, best first."""
     threads: list[str] = asked.thread or []
     if threads and (asked.user or asked.tenant):
-        raise WrongArgument("say what is searched: --thread, or --user and --tenant, not both")
+        raise WrongArgument("name what to search: --thread, or --user and --tenant, not both")
     if asked.at is not None and len(threads) != 1:
-        raise WrongArgument("--at is a seq of one thread: give one --thread with it")
+        raise WrongArgument("--at is a seq within one thread: give one --thread with it")
     if asked.at is not None and asked.as_of is not None:
-        raise WrongArgument("--at says it already: give it or --as-of")
+        raise WrongArgument("give --at or --as-of, not both")
     async with existing(asked.db, plugins=asked.plugins) as engine:
         found = await _found(engine, threads, asked)
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
@@ -59,7 +61,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _why_nothing(engine: Engine, threads: list[str], asked: argparse.Namespace) -> str:
-    """That nothing was found, and what may be wrong with the question."""
+    """Says that nothing was found, and what may be wrong with the query."""
     if not threads and not await engine.threads(user_id=asked.user, tenant_id=asked.tenant or "", limit=1):
         whose = f"of user {asked.user} " if asked.user else ""
         where = f"in tenant {asked.tenant}" if asked.tenant else "without a tenant"

@@ -1,4 +1,4 @@
-"""Standard input and output in the place of a file: `-`."""
+"""`-` as a file name: standard input and output."""
 
 import shutil
 import sys
@@ -13,14 +13,14 @@ STANDARD = "-"
 
 
 def check_one_is_there(names: Sequence[str]) -> None:
-    """Raise `WrongArgument` where none of the files is there, before a database is made for nothing."""
+    """Raise `WrongArgument` if none of the files exists, before a database is made for nothing."""
     if not any(name == STANDARD or Path(name).exists() for name in names):
         raise WrongArgument(f"{', '.join(names)}: there is no such file")
 
 
 @contextmanager
 def read_whole(name: str) -> Iterator[Path]:
-    """The file of a name; for `-` one that holds what standard input gives, since a log is read twice."""
+    """The named file; for `-` a temporary one with standard input, since a log is read twice."""
     if name != STANDARD:
         yield Path(name)
         return
@@ -33,7 +33,7 @@ def read_whole(name: str) -> Iterator[Path]:
 
 @contextmanager
 def written_whole(name: str) -> Iterator[Path]:
-    """The file of a name; for `-` one whose bytes go to standard output once all is well."""
+    """The named file; for `-` a temporary one whose bytes go to standard output on success."""
     if name != STANDARD:
         yield Path(name)
         return

@@ -1,4 +1,4 @@
-"""The command that prints totals over a database, and how many events each day brought."""
+"""The command that prints totals over a database, and the number of events per day."""
 
 import argparse
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     for name, value in shown.items():
         terminal.say(f"{name:<8} {value}")
     if totals.damaged:
-        terminal.say(f"without the chunks of {', '.join(totals.damaged)}, whose heads are damaged", "red")
+        terminal.say(f"without the chunks of {', '.join(totals.damaged)}: their heads are damaged", "red")
     if asked.chart is not None:
         _put_chart(days, terminal)
     return 0

@@ -1,4 +1,4 @@
-"""Where a command speaks: lines, tables and colours for people, JSON for programs, progress beside both."""
+"""A command's output: lines, tables and colours for people, JSON for programs, progress on standard error."""
 
 import json
 import os
@@ -15,13 +15,13 @@ from memory_engine.core.excerpts import Column, Line, escaped, escaped_in_json, 
 from memory_engine.core.json_form import as_data
 
 WIDTH_ELSEWHERE = 200
-"""Columns of a line that goes into a file or a pipe."""
+"""Columns of a line that goes to a file or a pipe."""
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
 @frozen
 class Terminal:
-    """A command's output. `as_json` silences everything for people on standard output."""
+    """A command's output. With `as_json`, standard output has JSON only."""
 
     as_json: bool = False
     out: TextIO = field(factory=lambda: sys.stdout)
@@ -34,35 +34,35 @@ class Terminal:
 
     @property
     def width(self) -> int:
-        """Columns of a line."""
+        """The width of a line, in columns."""
         return max(40, shutil.get_terminal_size().columns) if self.is_terminal else WIDTH_ELSEWHERE
 
     def styled(self, text: str, *styles: str) -> str:
-        """The text in colour, on a terminal that wants colours."""
+        """The text in colour, if the terminal shows colours."""
         if not self.is_terminal or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
             return text
         codes = ";".join(_COLOURS[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m" if text and codes else text
 
     def say(self, text: str = "", *styles: str) -> None:
-        """Print text for people, with its control characters made harmless."""
+        """Print text for people, with control characters escaped."""
         if not self.as_json:
             self.out.write(self.styled(escaped(text), *styles) + "\n")
 
     def put(self, line: str) -> None:
-        """Print a line for people that was escaped and styled already."""
+        """Print a line for people that is already escaped and styled."""
         if not self.as_json:
             self.out.write(line + "\n")
 
     def json(self, value: object) -> None:
-        """Print one value on one line in its JSON form, if JSON is asked for."""
+        """Print one value as a line of JSON, if JSON is asked for."""
         if self.as_json:
             self.out.write(
                 escaped_in_json(json.dumps(value, ensure_ascii=False, allow_nan=False, default=as_data)) + "\n"
             )
 
     def confirmed(self, question: str) -> bool:
-        """Ask the person at the terminal; anything but y or yes is a no."""
+        """Ask the person at the terminal; anything but y or yes means no."""
         self.out.write(f"{escaped(question)} [y/N] ")
         self.out.flush()
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the loop's would wait for the answer
@@ -72,7 +72,7 @@ class Terminal:
             signal.signal(signal.SIGINT, before)
 
     def warn(self, text: str) -> None:
-        """Print a line beside the output."""
+        """Print a line on standard error."""
         self.err.write(escaped(text) + "\n")
 
     def lines(self, lines: Iterable[Line]) -> None:
@@ -92,9 +92,9 @@ class Terminal:
 
 @frozen
 class Progress:
-    """One line on standard error, once something takes longer than a second.
+    """A progress line on standard error, once something takes longer than a second.
 
-    On a terminal the line is written over; elsewhere a line comes now and then.
+    On a terminal the line is overwritten; elsewhere a new line is printed now and then.
     """
 
     what: str

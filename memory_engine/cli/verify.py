@@ -42,7 +42,7 @@ def put_compaction(report: CompactionReport, summaries: Sequence[Chunk], termina
 
 
 def compaction_line(report: CompactionReport) -> str:
-    """The outcome of a compaction, in a line."""
+    """The outcome of a compaction in one line."""
     covered = counted(len(report.covered), "chunk")
     into = counted(len(report.new_chunks), "summary").replace("summarys", "summaries")
     dropped = f", {counted(len(report.dropped), 'chunk')} dropped" if report.dropped else ""
@@ -53,16 +53,14 @@ def compaction_line(report: CompactionReport) -> str:
 def _declare_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread's id (default: all threads)")
     parser.add_argument(
-        "--jobs", type=whole, default=1, metavar="N", help="verify N threads at a time (0: one for each core)"
+        "--jobs", type=whole, default=1, metavar="N", help="verify N threads at a time (0: one per core)"
     )
-    parser.add_argument("--fail-fast", action="store_true", help="begin no other thread after one has diverged")
-    parser.add_argument(
-        "--anchors", metavar="FILE", help="compare with these hashes too, kept from `memory-engine anchors`"
-    )
+    parser.add_argument("--fail-fast", action="store_true", help="start no other thread after one has diverged")
+    parser.add_argument("--anchors", metavar="FILE", help="also compare with these hashes of `memory-engine anchors`")
 
 
 async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Replay logs and compare. Returns 1 where one diverges, 2 where nothing is wrong but that a plug-in is missing."""
+    """Replay logs and compare. Returns 1 if one diverges, 2 if nothing is wrong but a missing plug-in."""
     check_is_there(asked.db)
     begun = time.perf_counter()
     anchors = await compare(asked.db, asked.anchors, asked.thread) if asked.anchors is not None else Compared()
@@ -130,14 +128,14 @@ def _declare_rebuild(parser: argparse.ArgumentParser) -> None:
 
 @define
 class _RebuildOutcome:
-    """The rebuilt threads, and why some stand as they were."""
+    """The rebuilt threads, and why others were left alone."""
 
     reports: list[RebuildReport] = field(factory=list)
     failed: dict[str, MemoryEngineError] = field(factory=dict)
 
 
 async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Make rows again, thread by thread: all, or those named. Returns 1 where one of all threads cannot be rebuilt."""
+    """Remake rows, thread by thread: of all, or of those named. Returns 1 if one of all cannot be rebuilt."""
     begun = time.perf_counter()
     async with existing(asked.db, plugins=asked.plugins) as engine:
         outcome = await _rebuilt(engine, asked, terminal)
@@ -187,7 +185,7 @@ async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal
 
 
 def _put_reports(reports: list[RebuildReport], terminal: Terminal) -> None:
-    """The rows made for each thread; a thread's views are counted together."""
+    """The rows made for each thread; its views are counted together."""
     if not reports:
         return
     counts_of = ("EVENTS", "CHUNKS", "ROWS", "PASSAGES")

@@ -1,4 +1,4 @@
-"""The commands that run a log on in a fork: fork, what-if."""
+"""The commands that continue a log in a fork: fork, what-if."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ from memory_engine.wiring import model_compactor
 
 def _declare_fork(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"where it begins: {MOMENT} (default: the end)")
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"where it starts: {MOMENT} (default: the end)")
     parser.add_argument("--id", default="", metavar="ID", help="the fork's id (default: a new one)")
 
 
@@ -46,26 +46,26 @@ async def fork(asked: argparse.Namespace, terminal: Terminal) -> int:
         past = await thread.at((await thread.info()).events if asked.at is None else asked.at)
         made = await past.fork(thread_id=asked.id)
     terminal.json({"thread_id": thread.id, "fork_id": made.id, "at": past.seq})
-    terminal.say(f"{made.id} shares the past of {thread.id} up to event {past.seq}, and goes its own way from there")
+    terminal.say(f"{made.id} shares the past of {thread.id} up to event {past.seq}, and has its own future")
     return 0
 
 
 def _declare_what_if(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     edits = parser.add_argument_group("edits, by the seqs of the thread's log")
-    edits.add_argument("--skip", type=positive, action="append", default=[], metavar="SEQ", help="without this event")
+    edits.add_argument("--skip", type=positive, action="append", default=[], metavar="SEQ", help="leave this event out")
     edits.add_argument(
-        "--replace", nargs=2, action="append", default=[], metavar=("SEQ", "FILE"), help="with another in its place"
+        "--replace", nargs=2, action="append", default=[], metavar=("SEQ", "FILE"), help="replace it with another"
     )
     edits.add_argument(
-        "--insert", nargs=2, action="append", default=[], metavar=("SEQ", "FILE"), help="with one more event after it"
+        "--insert", nargs=2, action="append", default=[], metavar=("SEQ", "FILE"), help="insert an event after it"
     )
     add_policy(parser)
     how = parser.add_argument_group("how it is compacted")
-    how.add_argument("--compactor", metavar="NAME", help="one that is registered: embedded, or a plug-in's")
+    how.add_argument("--compactor", metavar="NAME", help="a registered compactor: embedded, or a plug-in's")
     add_models(how)
-    parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"only so much of the log: {MOMENT}")
-    parser.add_argument("--max-tokens", type=positive, metavar="N", help="the budget that contexts are measured with")
+    parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"only the log up to: {MOMENT}")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="the token budget of the measured contexts")
     parser.add_argument("--fork-id", default="", metavar="ID", help="the id of the fork (default: a new one)")
     prices = parser.add_argument_group("prices, in USD for a million tokens")
     for what in ("input", "cached-input", "output"):
@@ -73,21 +73,21 @@ def _declare_what_if(parser: argparse.ArgumentParser) -> None:
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
-    """The options that make a compaction policy."""
-    policy = parser.add_argument_group("when it is compacted (what is not given: as the thread's policy says)")
-    policy.add_argument("--threshold", type=positive, metavar="N", help="at so many chunks, however short")
-    policy.add_argument("--tokens-min", type=whole, metavar="N", help="if these take so many tokens")
-    policy.add_argument("--soft-tokens", type=positive, metavar="N", help="over so many tokens")
-    policy.add_argument("--hard-tokens", type=positive, metavar="N", help="before a context, over so many tokens")
-    policy.add_argument("--keep-recent", type=whole, metavar="N", help="leaving the newest N as they are")
+    """The options for a compaction policy."""
+    policy = parser.add_argument_group("when it is compacted (defaults: the thread's policy)")
+    policy.add_argument("--threshold", type=positive, metavar="N", help="at N chunks, whatever their tokens")
+    policy.add_argument("--tokens-min", type=whole, metavar="N", help="if these take N tokens")
+    policy.add_argument("--soft-tokens", type=positive, metavar="N", help="over N tokens")
+    policy.add_argument("--hard-tokens", type=positive, metavar="N", help="before a context, over N tokens")
+    policy.add_argument("--keep-recent", type=whole, metavar="N", help="keep the newest N as they are")
     policy.add_argument("--ratio", type=_ratio, metavar="R", help="to this share of the tokens, such as 0.2")
     policy.add_argument("--no-compaction", action="store_true", help="never")
 
 
 def add_models(group: argparse._ArgumentGroup) -> None:
-    """The options that let a model compact."""
+    """The options that allow model calls."""
     group.add_argument("--model", metavar="NAME", help="ask this model for summaries (litellm's name for it)")
-    group.add_argument("--call-models", action="store_true", help="models may be called, which costs time and money")
+    group.add_argument("--call-models", action="store_true", help="allow model calls, which cost time and money")
 
 
 def _price(text: str) -> float:
@@ -109,7 +109,7 @@ _ratio.__name__ = "ratio"
 
 
 def policy_of(asked: argparse.Namespace, base: CompactionPolicy) -> CompactionPolicy | None:
-    """`base` with the changes that the options ask for; `None` where they ask for none."""
+    """`base` with the changes that the options ask for; `None` without any."""
     if asked.no_compaction:
         return CompactionPolicy(enabled=False)
     names = ("threshold", "tokens_min", "soft_tokens", "hard_tokens", "keep_recent", "ratio")
@@ -138,9 +138,9 @@ def registered_compactors(engine: Engine, plugins: Sequence[Plugin]) -> list[Com
 
 
 def check_model(asked: argparse.Namespace) -> None:
-    """Raise `WrongArgument` where a model is named and may not be called."""
+    """Raise `WrongArgument` if a model is named but must not be called."""
     if asked.model and not asked.call_models:
-        raise WrongArgument("--model calls a model, which costs time and money: add --call-models if that is meant")
+        raise WrongArgument("--model calls a model, which costs time and money: add --call-models to allow it")
 
 
 async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -197,7 +197,7 @@ def _prices(asked: argparse.Namespace) -> Prices | None:
     if all(price is None for price in given):
         return None
     if asked.price_input is None:
-        raise WrongArgument("prices begin with --price-input")
+        raise WrongArgument("prices need --price-input")
     return Prices(input=asked.price_input, cached_input=asked.price_cached_input, output=asked.price_output or 0.0)
 
 
@@ -217,7 +217,7 @@ def _seq(option: str, text: str) -> int:
 
 
 def _event(thread_id: str, path: str, registry: EventRegistry) -> NewEvent:
-    """The event of a file: an object as `log --json` prints it, without the seq. Raises `OSError`, `WrongArgument`."""
+    """The event in a file: an object as `log --json` prints it, without the seq. Raises `OSError`, `WrongArgument`."""
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
         new = EventReader(thread_id, registry).read(value, 1).events[0]

@@ -1,7 +1,7 @@
-"""What the inspector may do where it was started to write: undo a compaction, keep a what-if as a fork.
+"""What the inspector may do with `--write`: undo a compaction, keep a what-if as a fork.
 
-Each is asked for by a POST with the token in its header, which no page of another site can send. The store is opened
-for the act alone, as a command would open it.
+Each is requested by a POST with the token in a header, which no page of another site can send. The store is opened
+for this act only, as a command would open it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -36,7 +36,7 @@ class KeepAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def undo(inspection: Inspection, body: bytes) -> object:
-    """Record the event that undoes a compaction: its seq."""
+    """Record the event that undoes a compaction; returns its seq."""
     asked = _decoded(body, UndoAsked)
     async with inspection.writing() as engine:
         receipt = await Thread(engine.kernel, asked.thread).undo_compaction(asked.compaction, reason=asked.reason)
@@ -44,7 +44,7 @@ async def undo(inspection: Inspection, body: bytes) -> object:
 
 
 async def keep(inspection: Inspection, body: bytes) -> object:
-    """Write a what-if as a fork: its id, and how long it is."""
+    """Write a what-if as a fork; returns its id and length."""
     asked = _decoded(body, KeepAsked)
     check_length(asked.change, asked.upto)
     async with inspection.writing() as engine:

@@ -1,7 +1,7 @@
-"""What one log's events tell of time and money, kept as they come by: clock, exchanges, tools, models, failures.
+"""What a log's events tell about time and money, collected as they are read: exchanges, tools, models, failures.
 
-An event's time is when it occurred, where its sender said so, else when it was recorded. Upkeep (compactions) has no
-sender: it stands as far behind the event before it as it was recorded behind it.
+An event's time is `occurred_at` if its sender gave it, else `recorded_at`. Upkeep (compactions) has no
+sender: its time is that of the event before it, plus the time between their recordings.
 """
 
 import json
@@ -22,7 +22,7 @@ from memory_engine.replay.cache_breaks import Runs
 from memory_engine.replay.what_if.change import Compactions
 
 ANSWERS = "answers"
-"""What a model's usage was for, where a provider's own message tells it; else it is the type of the event."""
+"""The purpose of usage that a provider's own message reports; else it is the event's type."""
 FAILED = frozenset(cls.event_type for cls in (ToolError, SkillError, SubagentError, SystemFailure))
 _RESPONSE = '"response"'
 
@@ -31,7 +31,7 @@ _RESPONSE = '"response"'
 class TimedExchange(JsonForm):
     """What began with a message to the agent, up to the next one: seqs, times and durations in microseconds.
 
-    `model_us`, `tool_us` and `other_us` are its whole time, by what ended each wait: a part of a response, a result, or
+    `model_us`, `tool_us` and `other_us` add up to its time, by what ended each wait: a part of a response, a result, or
     anything else.
     """
 
@@ -53,29 +53,29 @@ class TimedExchange(JsonForm):
 
     @property
     def input_tokens(self) -> int:
-        """Tokens that models were sent, as far as it is recorded."""
+        """Tokens sent to models, as far as recorded."""
         return self.usage.input_tokens
 
     @property
     def output_tokens(self) -> int:
-        """Tokens that models answered, as far as it is recorded."""
+        """Tokens in models' answers, as far as recorded."""
         return self.usage.output_tokens
 
     @property
     def cost_usd(self) -> float:
-        """USD, as far as it is recorded."""
+        """USD, as far as recorded."""
         return self.usage.cost_usd
 
 
 @define(kw_only=True)
 class ToolTimes:
-    """The calls of one tool that were answered: how long each took, in microseconds, and how many failed."""
+    """The answered calls of one tool: the duration of each in microseconds, and how many failed."""
 
     took_us: list[int] = field(factory=list)
     failed: int = 0
 
     def as_row(self, name: str) -> dict[str, object]:
-        """How many there were, and the middle, the longest and the sum of their durations."""
+        """Their number, and the median, maximum and sum of their durations."""
         ordered = sorted(self.took_us)
         middle = ordered[len(ordered) // 2] if ordered else 0
         counts = {"name": name, "calls": len(ordered), "failed": self.failed}
@@ -97,14 +97,14 @@ class ModelUse(JsonForm):
         return {**named(self, "model purpose calls cached_tokens"), **named(self.usage)}
 
     def add(self, other: "ModelUse") -> None:
-        """Count another one's in."""
+        """Add another one's counts."""
         self.calls += other.calls
         self.cached_tokens += other.cached_tokens
         self.usage = self.usage.plus(other.usage)
 
 
 class LogClock:
-    """The time of each event of a log, one after the other; upkeep goes by the event before it."""
+    """The times of a log's events, in order; upkeep counts from the event before it."""
 
     def __init__(self, registry: EventRegistry) -> None:
         self._registry = registry
@@ -168,13 +168,13 @@ class Annals:
         self._role = role
 
     def _exchange(self, seq: int, role: str, at_us: int) -> TimedExchange:
-        """The exchange that an event belongs to: messages to the agent in a row begin one together."""
+        """The exchange that an event belongs to: consecutive messages to the agent begin one together."""
         if not self.exchanges or (role == "user" and self._role != "user"):
             self.exchanges.append(TimedExchange(first=seq, last=seq, begun_us=at_us, ended_us=at_us))
         return self.exchanges[-1]
 
     def _event(self, stored: StoredEvent) -> Event | UnknownEvent:
-        """An event that may tell something; of others, and of what cannot be read, only the type."""
+        """An event that may matter; of others, and of unreadable ones, only the type."""
         if stored.type in self._told:
             try:
                 return self._registry.decode(stored.type, stored.version, stored.payload)
@@ -219,13 +219,13 @@ def calls_of(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def answered_by(event: Event) -> str:
-    """The id of the call that an event ends, empty for none."""
+    """The id of the call that an event ends, or ""."""
     is_final = event.event_role == "tool" and getattr(event, "final", True)
     return getattr(event, "call_id", "") if is_final else ""
 
 
 def models_used(event: Event) -> Iterator[ModelUse]:
-    """What models used for an event: what the engine noted, or what the provider said of its own response."""
+    """What models used for an event: as the engine recorded it, or as the provider's response says."""
     usage = getattr(event, "usage", None)
     model = getattr(event, "model", "")
     if isinstance(usage, Usage) and (model or usage != Usage()):
@@ -248,7 +248,7 @@ def _responses(native: str) -> Iterator[ModelUse]:
 
 
 def _provider_use(model: str, counted: dict[str, object]) -> ModelUse:
-    """OpenAI counts what its cache held among the input, under details; Anthropic beside it."""
+    """OpenAI includes cached tokens in the input, under details; Anthropic counts them apart."""
     details = counted.get("prompt_tokens_details") or counted.get("input_tokens_details")
     within = _whole(details.get("cached_tokens")) if isinstance(details, dict) else 0
     beside = _whole(counted.get("cache_read_input_tokens"))

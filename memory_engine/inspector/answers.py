@@ -1,6 +1,6 @@
-"""From a request to an answer: the route's data as JSON, or the error, with a status that fits.
+"""From a request to an answer: the route's data or its error as JSON, with an HTTP status.
 
-A request's parameters are each known, given once, and of their kind. Every route gets the engine and
+A request's parameters must be known, given once, and of the right type. Every route gets the engine and
 the caches about its logs.
 """
 
@@ -48,7 +48,7 @@ WHOLE_MAX = 2**53 - 1
 
 @facts
 class WrongQuery(InvalidInput):
-    """A parameter of a request that cannot be taken as it is."""
+    """An invalid parameter of a request."""
 
     parameter: str
     value: str
@@ -67,7 +67,7 @@ class Query:
 
     @classmethod
     def parse(cls, raw: bytes, known: Collection[str]) -> "Query":
-        """From the bytes behind the `?`. Raises `WrongQuery` unless they are UTF-8, names `known` and given once."""
+        """From the bytes after the `?`. Raises `WrongQuery` unless they are UTF-8 and name `known` ones, each once."""
         try:
             pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), errors="strict")
         except ValueError as error:  # UnicodeDecodeError is one
@@ -77,14 +77,14 @@ class Query:
             if name == TOKEN:
                 continue
             if name not in known:
-                raise WrongQuery(name, value, f"there is none; there are {', '.join(sorted(known)) or 'none at all'}")
+                raise WrongQuery(name, value, f"unknown; there are {', '.join(sorted(known)) or 'none at all'}")
             if name in given:
                 raise WrongQuery(name, value, "it is given twice")
             given[name] = value
         return cls(given)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text; without a default it must be there, and not be empty."""
+        """A text; without a default it is required and not empty."""
         value = self.given.get(name, "")
         if value:
             return value
@@ -93,7 +93,7 @@ class Query:
         return default
 
     def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = WHOLE_MAX) -> int:
-        """A whole number within the bounds; without a default it must be there."""
+        """A whole number within the bounds; without a default it is required."""
         value = self.given.get(name, "")
         if not value:
             if default is None:
@@ -103,11 +103,11 @@ class Query:
             raise WrongQuery(name, value, "it is not a whole number from 0 on")
         found = int(value)
         if not least <= found <= most:
-            raise WrongQuery(name, value, f"it is not within {least} and {most}")
+            raise WrongQuery(name, value, f"it is not between {least} and {most}")
         return found
 
     def number_if_given(self, name: str, *, least: int = 0, most: int = WHOLE_MAX) -> int | None:
-        """A whole number, or `None` where there is none."""
+        """A whole number, or `None` if it is missing."""
         return self.number(name, least=least, most=most) if self.given.get(name) else None
 
 
@@ -124,7 +124,7 @@ class TooMuch(InvalidInput):
 
 @facts
 class TooLong(InvalidInput):
-    """The answer would take minutes, too long for a page: `instead` says what else does it."""
+    """The answer would take minutes, too long for a page: `instead` says what to do."""
 
     what: str
     events: int
@@ -140,9 +140,9 @@ Writer = Callable[[], AbstractAsyncContextManager[Engine]]
 
 @frozen(eq=False)
 class Inspection:
-    """One engine and the caches of its logs. `path` is the name that the page shows for the store.
+    """One engine and the caches of its logs. `path` is the store's name on the page.
 
-    With a `writer` the page may write what it is asked to.
+    With a `writer` the page may do acts.
     """
 
     engine: Engine
@@ -159,17 +159,17 @@ class Inspection:
         return self.writer is not None
 
     def writing(self) -> AbstractAsyncContextManager[Engine]:
-        """The store, open to be written to. Raises `ReadOnly`."""
+        """The store, opened for writing. Raises `ReadOnly`."""
         if self.writer is None:
             raise ReadOnly("the inspector")
         return self.writer()
 
     def seen(self, thread_id: str, seq: int) -> Seen:
-        """A thread at a seq that it has."""
+        """A thread at an existing seq."""
         return Seen(self.engine, self.states, thread_id, seq)
 
     async def past(self, query: Query, parameter: str = "seq", *, thread: str = "", least: int = 0) -> Seen:
-        """The thread that a query names (default: by `thread`), at the seq that it names, from `least` on.
+        """The thread that a query names (by default as `thread`), at the seq that it names, at least `least`.
 
         Raises `WrongQuery`, `ThreadNotFound`, `SeqNotInLog`.
         """
@@ -217,7 +217,7 @@ _STATUSES: tuple[tuple[type[MemoryEngineError], int], ...] = (
     (EngineClosed, 503),
     (StorageBusy, 503),
 )
-"""The first that fits; 500 for every other."""
+"""The first that matches counts; any other error is 500."""
 
 
 async def answered(route: Route, inspection: Inspection, query: bytes) -> tuple[int, bytes]:
@@ -226,7 +226,7 @@ async def answered(route: Route, inspection: Inspection, query: bytes) -> tuple[
 
 
 async def answered_by_work(name: str, work: Callable[[], Awaitable[object]]) -> tuple[int, bytes]:
-    """The status and the JSON of what some work gives, or of its error."""
+    """The status and the JSON of some work's result, or of its error."""
     try:
         return 200, encode(await work())
     except Exception as error:  # the boundary to the page, which is told of any error
@@ -255,7 +255,7 @@ def http_response(status: int, body: bytes, kind: str = JSON, headers: Mapping[s
 
 
 def encode(value: object) -> bytes:
-    """JSON that holds no `<`: a browser that took it for HTML would still run nothing."""
+    """JSON without `<`: even a browser that takes it for HTML runs nothing."""
     try:
         encoded = msgspec.json.encode(value)
     except (RecursionError, UnicodeEncodeError):  # nested deeper than Python's stack, or half a surrogate pair
@@ -264,7 +264,7 @@ def encode(value: object) -> bytes:
 
 
 def _piecewise(value: object) -> bytes:
-    """The same, a leaf at a time and without recursion."""
+    """The same, one leaf at a time and without recursion."""
     written: list[bytes] = []
     waiting: list[object] = [value]
     while waiting:

@@ -1,6 +1,6 @@
-"""The inspector as an ASGI application: its routes, its news, and the page's own files.
+"""The inspector as an ASGI application: its routes, its event stream, and the page's own files.
 
-Every request passes the guard (see `guard`); a request for data also needs the token. The page's own files are those
+Every request passes the guard (see `guard`); data also needs the token. The page's own files are those
 of the package's folder `page`, each by its bare name.
 """
 
@@ -72,9 +72,8 @@ class PageFiles:
     def __init__(self) -> None:
         folder = files("memory_engine.inspector").joinpath("page")
         found = sorted((file.name, file.read_bytes()) for file in folder.iterdir() if _kind(file.name))
-        self.digest = sha256(b"\0".join(part for name, body in found for part in (name.encode(), body))).hexdigest()[
-            :16
-        ]
+        whole = b"\0".join(part for name, body in found for part in (name.encode(), body))
+        self.digest = sha256(whole).hexdigest()[:16]
         self._files = dict(found)
         modules = [name for name in self._files if name.endswith(".js") and name not in ("app.js", "theme.js")]
         page = self._files[INDEX].decode()
@@ -85,13 +84,13 @@ class PageFiles:
     def find(self, path: str) -> tuple[bytes, str, Mapping[str, str]] | None:
         """A file's bytes, media type and headers by its path (empty: the page itself), `None` where there is none.
 
-        The path is compared with existing names, and never becomes part of another.
+        The path is compared with existing names, never used as one.
         """
         name = path.removeprefix(f"{self.digest}/") or INDEX
         body = self._files.get(name)
         if body is None:
             return None
-        return body, _kind(name), {"Cache-Control": FOREVER} if name != path and path else {}
+        return body, _kind(name), {"Cache-Control": FOREVER} if name not in (path, INDEX) else {}
 
 
 def _kind(name: str) -> str:
@@ -111,7 +110,7 @@ ROUTES: tuple[Route, ...] = (
     *WHAT_IF_ROUTES,
 )
 API = "/api/"
-_WRONG_TOKEN = failure("WrongToken", "open the whole address that was printed; it ends in the token")
+_WRONG_TOKEN = failure("WrongToken", "open the complete address that was printed; it ends in the token")
 
 
 def create_app(  # noqa: PLR0913 - who may ask, and what for, by keyword
@@ -126,9 +125,9 @@ def create_app(  # noqa: PLR0913 - who may ask, and what for, by keyword
 ) -> "Starlette":
     """The inspector of an engine, to be served on a loopback address: see `memory_engine.inspector.server`.
 
-    It reads, and writes nothing if the engine was opened with `EngineConfig(read_only=True)`; else caches at most. With
-    a `writer`, who has the token may also undo compactions and keep what-ifs: it opens the store for each such act.
-    Requests need the `token`, and a Host that is one of `hosts`, at `port` (default: at any). `path` is the name that
+    It only reads; an engine without `EngineConfig(read_only=True)` may write caches. With
+    a `writer`, holders of the token may also undo compactions and keep what-ifs: it opens the store for each act.
+    Requests need the `token`, and one of `hosts` as their Host, at `port` (default: any). `path` is the name that
     the page shows for the store; once `stopping` is set, running answers end. Raises `MissingExtra` without the extra
     `inspect`, `ValueError` for an empty token.
     """
@@ -153,7 +152,7 @@ def create_app(  # noqa: PLR0913 - who may ask, and what for, by keyword
 
 @frozen(eq=False)
 class _Pages:
-    """The endpoints. An answer is worked out only as long as its client waits for it."""
+    """The endpoints. Work on an answer stops when its client disconnects."""
 
     inspection: Inspection
     token: bytes
@@ -168,12 +167,12 @@ class _Pages:
             if not self._knows_token(request):
                 return http_response(403, _WRONG_TOKEN)
             found = await self.while_wanted(request.receive, answered(route, self.inspection, query))
-            return http_response(*(found or (503, failure("Stopping", "the inspector is being stopped"))))
+            return http_response(*(found or (503, failure("Stopping", "the inspector is stopping"))))
 
         return endpoint
 
     def act(self, name: str) -> Callable[["Request"], Awaitable["Response"]]:
-        """The endpoint of an act. Its end is not the client's: what was begun is finished."""
+        """The endpoint of an act, which is finished even if its client disconnects."""
 
         async def endpoint(request: "Request") -> "Response":
             if not self._knows_token(request) or "x-token" not in request.headers:
@@ -188,7 +187,7 @@ class _Pages:
         return endpoint
 
     async def news(self, request: "Request") -> "Response":
-        """The endpoint of the news."""
+        """The endpoint of the event stream."""
         query: bytes = request.scope["query_string"]
         if not self._knows_token(request):
             return http_response(403, _WRONG_TOKEN)
@@ -206,7 +205,7 @@ class _Pages:
         return http_response(200, *found)
 
     def _knows_token(self, request: "Request") -> bool:
-        """Whether the token is shown: in its header, in the address, or the same in both."""
+        """Whether the token is given: in its header, in the address, or the same in both."""
         query: bytes = request.scope["query_string"]
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
         shown = [value.encode() for name, value in pairs if name == TOKEN]
@@ -214,7 +213,7 @@ class _Pages:
         return bool(shown) and all(hmac.compare_digest(value, self.token) for value in shown)
 
     async def while_wanted(self, receive: "Receive", work: Coroutine[object, object, T]) -> T | None:
-        """The result of the work; `None` if the client went, or the server stops: then the work is cancelled."""
+        """The result of the work; `None` if the client disconnects or the server stops: then the work is cancelled."""
         tasks = asyncio.create_task(work), asyncio.create_task(_gone(receive)), asyncio.create_task(self._stopped())
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -234,7 +233,7 @@ async def _gone(receive: "Receive") -> None:
 
 
 def _streaming(pages: _Pages, news: AsyncGenerator[bytes, None]) -> "Response":
-    """A response that goes on as long as there may be news and the client listens."""
+    """A response that lasts while there may be news and the client is connected."""
     from starlette.responses import Response
 
     class Streaming(Response):
@@ -249,7 +248,7 @@ def _streaming(pages: _Pages, news: AsyncGenerator[bytes, None]) -> "Response":
             async with aclosing(news):
                 if scope["method"] == "GET":
                     await pages.while_wanted(receive, _tell(news, send))
-            last = message("end", {"why": "the inspector is being stopped"}) if pages.stopping.is_set() else b""
+            last = message("end", {"why": "the inspector is stopping"}) if pages.stopping.is_set() else b""
             await send({"type": "http.response.body", "body": last})
 
     return Streaming()

@@ -1,19 +1,19 @@
-"""Connections to the inspector: so many at once, and none is held open by half a request.
+"""Connections to the inspector: a limited number, and none is kept open by half a request.
 
-uvicorn waits for the rest of a request as long as its sender likes; a program that opens hundreds of connections and
-sends a byte now and then would keep everybody else out.
+uvicorn waits for the rest of a request without a limit; a program that opens hundreds of connections and
+sends a byte now and then would block everybody else.
 """
 
 import asyncio
 
 REQUEST_S = 10.0
-"""A request must be there, whole, so many seconds after its connection or its first byte."""
+"""Seconds from the connection, or the first byte, within which a request must be complete."""
 CONNECTIONS_MAX = 64
-"""A page in a browser opens six; more than so many are closed as they come."""
+"""The most connections at once (a browser's page opens six); others are closed."""
 
 
 def bounded_protocol() -> type[asyncio.Protocol]:
-    """uvicorn's protocol, which cuts a connection where its request does not come."""
+    """uvicorn's protocol, which closes a connection whose request does not arrive."""
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 

@@ -1,4 +1,4 @@
-"""The difference of two states as a page shows it: of two very large ones, the changed chunks only."""
+"""The difference of two states as a page shows it; of very large ones, the changed chunks only."""
 
 from collections.abc import Collection, Sequence
 
@@ -11,15 +11,15 @@ from memory_engine.replay.matching import Side, match
 from memory_engine.thread import Past
 
 WHOLE_MAX = 2_000
-"""Up to this many chunks in a state, contexts and views are compared too: beyond, that takes too long for a page."""
+"""The most chunks in a state for comparing contexts and views too; more would take too long for a page."""
 DIFFERENT_MAX = 2_000
-"""Chunks of either side that are compared of larger states."""
+"""How many chunks of either side are compared in larger states."""
 
 
 async def difference(a: Seen, b: Seen) -> dict[str, object]:
     """The difference as data (see `replay.diff.Diff`).
 
-    Of larger states `context` and `views` are `None`, and `left_out` counts the chunks of either side, the oldest,
+    For larger states `context` and `views` are `None`, and `left_out` counts the oldest chunks of either side
     that differ and were not compared.
     """
     one, other = await a.laid(), await b.laid()
@@ -52,7 +52,7 @@ async def _whole(a: Past, b: Past) -> dict[str, object]:
 
 
 def _different(one: Laid, other: Laid, shared: int) -> tuple[Sequence[Placed], Sequence[Placed], Sequence[str]]:
-    """The chunks that stand on one side only, in its order, and the ids of those that stand elsewhere.
+    """The chunks on one side only, in its order, and the ids of those that moved.
 
     A chunk made after the shared part of two logs is never the same as one of the other log, even with the same id.
     """
@@ -71,7 +71,7 @@ def _without(placed: Sequence[Placed], common: Collection[str]) -> Sequence[Plac
 
 
 async def _narrowed(past: Seen, placed: Sequence[Placed]) -> State:
-    """A flat state of the latest of these chunks alone, with their contents."""
+    """A flat state of only the latest of these chunks, with their contents."""
     some = placed[-DIFFERENT_MAX:]
     chunks = await past.chunks([place.chunk.id for place in some])
     draft = State().draft()

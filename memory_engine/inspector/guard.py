@@ -1,8 +1,8 @@
-"""What every request must show before it gets to a route, and what every answer tells the browser.
+"""What every request must satisfy before it reaches a route, and the headers of every answer.
 
 A page of another site in the same browser, or another user of the machine, could reach the port. So names of other
 hosts are refused (DNS rebinding), only GET and HEAD are answered (and POST to an act, where acts are allowed), and the
-browser is told to let the page load nothing from elsewhere and show it inside no other.
+browser is told to let the page load nothing from other hosts and to show it in no frame.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _RAW_HEADERS = [(name.lower().encode("ascii"), value.encode("ascii")) for name, 
 
 
 class Guard:
-    """Lets a request through that names this machine and only reads, or is an act; adds headers to every answer."""
+    """Accepts a request that names this machine and only reads, or is an act; adds headers to every answer."""
 
     def __init__(self, app: "ASGIApp", port: int | None, hosts: tuple[str, ...], acts: Sequence[str] = ()) -> None:
         self._app = app
@@ -58,11 +58,11 @@ class Guard:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         named = [value for name, value in headers if name == b"host"]
         if len(named) != 1 or not self._is_ours(named[0].decode("latin-1")):
-            why = f"this is the inspector of {' and '.join(self._hosts)}; no other name is answered"
+            why = f"this is the inspector of {' and '.join(self._hosts)}; other host names are refused"
             return 421, "WrongHost", why
         is_act = scope["method"] == "POST" and scope["path"].endswith(self._acts)
         if scope["method"] not in ("GET", "HEAD") and not is_act:
-            return 405, "MethodNotAllowed", "the inspector only looks: GET and HEAD are all it takes"
+            return 405, "MethodNotAllowed", "the inspector only reads: it accepts GET and HEAD"
         return None
 
     def _is_ours(self, host: str) -> bool:

@@ -1,6 +1,6 @@
-"""News as server-sent events: a log's head, or the store's totals.
+"""Server-sent events: a log's head, or the store's totals.
 
-The store is looked at again and again, since other processes write to it; slow looks come less often.
+The store is polled, since other processes write to it; slow looks come less often.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -13,15 +13,15 @@ from memory_engine.store.protocol import ThreadFilter
 POLL_S = (0.1, 0.5)
 """Seconds between two looks: at first, and at most."""
 HEARTBEAT_S = 15.0
-"""Seconds without news after which a comment keeps the connection alive."""
+"""Seconds without events after which a comment keeps the connection alive."""
 TAKES = frozenset({"thread"})
 News = dict[str, object]
 
 
 async def live(inspection: Inspection, query: Query) -> AsyncGenerator[bytes, None]:
-    """News of a thread, or of the store where none is named, from now on. Ends when the thread is deleted.
+    """Events about a thread, or the store if none is named, from now on. Ends when the thread is deleted.
 
-    Raises `ThreadNotFound` before the first news.
+    Raises `ThreadNotFound` before the first event.
     """
     thread_id = query.text("thread", "")
     if thread_id:
@@ -31,7 +31,7 @@ async def live(inspection: Inspection, query: Query) -> AsyncGenerator[bytes, No
 
 
 def _lookout(inspection: Inspection, thread_id: str | None = None) -> Lookout:
-    """Totals take a reading of all threads: a commit does not make for another one at once."""
+    """Totals read all threads, so not every commit causes another reading at once."""
     return Lookout(inspection.engine.kernel, thread_id, POLL_S)
 
 
@@ -74,5 +74,5 @@ async def _told(
 
 
 def message(kind: str, news: News) -> bytes:
-    """One event of the stream. JSON holds no line break."""
+    """One event of the stream. JSON has no line breaks."""
     return b"event: %s\ndata: %s\n\n" % (kind.encode("ascii"), encode(news))

@@ -1,6 +1,6 @@
-"""Long work beside the event loop, on a thread of its own, so that others go on being served meanwhile.
+"""Long work in a separate thread, so that the event loop serves others meanwhile.
 
-The threads are daemons: a process that is told to end does not wait for an answer that nobody will read.
+The threads are daemons: a process that ends does not wait for an answer that nobody will read.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def beside(work: Callable[[], T]) -> T:
-    """Do work that takes long and shares no mutable state. Cancelling the caller does not stop the work."""
+    """Do long work that shares no mutable state. Cancelling the caller does not stop the work."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -42,10 +42,10 @@ async def beside(work: Callable[[], T]) -> T:
 
 
 async def apart(kernel: Kernel, work: Callable[[], Coroutine[object, object, T]]) -> T:
-    """Do work that awaits the engine, and only reads it, in a loop of its own. Cancelling the caller cancels it.
+    """Do work that awaits the engine, and only reads, in a separate loop. Cancelling the caller cancels it.
 
-    Where the engine is open for writing too, its writer and its caches belong to this very loop, and so do connections
-    to a server: then it is done here.
+    If the engine may write, its writer and caches belong to this loop, and so do connections
+    to a server: then the work runs here.
     """
     if not kernel.config.read_only or kernel.store.is_of_one_loop:
         return await work()
@@ -63,10 +63,10 @@ async def apart(kernel: Kernel, work: Callable[[], Coroutine[object, object, T]]
 
 @types.coroutine
 def _until(given_up: threading.Event, work: Coroutine[object, object, T]) -> Generator[object, object, T]:
-    """Await work; once its caller gives it up, cancel it, but never in the middle of an await of its own.
+    """Await work; if its caller is cancelled, cancel it, but never in the middle of one of its awaits.
 
-    A connection tells the loop of a read when the read has ended: a loop that was closed before would end the
-    connection's thread, and every later read on it would wait for ever.
+    A connection reports to the loop when a read has ended: a loop that was closed before would end the
+    connection's thread, and every later read on it would wait forever.
     """
     error: BaseException | None = None
     told = False

@@ -18,18 +18,18 @@ from memory_engine.store.protocol import ThreadFilter
 
 DAYS = 30
 DAYS_OF = 300
-"""Threads, the last used ones, whose events are counted by day."""
+"""How many of the most recent threads are counted by day."""
 WALKED_AT_ONCE = 10_000
-"""Events that one request goes through at most."""
+"""The most events that one request reads."""
 COUNTED = 100_000
-"""Events of the last used threads whose failures and models are counted unless more are asked for."""
+"""How many events of the most recent threads are counted for failures and models by default."""
 LISTED = 8
 
 
 async def glance(inspection: Inspection, query: Query) -> object:
-    """The store at a glance. What is counted in logs is counted piece by piece, the last used threads first.
+    """The store at a glance. Logs are counted piece by piece, the most recent threads first.
 
-    `counted` of `events` are in it so far; `is_done`: whoever asks again with the same `most` is told no more.
+    `counted` of `events` are included so far; `is_done`: asking again with the same `most` gives no more.
     """
     most = query.number("most", COUNTED)
     found = await inspection.engine.store.listed(ThreadFilter(order="updated"))
@@ -60,7 +60,7 @@ def _row(info: ThreadInfo) -> dict[str, object]:
 
 @define
 class _Sums:
-    """What the logs of many threads tell, without forks: their shared past would count again."""
+    """What the logs of many threads tell, without forks, whose shared past would count twice."""
 
     counted: int = 0
     compactions: Compactions = Compactions()
@@ -70,7 +70,7 @@ class _Sums:
     spending: list[dict[str, object]] = field(factory=list)
 
     def add(self, info: ThreadInfo, annals: Annals) -> None:
-        """Count a thread in."""
+        """Add a thread's counts."""
         one, other = self.compactions, annals.compactions
         self.compactions = Compactions(
             completed=one.completed + other.completed,
@@ -89,7 +89,7 @@ class _Sums:
             self.spending.append(_row(info) | named(spent))
 
     def as_data(self) -> dict[str, object]:
-        """As plain JSON values; of threads, those with most."""
+        """As plain JSON values, with the largest threads."""
         return {
             "counted": self.counted,
             "compactions": as_data(self.compactions),
@@ -105,7 +105,7 @@ def _spent(row: dict[str, object]) -> tuple[float, int]:
 
 
 async def _counted(inspection: Inspection, threads: Sequence[ThreadInfo], most: int) -> tuple[_Sums, bool]:
-    """The sums over the last used threads of at most so many events, and whether all of these are counted."""
+    """The sums over the most recent threads, up to a number of events, and whether all of these are counted."""
     sums, room = _Sums(), WALKED_AT_ONCE
     left = most
     for info in threads:

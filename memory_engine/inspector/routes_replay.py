@@ -1,4 +1,4 @@
-"""Routes that explain: why a chunk is as it is, how two points differ, and what broke the prompt cache."""
+"""Routes that explain: where a chunk comes from, how two points differ, and what broke the prompt cache."""
 
 import asyncio
 
@@ -12,14 +12,14 @@ from memory_engine.replay.ledger import cache_ledger
 from memory_engine.replay.why import why as explain
 
 CALLS = 200
-"""Model calls that a ledger looks at unless it is told where to begin."""
+"""How many model calls a ledger covers by default."""
 LEDGER_EVENTS_MAX = 5_000
 LEDGER_CHUNKS_MAX = 2_000_000
-"""Chunks in the contexts of a ledger, all together: they bound the time that it takes."""
+"""The most chunks in all contexts of a ledger, which bound its time."""
 COUNTED_EVENTS_MAX = 20_000
-"""Events of a log whose calls are counted."""
+"""The most events of a log whose calls are counted."""
 LEDGER_STATE_CHUNKS_MAX = 10_000
-"""Chunks of a state beyond which no ledger is made."""
+"""The most chunks of a state for a ledger."""
 _WINDOW = 512
 
 
@@ -53,7 +53,7 @@ async def ledger(inspection: Inspection, query: Query) -> object:
     if after is None:
         after = await _calls_ago(inspection, upto, min(CALLS, most))
     elif after > upto.seq:
-        raise WrongQuery("after", str(after), f"it is past `upto`, which is {upto.seq}")
+        raise WrongQuery("after", str(after), f"it is after `upto`, which is {upto.seq}")
     begin = inspection.seen(thread_id, max(after, upto.seq - most))
     max_tokens = query.number_if_given("max_tokens", least=1)
 
@@ -65,7 +65,7 @@ async def ledger(inspection: Inspection, query: Query) -> object:
 
 
 async def _calls_in_all(inspection: Inspection, upto: Seen) -> int | None:
-    """How many calls a model was sent up to a seq; `None` in a log that is too long to count them for a page."""
+    """The number of model calls up to a seq; `None` if the log is too long to count them for a page."""
     if upto.seq > COUNTED_EVENTS_MAX:
         return None
     reader, count = inspection.engine.reader, 0
@@ -79,7 +79,7 @@ async def _calls_in_all(inspection: Inspection, upto: Seen) -> int | None:
 
 
 async def _calls_ago(inspection: Inspection, upto: Seen, calls: int) -> int:
-    """The seq before the last so many answers of a model, or as far back as a ledger goes."""
+    """The seq before a model's latest answers, or as far back as a ledger goes."""
     store, registry = inspection.engine.store, inspection.engine.events
     types = {cls.event_type for cls in registry.classes() if cls.event_role == "assistant"}
     last, found, least = upto.seq, 0, max(0, upto.seq - LEDGER_EVENTS_MAX)

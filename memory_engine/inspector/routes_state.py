@@ -30,13 +30,13 @@ ROWS_MAX = 1_000
 HITS = 20
 HITS_MAX = 100
 MESSAGES_MAX = 1_000
-"""Messages of a context that are given, the last ones; `earlier` are how many there are before them."""
+"""How many messages of a context are given, the last ones; `earlier` counts those before them."""
 MESSAGE_MAX = 20_000
-"""Characters of a message's text that are given; `chars` is how long it is."""
+"""How many characters of a message's text are given; `chars` is its length."""
 
 
 async def state(inspection: Inspection, query: Query) -> object:
-    """The chunks of the state at a seq, in order, a page of them; the totals are over all."""
+    """A page of the state's chunks at a seq, in order; the totals are over all."""
     past = await inspection.past(query)
     offset, limit = (
         query.number("offset", 0),
@@ -57,9 +57,9 @@ async def state(inspection: Inspection, query: Query) -> object:
 
 
 async def context(inspection: Inspection, query: Query) -> object:
-    """The context that a model would have been sent after a seq, and what a question (`query`) recalls into it.
+    """The context that a model would be sent after a seq, and what a question (`query`) recalls into it.
 
-    Raises `ContextBudgetError`, and `ReadOnly` for a question where there is no index and none may be made.
+    Raises `ContextBudgetError`, and `ReadOnly` for a question if there is no index and none may be made.
     """
     past, max_tokens = await inspection.past(query), query.number_if_given("max_tokens", least=1)
     question = query.text("query", "")
@@ -78,9 +78,9 @@ async def context(inspection: Inspection, query: Query) -> object:
 
 
 async def recall(inspection: Inspection, query: Query) -> object:
-    """What memory answers a question with, as of a seq, best first; of each hit what every signal added to its score.
+    """What memory finds for a question, as of a seq, best first, with what each signal added to a hit's score.
 
-    Raises `ReadOnly` where there is no index and none may be made.
+    Raises `ReadOnly` if there is no index and none may be made.
     """
     past, kernel = await inspection.past(query), inspection.engine.kernel
     question = checked_query(query.text("query"))
@@ -117,7 +117,7 @@ def _hit_row(hit: Hit) -> dict[str, object]:
 
 
 def message_row(message: Message, counter: TokenCounter) -> dict[str, object]:
-    """A message of a context; its text is cut, `chars` is how long it is."""
+    """A message of a context; its text is cut, `chars` is its length."""
     text = _text_of(message.get("content"))
     row: dict[str, object] = {
         "role": message.get("role"),
@@ -130,7 +130,7 @@ def message_row(message: Message, counter: TokenCounter) -> dict[str, object]:
 
 
 def _text_of(content: object) -> str:
-    """The text of a message's content; an image stands as `[image]`."""
+    """The text of a message's content; an image becomes `[image]`."""
     if isinstance(content, str):
         return content
     parts = cast("list[dict[str, object]]", content or [])
@@ -138,13 +138,13 @@ def _text_of(content: object) -> str:
 
 
 async def chunk(inspection: Inspection, query: Query) -> object:
-    """A chunk with its whole text, also one that a compaction covers."""
+    """A chunk with its whole text, even if a compaction covers it."""
     thread_id, chunk_id = query.text("thread"), query.text("id")
     return chunk_as_data(await inspection.engine.thread(thread_id).chunk(chunk_id))
 
 
 async def originals(inspection: Inspection, query: Query) -> object:
-    """The chunks that a summary was made of, in order; of a summary among them the originals can be asked in turn."""
+    """The chunks that a summary was made of, in order; for a summary among them, ask again."""
     thread_id, chunk_id = query.text("thread"), query.text("chunk")
     summary = await inspection.engine.thread(thread_id).chunk(chunk_id)
     chunks = await inspection.states.chunks(thread_id, summary.parent_ids[:CHUNKS_MAX])
@@ -152,9 +152,9 @@ async def originals(inspection: Inspection, query: Query) -> object:
 
 
 async def views(inspection: Inspection, query: Query) -> object:
-    """The views that have rows at a seq: those in use, in the order in which they are registered, then the others.
+    """The views that have rows at a seq: those in use, in order of registration, then the others.
 
-    A view is in use once an event of its own has happened; session, clearing and forgetting belong to every log.
+    A view is in use once one of its own events has happened; sessions, clearing and forgetting occur in every log.
     """
     past = await inspection.past(query)
     head = await inspection.engine.store.head(past.id)
@@ -171,7 +171,7 @@ async def views(inspection: Inspection, query: Query) -> object:
 
 
 async def view(inspection: Inspection, query: Query) -> object:
-    """The rows of one view at a seq, by key, a page of them."""
+    """A page of one view's rows at a seq, by key."""
     past = await inspection.past(query)
     projection = _projection(inspection, query.text("name"))
     offset, limit = query.number("offset", 0), query.number("limit", 200, least=1, most=ROWS_MAX)

@@ -14,11 +14,11 @@ from memory_engine.store.protocol import ThreadFilter
 ThreadsFound = Sequence[tuple[ThreadRecord, Head, int]]
 THREADS_AT_ONCE_MAX = 1_000
 FORKS_MAX = 2_000
-"""Threads of one tree that are shown; of a larger one, `cut` says so."""
+"""The most threads of one tree that are shown; `cut` marks a larger one."""
 
 
 async def store(inspection: Inspection, _query: Query) -> object:
-    """Totals over the store; of a large one, those of a moment ago."""
+    """Totals over the store; of a large one, recent ones."""
     totals = await inspection.totals.now(inspection.engine.store.stats)
     return {
         "path": inspection.path,
@@ -30,7 +30,7 @@ async def store(inspection: Inspection, _query: Query) -> object:
 
 
 async def threads(inspection: Inspection, query: Query) -> object:
-    """Threads that match, those with the newest events first, and which kinds and statuses there are at all."""
+    """Threads that match, newest events first, and all kinds and statuses of the store."""
     wanted = _ThreadFilter(
         query.text("q", "").casefold(),
         {name: query.text(name, "") for name in ("kind", "user", "tenant", "agent", "status")},
@@ -81,7 +81,7 @@ def _thread_row(record: ThreadRecord, head: Head, updated_us: int) -> dict[str, 
 
 
 async def forks(inspection: Inspection, query: Query) -> object:
-    """The whole tree of forks that a thread is in, from the thread that was there before all others."""
+    """The whole tree of forks that a thread is in, from its first thread."""
     record, head = await _one(inspection, query.text("thread"))
     while record.forked_from is not None:
         record, head = await _one(inspection, record.forked_from.thread_id)
@@ -115,7 +115,7 @@ def _fork(record: ThreadRecord, head: Head) -> _Fork:
 
 
 async def _one(inspection: Inspection, thread_id: str) -> tuple[ThreadRecord, Head]:
-    """A thread as the store keeps it. Raises `ThreadNotFound`."""
+    """A thread's record. Raises `ThreadNotFound`."""
     found = await inspection.engine.store.threads(ThreadFilter(id=thread_id))
     if not found:
         await inspection.engine.store.head(thread_id)

@@ -1,4 +1,4 @@
-"""The route that gives a thread as talk: who said what, in order, calls with their results, summaries as folds."""
+"""The route for a thread as a conversation: who said what, calls with their results, summaries as folds."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,17 +14,17 @@ from memory_engine.inspector.talk_end import last_turns
 TURNS_AT_ONCE = 40
 TURNS_AT_ONCE_MAX = 200
 COVERED_MAX = 2_000
-"""Chunks behind one summary that are given."""
+"""How many chunks behind one summary are given."""
 TEXT_MAX = 20_000
-"""Characters of a chunk's text that are given; `chars` is how long it is."""
+"""How many characters of a chunk's text are given; `chars` is its length."""
 IMAGES_MAX = 4_000_000
-"""Characters of the pictures (`data:` URLs) of one page; of those beyond, only the words are given."""
+"""The most characters of the pictures (`data:` URLs) of one page; of others, only the description is given."""
 
 
 async def talk(inspection: Inspection, query: Query) -> object:
-    """The talk after the event at a seq, a page of its turns: the last, unless `offset` names another.
+    """A page of the conversation's turns after the event at a seq: the last, unless `offset` names another.
 
-    With `chunk`, the turns of what that summary stands for. With `quick`, a long log's last turns at once: they are
+    With `chunk`, the turns that this summary replaced. With `quick`, a long log's last turns at once: they are
     `partial`, and `total` counts only them.
     """
     past = await inspection.past(query)
@@ -66,20 +66,20 @@ async def _page(inspection: Inspection, past: Seen, page: Sequence[Sequence[str]
 
 
 async def _times(inspection: Inspection, thread_id: str, chunks: Iterable[Chunk]) -> dict[int, str]:
-    """When each event was recorded that said one of the chunks first, by seq."""
+    """When the events that first brought the chunks were recorded, by seq."""
     seqs = sorted({chunk.said_at for chunk in chunks})
     found = await inspection.engine.store.read_at(thread_id, seqs)
     return {stored.seq: to_datetime(stored.recorded_at_us).isoformat() for stored in found}
 
 
 class _Room:
-    """How many characters of pictures a page may still take."""
+    """How many characters of pictures still fit on a page."""
 
     def __init__(self, left: int) -> None:
         self._left = left
 
     def takes(self, url: str) -> bool:
-        """Whether a picture fits; it has taken its room then."""
+        """Whether a picture fits; if so, its room is taken."""
         if len(url) > self._left:
             return False
         self._left -= len(url)
@@ -100,7 +100,7 @@ def _line(chunk: Chunk, times: dict[int, str], room: _Room) -> dict[str, object]
 
 
 def _parts(content: Content, room: _Room) -> list[dict[str, object]]:
-    """The texts, pictures and files of a content in order; the texts together no longer than `TEXT_MAX`."""
+    """The texts, pictures and files of a content in order; the texts have at most `TEXT_MAX` characters together."""
     parts: Sequence[Part] = (TextPart(content),) if isinstance(content, str) else content
     rows: list[dict[str, object]] = []
     left = TEXT_MAX

@@ -1,6 +1,6 @@
 """Routes about time and money: tokens over a log, its exchanges, tools and models, and one exchange as a waterfall.
 
-A long log is walked piece by piece: `upto` says how far an answer reaches; who asks again is told more.
+A long log is read piece by piece: `upto` says how far an answer reaches; ask again for more.
 """
 
 from bisect import bisect_right
@@ -26,13 +26,13 @@ from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.walks import Walk
 
 WALKED_AT_ONCE = 10_000
-"""Events that one request goes through at most."""
+"""The most events that one request reads."""
 BINS = 400
 BINS_MAX = 2_000
 EXCHANGES = 50
 EXCHANGES_MAX = 500
 BARS_MAX = 500
-"""Events of one exchange that are drawn."""
+"""How many events of one exchange are drawn."""
 SAID_MAX = 120
 
 
@@ -50,14 +50,14 @@ async def tokens(inspection: Inspection, query: Query) -> object:
 
 
 async def _walked(inspection: Inspection, thread_id: str) -> tuple[int, Walk]:
-    """The head of a thread, and its walk, a piece further."""
+    """The head of a thread, and its walk, advanced by a piece."""
     head = await inspection.engine.store.head(thread_id)
     walks = inspection.states.walks
     return head.seq, await walks.upto(thread_id, head.seq, head=head.seq, events=WALKED_AT_ONCE)
 
 
 async def time(inspection: Inspection, query: Query) -> object:
-    """How long a thread took and what for, what models used, and its exchanges, the last page unless told otherwise."""
+    """A thread's durations, usage of models, and exchanges (by default the last page)."""
     head, walk = await _walked(inspection, query.text("thread"))
     annals = walk.annals
     limit = query.number("limit", EXCHANGES, least=1, most=EXCHANGES_MAX)
@@ -106,9 +106,9 @@ def _said(inspection: Inspection, thread_id: str, stored: StoredEvent) -> str:
 
 
 async def waterfall(inspection: Inspection, query: Query) -> object:
-    """The exchange that an event belongs to: what was waited for, as bars in microseconds from its beginning.
+    """The exchange that an event belongs to: its waits, as bars in microseconds from its beginning.
 
-    Beyond `BARS_MAX` events it is cut, and `cut` says how many there are more.
+    Beyond `BARS_MAX` events it is cut, and `cut` counts the others.
     """
     past = await inspection.past(query, least=1)
     head, walk = await _walked(inspection, past.id)
@@ -156,7 +156,7 @@ class Bar:
 
 @define
 class _Bars:
-    """The bars of one exchange, as its events come by."""
+    """The bars of one exchange, built event by event."""
 
     _clock: LogClock
     _begun_us: int
@@ -190,7 +190,7 @@ class _Bars:
             self._instant(event.event_role, stored, at_us, tokens)
 
     def _respond(self, stored: StoredEvent, event: Event, at_us: int, tokens: int) -> None:
-        """A part of a response goes on with the bar of the part before; its calls begin bars of their own."""
+        """A part of a response extends the bar of the part before; each of its calls starts a bar."""
         last = self._bars[-1] if self._bars else None
         if last is not None and last.kind == "model" and last.last == stored.seq - 1:
             last.last, last.end_us, last.tokens = stored.seq, max(last.end_us, at_us), last.tokens + tokens
@@ -220,7 +220,7 @@ class _Bars:
         return bar
 
     def made(self) -> Iterator[Bar]:
-        """The bars in the order of their beginnings; what is open goes on to the end."""
+        """The bars by their beginnings; an open one lasts to the end."""
         for bar in self._bars:
             yield evolve(bar, end_us=max(self._before_us, bar.end_us)) if bar.open else bar
 

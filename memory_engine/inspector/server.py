@@ -1,4 +1,4 @@
-"""Serving the inspector on a loopback address, in the event loop that its engine lives in."""
+"""Serving the inspector on a loopback address, in its engine's event loop."""
 
 import asyncio
 import ipaddress
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 WHAT = "the inspector"
 LINE_BYTES_MAX = 256 * 1024
-"""Of a request's address and headers: a thread's id of 4,096 bytes takes 12 kB in an address."""
+"""The most bytes of a request's address and headers: a thread id of 4,096 bytes takes 12 kB in an address."""
 
 
 @facts
@@ -51,12 +51,12 @@ async def serving(  # noqa: PLR0913 - where, to whom, and what for, by keyword
     path: str = "",
     writer: Writer | None = None,
 ) -> AsyncIterator[str]:
-    """Serve the inspector of an engine while the block runs, and give its address, which ends in the token.
+    """Serve the inspector of an engine while the block runs; gives its address, which ends in the token.
 
-    `port` 0 takes a free one; without a `token` one is drawn. `path` is the store's name on the page. In a program of
-    your own, open the engine with `EngineConfig(read_only=True)` if looking must write nothing at all. With a `writer`,
-    which opens the store to write to it, the page may undo compactions and keep what-ifs. At the end of the block, open
-    requests stay unanswered and the port is free. Raises `CannotServe`, `MissingExtra`.
+    `port` 0 takes a free one; without a `token` one is generated. `path` is the store's name on the page. In a
+    program of your own, open the engine with `EngineConfig(read_only=True)` if looking must write nothing at all.
+    With a `writer`, which opens the store to write to it, the page may undo compactions and keep what-ifs. At the
+    end of the block, open requests stay unanswered and the port is free. Raises `CannotServe`, `MissingExtra`.
 
         async with memory_engine.open("agent.db") as engine, serving(engine) as address:
             print(address)
@@ -64,7 +64,7 @@ async def serving(  # noqa: PLR0913 - where, to whom, and what for, by keyword
     """
     token = token or secrets.token_urlsafe()
     if not is_loopback(WHAT, host, port):
-        raise CannotServe(WHAT, host, port, "it shows all that is remembered: it is for this machine alone (127.0.0.1)")
+        raise CannotServe(WHAT, host, port, "it shows the whole memory, so it serves this machine only (127.0.0.1)")
     with listening(WHAT, host, port) as listener:
         port = listener.getsockname()[1]
         named = f"[{host}]" if ":" in host else host
@@ -86,7 +86,7 @@ async def answering(
 ) -> AsyncIterator[None]:
     """Answer a socket's requests with an application while the block runs; `stopping` is called at its end.
 
-    Signals are left to the program that runs the loop. With `lifespan`, the application is told of start and end.
+    Signals are left to the program that runs the loop. With `lifespan`, the application gets start and end events.
     Raises `MissingExtra`.
     """
     started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -105,7 +105,7 @@ async def answering(
 
 
 def is_loopback(what: str, host: str, port: int) -> bool:
-    """Whether an address is this machine's own. Raises `CannotServe` for what is not an address."""
+    """Whether an address is this machine's own. Raises `CannotServe` if it is not an address."""
     try:
         return ipaddress.ip_address(HOST if host == "localhost" else host).is_loopback
     except ValueError:
@@ -114,7 +114,7 @@ def is_loopback(what: str, host: str, port: int) -> bool:
 
 @contextmanager
 def listening(what: str, host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens. Raises `CannotServe` where the port is taken."""
+    """A listening socket. Raises `CannotServe` if the port is taken."""
     address = HOST if host == "localhost" else host
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     # asyncio sends at once only on sockets that are said to be TCP's: else a body waits 40 ms for the headers' receipt

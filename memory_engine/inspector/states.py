@@ -1,8 +1,8 @@
-"""States at any seq of any log, folded in slices: the loop goes on serving others meanwhile.
+"""States at any seq of any log, folded in slices, between which the loop serves others.
 
-A log that was compacted is near a snapshot at every point. One that never was has none, and a state as long as
-itself: that is folded without the contents, which are read for the chunks shown, and the state is kept, so that
-the next point is near. All of it can be made again. Totals over a store read all of it, so they are kept for a while.
+A compacted log has a snapshot near every point. One that never was has none, and a state as long as
+itself: it is folded without the contents, which are read for the chunks shown, and the state is kept, so that
+the next point is near. All of it is a cache. Totals over a store read all of it, so they are kept for a while.
 """
 
 import time
@@ -26,11 +26,11 @@ T = TypeVar("T", bound=Sized)
 V = TypeVar("V")
 
 CHUNKS_KEPT_MAX = 300_000
-"""Chunks of states that are kept laid out or with their contents; the latest is kept in any case."""
+"""The most chunks of cached states; the latest state is always kept."""
 AT_HAND = 4_000
-"""Events that are folded while somebody waits."""
+"""How many events are folded while somebody waits."""
 SLICE = 512
-"""Chunks that are read and placed at a time."""
+"""How many chunks are read and placed at a time."""
 
 
 @frozen(kw_only=True)
@@ -44,7 +44,7 @@ class TypeTotal:
 
 @frozen(kw_only=True)
 class Laid:
-    """A state laid out in its order, with totals by type, most tokens first. The chunks may lack their contents."""
+    """A state's chunks in order, with totals by type, most tokens first. The chunks may lack their contents."""
 
     state: State
     placed: Sequence[Placed]
@@ -55,17 +55,17 @@ class Laid:
 
     @cached_property
     def turns(self) -> Sequence[Sequence[str]]:
-        """The ids of its chunks as turns of a talk."""
+        """The ids of its chunks as turns of a conversation."""
         return turns_of(placed.chunk for placed in self.placed)
 
 
 _SAID = frozenset({Category.WORKING_FLOW, Category.SYSTEM, Category.TASK})
-"""Parts of a context that are talk; notes, memory and environment stand beside it."""
+"""The parts of a context that are conversation, not notes, memory and environment."""
 _ANSWERS = frozenset({ChunkType.ACTION_RESULT, ChunkType.ERROR})
 
 
 def turns_of(chunks: Iterable[Chunk]) -> Sequence[Sequence[str]]:
-    """The ids of chunks that are talk, turn by turn: a message, a thought, a summary, or calls with their results.
+    """The ids of a conversation's chunks, turn by turn: a message, a thought, a summary, or calls with their results.
 
     The chunks may lack their contents: results follow their calls in the state's order.
     """
@@ -106,7 +106,7 @@ class States:
         return self._laid[key]
 
     async def is_at_hand(self, thread_id: str, seq: int) -> bool:
-        """Whether the state after the event at `seq` takes no long reading of the log."""
+        """Whether the state after the event at `seq` needs no long reading of the log."""
         return self.walks.is_at_hand(thread_id, seq, AT_HAND) or await self._is_near(thread_id, seq)
 
     async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
@@ -130,7 +130,7 @@ class States:
         return self._whole[key]
 
     async def _forgotten(self, thread_id: str, seq: int) -> int:
-        """The seq of the last forgetting, if it was after a seq: it changes what was there then."""
+        """The seq of the last forgetting, if it was after a seq: it changes the past."""
         mark = (await self._reader.forgotten(thread_id)).mark
         return mark if mark > seq else 0
 
@@ -153,7 +153,7 @@ class States:
 
 
 class Seen(Past):
-    """A thread at a seq whose states are those that the inspector keeps."""
+    """A thread at a seq that uses the inspector's cached states."""
 
     def __init__(self, engine: Engine, states: States, thread_id: str, seq: int) -> None:
         super().__init__(engine.kernel, thread_id, seq)
@@ -164,11 +164,11 @@ class Seen(Past):
         return await self._states.whole(self.id, await self.upto(at) or 0)
 
     async def held(self) -> "Held":
-        """The same, with its state at hand: to be read anywhere."""
+        """The same, with its state loaded, to be read in any loop."""
         return Held(self.kernel, self.id, await self.state())
 
     async def laid(self) -> Laid:
-        """The state as it was, laid out; the chunks may lack their contents."""
+        """The state as it was, with totals; the chunks may lack their contents."""
         return await self._states.laid(self.id, self.seq)
 
     async def chunks(self, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
@@ -177,14 +177,14 @@ class Seen(Past):
 
 
 class Held(Past):
-    """A thread at the seq of a state that was read already."""
+    """A thread at the seq of a loaded state."""
 
     def __init__(self, kernel: Kernel, thread_id: str, state: State) -> None:
         super().__init__(kernel, thread_id, state.seq)
         self._held = state
 
     async def state(self, *, at: MomentLike | None = None) -> State:
-        """The state at hand, or that of an earlier moment."""
+        """The loaded state, or that of an earlier moment."""
         return self._held if at is None else await super().state(at=at)
 
 
@@ -200,25 +200,25 @@ def _lay_out(state: State) -> Laid:
 
 
 def _bound(kept: "OrderedDict[tuple[str, int, int], T]") -> None:
-    """Drop the states used longest ago, where there are too many or all together hold too many chunks."""
+    """Drop the least recently used states, if there are too many or they hold too many chunks together."""
     held = sum(map(len, kept.values()))
     while len(kept) > STATES_MAX or (held > CHUNKS_KEPT_MAX and len(kept) > 1):
         held -= len(kept.popitem(last=False)[1])
 
 
 SHARE = 20
-"""Totals are taken again after this many times as long as it took to take them."""
+"""Totals are computed again after this many times their duration."""
 
 
 class Kept(Generic[V]):
-    """A value that takes long to find: of a large store, the one of a moment ago."""
+    """A value that takes long to compute: of a large store, a recent one."""
 
     def __init__(self) -> None:
         self._taken: V | None = None
         self._again_at = 0.0
 
     async def now(self, take: Callable[[], Awaitable[V]]) -> V:
-        """The value, or that of a moment ago."""
+        """The value, or a recent one."""
         began = time.monotonic()
         if self._taken is None or began >= self._again_at:
             self._taken = await take()

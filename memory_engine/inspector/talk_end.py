@@ -1,6 +1,6 @@
-"""The end of a talk without the state before it: the last events alone say what stands last, however long the log is.
+"""The end of a conversation, from the last events alone, however long the log is.
 
-What is added at the end of a state stands behind all that was there before. So whatever these events do to older
+What is added at the end of a state comes after all that was there before. So whatever these events do to older
 chunks, theirs are the last, and in their order.
 """
 
@@ -15,15 +15,15 @@ from memory_engine.inspector.states import turns_of
 from memory_engine.store.reader import LogReader
 
 EVENTS = 400
-"""Events that are looked at."""
+"""How many events are read."""
 
 
 Order = dict[str, tuple[Chunk, str]]
-"""Chunks by id, each with the container that it stands in, in the order of the state."""
+"""Chunks by id, each with its container, in the order of the state."""
 
 
 async def last_turns(reader: LogReader, thread_id: str, seq: int, limit: int) -> Sequence[Sequence[str]] | None:
-    """The last turns of the talk after the event at `seq`, at most so many; `None` where these events do not tell.
+    """The last turns of the conversation after the event at `seq`; `None` if the last events do not tell.
 
     Raises `IntegrityError`.
     """
@@ -38,7 +38,7 @@ async def last_turns(reader: LogReader, thread_id: str, seq: int, limit: int) ->
 
 
 def _after(order: Order, stored: StoredEvent, thread_id: str) -> Order | None:
-    """What stands last after an event, of chunks that were added since; `None` where that cannot be told."""
+    """What comes last after an event, of the chunks added since; `None` if these events do not tell."""
     check_hash(thread_id, stored)
     record = decode_reduction(stored.record)
     made = {chunk.id: chunk for chunk in record.chunks}
@@ -67,7 +67,7 @@ def _applied(order: Order, operation: Operation, made: dict[str, Chunk]) -> Orde
 
 
 def _added(order: Order, operation: Add, made: dict[str, Chunk]) -> Order | None:
-    """A chunk more, at the end of the state or of a container; one in an older container is none of these."""
+    """Add a chunk at the end of the state or of a container; one in an older container does not count."""
     container, chunk = operation.container, made.get(operation.chunk)
     if container and container not in order:
         return order
@@ -82,7 +82,7 @@ def _added(order: Order, operation: Add, made: dict[str, Chunk]) -> Order | None
 
 
 def _instead(order: Order, gone: Iterable[str], by: Sequence[str], made: dict[str, Chunk]) -> Order | None:
-    """Others in the place of the first that goes; where that was an older one, they stand among the older ones."""
+    """Put others in the place of the first that goes; if that was an older one, they are among the older ones."""
     taken = dict.fromkeys(gone)
     place = next((chunk_id for chunk_id in order if chunk_id in taken), None)
     if place is None:

@@ -1,7 +1,7 @@
-"""One walk over each log, as far as somebody has asked, and on from there as it grows.
+"""One walk over each log, as far as somebody has asked, continued as it grows.
 
-On its way it folds the state without the contents, keeps that at marks, and notes the tokens after every event and what
-the events tell of time and money. All of it can be made again.
+It folds the state without the contents, keeps it at marks, and notes the tokens after every event and what
+the events tell about time and money. All of it is a cache.
 """
 
 import threading
@@ -17,11 +17,11 @@ from memory_engine.inspector.annals import Annals
 from memory_engine.store.reader import LogReader
 
 MARKS_EVERY = 8_192
-"""Seqs from one kept state of a long fold to the next; they share what they have in common."""
+"""Seqs between two kept states of a long fold; they share what they have in common."""
 STATES_MAX = 64
-"""States that are kept, over all threads: the last used ones."""
+"""How many states are kept, over all threads: the last used ones."""
 EVENTS_MAX = 2_000_000
-"""Events of all walks together; of the thread walked last they are kept in any case."""
+"""The most events of all walks together; the last walk is always kept."""
 
 
 class Walk:
@@ -35,7 +35,7 @@ class Walk:
         self.annals = Annals(reader.registry)
 
     def step(self, page: Sequence[StoredEvent]) -> None:
-        """Go on by rows that follow. Raises `IntegrityError`; then the walk is of no more use."""
+        """Advance by the next rows. Raises `IntegrityError`; then the walk is unusable."""
         for stored in page:
             apply_rows(self._draft, (stored,), self._thread_id, None)
             self._draft.touched.clear()
@@ -55,9 +55,9 @@ class Walk:
         return state
 
     def curve(self, bins: int) -> list[list[int]]:
-        """The tokens of the state over the log, in at most so many pieces: each its last seq, its highest and its last.
+        """The tokens of the state over the log, in at most `bins` pieces: each its last seq, its highest and its last.
 
-        What rises and falls within a piece is drawn to its height.
+        A rise and fall within a piece is drawn to its height.
         """
         count = len(self.tokens)
         ends = sorted({max(1, count * n // bins) for n in range(1, bins + 1)}) if count else []
@@ -74,7 +74,7 @@ class Walks:
         self._alone = threading.Lock()  # work is done in several loops (see `offload.apart`)
 
     async def upto(self, thread_id: str, seq: int, *, head: int, events: int | None = None) -> Walk:
-        """The walk of a log with this head, up to a seq at least, or on by at most so many events.
+        """The walk of a log with this head, at least up to a seq, or advanced by a number of events.
 
         Raises `IntegrityError`.
         """
@@ -118,7 +118,7 @@ class Walks:
         return seq - self._nearest(thread_id, seq).seq <= near
 
     def reached(self, thread_id: str) -> int:
-        """The seq that the walk of a log has come to."""
+        """The seq that the walk of a log has reached."""
         return self._walks[thread_id].seq if thread_id in self._walks else 0
 
     def _walk(self, thread_id: str, head: int) -> Walk:
@@ -138,7 +138,7 @@ class Walks:
             self._kept.popitem(last=False)
 
     def _nearest(self, thread_id: str, seq: int) -> State:
-        """The state that is kept of the latest seq up to this one, else the empty one."""
+        """The latest kept state up to this seq, else the empty one."""
         at = max((at for of, at in self._kept if of == thread_id and at <= seq), default=0)
         if not at:
             return State()

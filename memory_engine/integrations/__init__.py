@@ -1,1 +1,1 @@
-"""Adapters: other people's agents get this memory by one import and one line. Each needs the extra of its name."""
+"""Adapters: other frameworks' agents get this memory by one import and one line. Each needs the extra of its name."""

@@ -6,8 +6,8 @@
         runner = Runner(app_name="shop", agent=agent, session_service=MemoryEngineSessionService(engine),
                         memory_service=MemoryEngineMemoryService(engine))
 
-Needs the extra `adk`. A session is a thread of the engine: each event of ADK is kept as it was given, and its messages
-are events beside it, so that contexts, search, compaction and the inspector work on it.
+Needs the extra `adk`. A session is a thread of the engine: each event of ADK is kept unchanged, and its messages
+are events too, so that contexts, search, compaction and the inspector work on it.
 """
 
 # pyright: reportMissingImports=false
@@ -63,10 +63,10 @@ __all__ = ["MARK", "MemoryEngineMemoryService", "MemoryEngineSessionService"]
 
 
 class MemoryEngineSessionService(BaseSessionService):
-    """Keeps the sessions of ADK in an engine's threads. To be made where the engine was opened.
+    """Keeps the sessions of ADK in an engine's threads. Make it on the event loop that the engine was opened on.
 
-    It may be awaited on any event loop. A session's user is the thread's user, its app the thread's agent. State of the
-    user (`user:`) lives in the user's own thread, state of the app (`app:`) in the agent's; it gets there through the
+    Await it on any event loop. A session's user is the thread's user, its app the thread's agent. State of the
+    user (`user:`) is kept in the user's own thread, state of the app (`app:`) in the agent's; it gets there through the
     outbox, in the commit of the event that sets it.
     """
 
@@ -79,21 +79,21 @@ class MemoryEngineSessionService(BaseSessionService):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> AdkSession:
-        """Make a session, with an id of its own if none is given. Raises `AlreadyExistsError`."""
+        """Make a session, with a new id unless one is given. Raises `AlreadyExistsError`."""
         return await self._home.run(self._create(app_name, user_id, state or {}, session_id))
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> AdkSession | None:
-        """A session with its events, or the latest of them that `config` asks for; `None` for none."""
+        """A session with its events, or the latest that `config` asks for; `None` if there is no such session."""
         return await self._home.run(self._get(app_name, user_id, session_id.strip(), config or GetSessionConfig()))
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """The sessions of a user, or of all users, without their events; the one that went on last stands last."""
+        """The sessions of a user, or of all users, without their events; the most recent one last."""
         return await self._home.run(self._list(app_name, user_id))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Destroy a session and all that came of it. State of its user and app stays."""
+        """Destroy a session and everything derived from it. State of its user and app stays."""
         await self._home.run(self._delete(app_name, user_id, session_id.strip()))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -101,10 +101,10 @@ class MemoryEngineSessionService(BaseSessionService):
         return await self._home.run(self._shared_state("user", app_name, user_id))
 
     async def append_event(self, session: AdkSession, event: Event) -> Event:
-        """Keep an event, its messages and the state that it sets, in one commit; then change the session by it.
+        """Store an event, its messages and the state that it sets, in one commit; then update the session.
 
-        An event that was appended before is not kept again; a partial one never is. Raises `StaleSessionError` where
-        the stored session went on without this one, `SessionNotFoundError`.
+        An event that was appended before is not stored again; a partial one never is. Raises `StaleSessionError` if
+        somebody else has continued the session, `SessionNotFoundError`.
         """
         if event.partial:
             return event
@@ -120,7 +120,7 @@ class MemoryEngineSessionService(BaseSessionService):
         return event
 
     async def flush(self) -> None:
-        """What was appended is kept already; wait until state of users and apps has arrived."""
+        """Events are stored already; wait until state of users and apps has arrived."""
         await self._home.run(self._settle())
 
     # on the engine's loop
@@ -210,7 +210,7 @@ class MemoryEngineSessionService(BaseSessionService):
         return prefixed({kind: await self._shared_state(kind, app_name, user_id) for kind in KINDS.values()})
 
     async def _settle(self) -> None:
-        """Wait for state under way; what a paused thread is to get waits for its end."""
+        """Wait for state under way; a paused thread gets its state when it resumes."""
         await self.engine.kernel[Relay].settle()
 
     def _scoped(
@@ -230,7 +230,7 @@ class MemoryEngineSessionService(BaseSessionService):
         return as_json(found[""]), tuple(shared)
 
     async def _append(self, session: AdkSession, event: Event) -> int | None:
-        """Keep an event; the seq of its entry, or `None` where it was kept before."""
+        """Store an event; returns the seq of its entry, or `None` if it was stored before."""
         kept = Session(self._thread(session.app_name, session.user_id, session.id))
         async with self._locks.setdefault(kept.thread.id, asyncio.Lock()):
             expected = int(session._storage_update_marker or 0)
@@ -250,20 +250,20 @@ class MemoryEngineSessionService(BaseSessionService):
                     return at
 
     async def _checked(self, session: AdkSession, kept: Session) -> SessionHead:
-        """The head of the stored session. Raises `StaleSessionError` where it is not the given one's."""
+        """The head of the stored session. Raises `StaleSessionError` if it differs from the given one's."""
         head = await kept.head()
         if head is None:
             raise SessionNotFoundError(f"Session {session.id} not found.")
         marker = session._storage_update_marker
         if (int(marker) != head.seq) if marker else (session.last_update_time < head.timestamp):
             raise StaleSessionError(
-                f"session {session.id!r} went on since this object was read (the thread {kept.thread.id!r} is at seq "
+                f"session {session.id!r} was continued after this object was read (thread {kept.thread.id!r} is at seq "
                 f"{head.seq}); nothing was written: get the session again, and append to that"
             )
         return head
 
     async def _known(self, kept: Session, event: Event) -> tuple[bool, str]:
-        """Whether an event was kept before, and the id to keep it under: another one under that of a kept event."""
+        """Whether an event was stored before, and the id to store it under, if its own is taken."""
         event_id = derived_id("adk", kept.thread.id, event.id)
         for stored in await self.engine.store.find(kept.thread.id, [event_id]):
             [same] = await kept.entries(await kept.entry_rows_from(stored.seq))
@@ -291,7 +291,7 @@ class MemoryEngineSessionService(BaseSessionService):
         )
 
     async def _rewound(self, kept: Session, invocation_id: str | None) -> list[NewEvent]:
-        """What forgets the messages that a rewind takes back. The session goes on holding its events, as ADK has it."""
+        """The event that forgets the messages that a rewind takes back. The session keeps its events, as in ADK."""
         rows = await kept.entry_rows() if invocation_id else []
         begin = next((n for n, row in enumerate(rows) if row.invocation == invocation_id), len(rows))
         seqs = {seq for row in rows[begin:] for seq in range(row.seq - row.messages, row.seq)}
@@ -308,6 +308,6 @@ def _session(app_name: str, user_id: str, session_id: str, head: SessionHead) ->
 
 
 def _since(rows: Sequence[SessionEntryRow], timestamp: float | None) -> Sequence[SessionEntryRow]:
-    """The rows after the last one that is older."""
+    """The rows after the last older one."""
     older = [n for n, row in enumerate(rows) if timestamp is not None and row.timestamp < timestamp]
     return rows[older[-1] + 1 :] if older else rows

@@ -1,4 +1,4 @@
-"""Events of ADK: what a memory keeps of them, how they come back, and the messages in them."""
+"""Events of ADK: how they are stored and restored, and the messages in them."""
 
 # pyright: reportMissingImports=false
 # google-adk fits beside few others: it is in the environment of its tests alone
@@ -26,9 +26,9 @@ except ImportError:
 MARK = "adk"
 """The key in the metadata of threads that are made here: `session` or `memory`."""
 KINDS: dict[str, Literal["agent", "user"]] = {State.APP_PREFIX: "agent", State.USER_PREFIX: "user"}
-"""By the prefix of a key the kind of the thread in which such state lives."""
+"""By the prefix of a key, the kind of the thread that keeps such state."""
 _KEYS = "stateKeys"
-"""Where an entry has the keys of its event's state, in their order."""
+"""The key of an entry for the keys of its event's state, in their order."""
 
 
 def thread_id_of(what: str, tenant_id: str, *names: str) -> str:
@@ -38,13 +38,13 @@ def thread_id_of(what: str, tenant_id: str, *names: str) -> str:
 
 
 def state_of(actions: EventActions) -> dict[str, Any]:
-    """The state that an event sets and that lasts, as JSON has it: ADK writes what is not JSON as text."""
+    """The lasting state that an event sets, as JSON; like ADK, other values as text."""
     state = json.loads(actions.model_dump_json(include={"state_delta"}))["state_delta"]
     return {key: value for key, value in state.items() if not key.startswith(State.TEMP_PREFIX)}
 
 
 def dumped(event: Event) -> dict[str, Any]:
-    """An event but for the values of its state. `None` in what is not a field of ADK's stays."""
+    """An event without the values of its state. `None` in fields that are not ADK's stays."""
     exclude = {"actions": {"state_delta"}}
     found: dict[str, Any] = json.loads(event.model_dump_json(by_alias=True, exclude_defaults=True, exclude=exclude))
     if state := state_of(event.actions):
@@ -53,7 +53,7 @@ def dumped(event: Event) -> dict[str, Any]:
 
 
 def event_of(entry: SessionEntry) -> Event:
-    """The event that an entry keeps."""
+    """The event that an entry stores."""
     keys = cast("list[str]", entry.entry.pop(_KEYS, []))
     found = Event.model_validate_json(as_json(entry.entry))
     state = entry.state | prefixed(entry.shared)
@@ -62,19 +62,19 @@ def event_of(entry: SessionEntry) -> Event:
 
 
 def prefixed(shared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Shared state by the kinds of its owners, as ADK has it in one."""
+    """Shared state by the kinds of its owners, which ADK has in one mapping."""
     return {prefix + key: value for prefix, kind in KINDS.items() for key, value in shared.get(kind, {}).items()}
 
 
 def event_again(event: Event) -> Event:
-    """An event as it comes back."""
+    """An event as it is restored."""
     found = Event.model_validate_json(as_json(dumped(event)))  # which ignores the keys
     found.actions.state_delta = state_of(event.actions)
     return found
 
 
 def texts_of(content: types.Content | None) -> dict[str, str]:
-    """The texts of a content, by where they stand in what is around it."""
+    """The texts of a content, by their paths."""
     parts = content.parts or [] if content is not None else []
     return {f"content/parts/{n}/text": part.text for n, part in enumerate(parts) if part.text}
 
@@ -89,7 +89,7 @@ def said_by(content: types.Content, author: str, text: str) -> UserMessage | Llm
 
 
 async def messages_of(thread: ThreadHandle, event: Event, event_id: str) -> list[NewEvent]:
-    """The events of the messages of an event; one that breaks the order of calls and results as what it says."""
+    """The events of an event's messages; if calls and results are out of order, the event of its text."""
     content = event.content
     if content is None or not content.parts:
         return []
@@ -102,7 +102,7 @@ async def messages_of(thread: ThreadHandle, event: Event, event_id: str) -> list
 
 
 def _openai(content: types.Content, is_users: bool) -> list[dict[str, Any]]:
-    """A content as messages of chat completions: results first, then what was said with them."""
+    """A content as messages of chat completions: results first, then the texts beside them."""
     parts = content.parts or []
     results = [
         {
@@ -137,7 +137,7 @@ def _openai(content: types.Content, is_users: bool) -> list[dict[str, Any]]:
 
 
 def _part(part: types.Part) -> dict[str, Any] | None:
-    """A part as chat completions has it; `None` for what has no place there."""
+    """A part in chat completions' form; `None` if there is none."""
     if part.text:
         return {"type": "text", "text": part.text}
     data, file = part.inline_data, part.file_data
@@ -172,5 +172,5 @@ def _as_text(part: types.Part) -> str:
 
 
 def _jsonable(value: object) -> object:
-    """A value of a call or a result, as JSON has it."""
+    """A value of a call or a result, as JSON."""
     return json.loads(EventActions(agent_state={"value": value}).model_dump_json())["agent_state"]["value"]

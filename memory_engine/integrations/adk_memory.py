@@ -1,4 +1,4 @@
-"""What an app of ADK adds to the memory of a user."""
+"""A memory service for ADK: what its apps add to the memory of a user."""
 
 # pyright: reportMissingImports=false
 # google-adk fits beside few others: it is in the environment of its tests alone
@@ -29,15 +29,15 @@ except ImportError:
     raise MissingExtra("ADK's memory", "adk") from None
 
 FOUND_MAX = 10
-"""Memories that a search gives."""
+"""How many memories a search gives."""
 _PASSAGES = 4
-"""Passages that are looked at for each memory: a long one has several."""
+"""How many passages are read for each memory: a long one has several."""
 
 
 class MemoryEngineMemoryService(BaseMemoryService):
-    """What apps add to the memory of a user, in a thread of its own. To be made where the engine was opened.
+    """What apps add to the memory of a user, in a separate thread. It outlives its sessions.
 
-    It outlives the sessions that it came from. A memory that was deleted is not added again.
+    Make it on the event loop that the engine was opened on. A deleted memory is not added again.
     """
 
     def __init__(self, engine: Engine, *, tenant_id: str = "") -> None:
@@ -46,7 +46,7 @@ class MemoryEngineMemoryService(BaseMemoryService):
         self._home = HomeLoop()
 
     async def add_session_to_memory(self, session: AdkSession) -> None:
-        """Add the events of a session that were not added yet."""
+        """Add the events of a session that are new."""
         await self.add_events_to_memory(
             app_name=session.app_name, user_id=session.user_id, events=session.events, session_id=session.id
         )
@@ -60,7 +60,7 @@ class MemoryEngineMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add events that say something; those that were added before are left out."""
+        """Add events that have text, except those that were added before."""
         metadata = dict(custom_metadata or {}) | ({"session_id": session_id} if session_id else {})
         memories = [
             (
@@ -100,11 +100,11 @@ class MemoryEngineMemoryService(BaseMemoryService):
         await self._home.run(self._add(app_name, user_id, [(one, now) for one in given]))
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """The memories of a user that say most about a question, best first, ten at most."""
+        """The memories of a user that match a question best, best first, at most ten."""
         return await self._home.run(self._search(app_name, user_id, query))
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
-        """Forget a memory, by the id that a search gives it. The log keeps it until its event is erased."""
+        """Forget a memory by its id from a search. The log keeps it until its event is erased."""
         if memory_id:
             await self._home.run(self._forget(self._thread(app_name, user_id), memory_id))
 

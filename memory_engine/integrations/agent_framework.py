@@ -1,4 +1,4 @@
-"""Histories of Microsoft's Agent Framework in this memory: each message as it was, and as events of a thread.
+"""Histories of Microsoft's Agent Framework in this memory: each message unchanged, and as events of a thread.
 
     from memory_engine.integrations.agent_framework import MemoryEngineHistoryProvider
 
@@ -34,13 +34,13 @@ except ImportError:
 MARK = "agent-framework"
 """The key in the metadata of threads that are made here."""
 DEFAULT = "default"
-"""The session of runs that name none, as the framework's own providers have it."""
+"""The session of runs that name none, as with the framework's own providers."""
 
 
 class MemoryEngineHistoryProvider(HistoryProvider):
-    """A `HistoryProvider` in an engine's threads. To be made where the engine was opened; awaited on any event loop.
+    """A `HistoryProvider` in an engine's threads. Make it on the loop that the engine was opened on; await it on any.
 
-    `history` is what a run begins with: `"all"` messages as they are, or the thread's `"context"` within `max_tokens`,
+    `history` is what a run begins with: `"all"` messages, or the thread's `"context"` within `max_tokens`,
     with what was compacted and what is known of the user. The first message makes the thread, with these scopes.
     """
 
@@ -86,7 +86,7 @@ class MemoryEngineHistoryProvider(HistoryProvider):
     async def save_messages(
         self, session_id: str | None, messages: Sequence[Message], *, state: dict[str, Any] | None = None
     ) -> None:
-        """Keep those that the history does not end with, all or none, and record each as messages of the thread."""
+        """Store those that the history does not end with, all or none, each as messages of the thread."""
         entries = EntryList(self.engine, session_id or DEFAULT)
         given = [loaded(message.to_json()) for message in messages]
         kept = [_entry(one, message, self.engine) for one, message in zip(given, messages, strict=True)]
@@ -104,15 +104,15 @@ class MemoryEngineHistoryProvider(HistoryProvider):
 
 
 def _key(message: Json) -> tuple[str, str]:
-    """What tells whether two messages are one: the id, or all that they say."""
+    """What identifies a message: its id, or all of its content."""
     name = message.get("message_id")
     return ("id", str(name)) if name else ("said", json.dumps(message, sort_keys=True))
 
 
 def _repeated(there: Sequence[tuple[str, str]], given: Sequence[tuple[str, str]]) -> int:
-    """How many of the given messages, from the first on, repeat the end of those that are there.
+    """How many of the given messages, from the first on, repeat the end of the stored ones.
 
-    One message without an id, said by the user again, is a new one.
+    A single user message without an id is new, even if it repeats the last one.
     """
     for count in range(min(len(there), len(given)), 0, -1):
         if list(there[-count:]) == list(given[:count]):
@@ -149,7 +149,7 @@ def _texts(entry: Json) -> dict[str, str]:
 
 
 def _openai(message: Message) -> list[dict[str, Any]]:
-    """A message as chat completions' messages: results first, then what was said with them."""
+    """A message as chat completions' messages: results first, then the texts beside them."""
     results = [
         {"role": "tool", "tool_call_id": one.call_id or "", "content": _result(one)}
         for one in message.contents
@@ -199,7 +199,7 @@ def _part(content: Content) -> dict[str, Any] | None:
 
 
 def _from_openai(messages: Iterable[Json]) -> list[Message]:
-    """What a context shows, as messages of the framework."""
+    """A context's messages, as the framework's."""
     return [_message(dict(message)) for message in messages]
 
 

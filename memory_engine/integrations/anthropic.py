@@ -1,11 +1,11 @@
-"""Claude's memory tool on this memory: its files are a view, each edit an event with its history.
+"""Claude's memory tool on this memory: its files are a view, each edit an event.
 
     from memory_engine.integrations.anthropic import MemoryTool
 
     with MemoryTool("agent.db", agent_id="claude") as memory:
         runner = client.beta.messages.tool_runner(tools=[memory], ...)
 
-Needs the extra `anthropic`. What Claude reads and is told is what the SDK's own tool on a folder says, but for sizes:
+Needs the extra `anthropic`. Answers are those of the SDK's own tool on a folder, except for sizes:
 a file's is that of its text, a folder's that of the texts in it.
 """
 
@@ -39,14 +39,14 @@ ROOT = "/memories"
 LINES_MAX = 999_999
 _WIDTH = len(str(LINES_MAX))
 _AROUND = 2
-"""Lines that are shown before and after an edit."""
+"""How many lines are shown before and after an edit."""
 _DEPTH = 2
 
 
 class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
     """The memory tool for `AsyncAnthropic`, on the memory files of a thread: an agent's, a user's, a conversation's.
 
-    Claude's mistakes raise the SDK's `ToolError`, which its tool runner gives back to Claude; errors that Claude did
+    Claude's mistakes raise the SDK's `ToolError`, which its tool runner returns to Claude; errors that Claude did
     not cause (a `StorageError`) are raised as they are.
     """
 
@@ -63,11 +63,11 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
         return await self._folder.create(command.path, command.file_text)
 
     async def str_replace(self, command: "StrReplace") -> str:
-        """Replace a text that a file holds once."""
+        """Replace a text that occurs once in a file."""
         return await self._folder.str_replace(command.path, command.old_str, command.new_str or "")
 
     async def insert(self, command: "Insert") -> str:
-        """Put lines into a file, after its line `insert_line`."""
+        """Insert lines into a file, after its line `insert_line`."""
         return await self._folder.insert(command.path, command.insert_line, command.insert_text)
 
     async def delete(self, command: "Delete") -> str:
@@ -75,7 +75,7 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
         return await self._folder.delete(command.path)
 
     async def rename(self, command: "Rename") -> str:
-        """Give a file or a folder another path."""
+        """Move a file or a folder."""
         return await self._folder.rename(command.old_path, command.new_path)
 
     async def clear_all_memory(self) -> str:
@@ -86,8 +86,8 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
 class MemoryTool(BetaAbstractMemoryTool):
     """The memory tool for `Anthropic`, on the memory files of an agent (or, with `user_id`, of a user).
 
-    It opens the store (a path, or a server's URL) and closes it with `close`, or at the end of a `with` block. Calls
-    raise what those of `AsyncMemoryTool` raise, making it what `memory_engine.open` raises.
+    It opens the store (a path or a URL) and closes it with `close`, or at the end of a `with` block. Calls
+    raise what those of `AsyncMemoryTool` raise; making it raises what `memory_engine.open` raises.
     """
 
     def __init__(
@@ -132,13 +132,13 @@ class MemoryTool(BetaAbstractMemoryTool):
         return self._engine.call(lambda _: self._folder.create(command.path, command.file_text))
 
     def str_replace(self, command: "StrReplace") -> str:
-        """Replace a text that a file holds once."""
+        """Replace a text that occurs once in a file."""
         return self._engine.call(
             lambda _: self._folder.str_replace(command.path, command.old_str, command.new_str or "")
         )
 
     def insert(self, command: "Insert") -> str:
-        """Put lines into a file, after its line `insert_line`."""
+        """Insert lines into a file, after its line `insert_line`."""
         return self._engine.call(lambda _: self._folder.insert(command.path, command.insert_line, command.insert_text))
 
     def delete(self, command: "Delete") -> str:
@@ -146,7 +146,7 @@ class MemoryTool(BetaAbstractMemoryTool):
         return self._engine.call(lambda _: self._folder.delete(command.path))
 
     def rename(self, command: "Rename") -> str:
-        """Give a file or a folder another path."""
+        """Move a file or a folder."""
         return self._engine.call(lambda _: self._folder.rename(command.old_path, command.new_path))
 
     def clear_all_memory(self) -> str:
@@ -155,7 +155,7 @@ class MemoryTool(BetaAbstractMemoryTool):
 
 
 class _Folder:
-    """What the commands do, in the SDK's words. Paths begin with `/memories`; the view's are relative to it."""
+    """The commands, with the SDK's wording. Paths begin with `/memories`; the view's are relative to it."""
 
     def __init__(self, files: MemoryFiles) -> None:
         self._files = files
@@ -263,7 +263,7 @@ class _Folder:
 
 
 class _Change(Protocol):
-    """Makes the new text of the old one."""
+    """Makes the new text from the old one."""
 
     def __call__(self, text: str, /) -> str: ...
 
@@ -276,7 +276,7 @@ def _inner(path: str) -> str:
     if inner.partition("/")[0] == "..":
         raise ToolError(f"Path {path} would escape {ROOT} directory")
     if "\0" in path or inner.encode("utf-8", "replace") != inner.encode("utf-8", "surrogatepass"):
-        raise ToolError(f"Path {path!r} holds a character that no path may hold")
+        raise ToolError(f"Path {path!r} has a character that no path may have")
     return "" if inner == "." else inner
 
 
@@ -285,7 +285,7 @@ def _sendable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ToolError("The text holds a character that is not valid Unicode; nothing was written") from error
+        raise ToolError("The text has a character that is not valid Unicode; nothing was written") from error
     return text
 
 
@@ -294,7 +294,7 @@ def _missing(path: str) -> ToolError:
 
 
 def _only_place(path: str, text: str, old: str) -> int:
-    """The place where `old` stands, if it stands at exactly one. Raises `ToolError`."""
+    """The position of `old`, if it occurs exactly once. Raises `ToolError`."""
     if not old or text.count(old) == 0:
         why = f"old_str `{old}` did not appear verbatim in {path}."
         raise ToolError(f"No replacement was performed, {why}")
@@ -328,7 +328,7 @@ def _with_numbers(lines: Sequence[str], first: int) -> str:
 
 
 def _listed(path: str, inner: str, below: Sequence[MemoryFile]) -> Iterator[str]:
-    """The files and folders, two levels deep, without those whose names begin with a point, by their names."""
+    """The files and folders, two levels deep, without those whose names begin with a dot, sorted by name."""
     sizes: dict[tuple[str, ...], int] = {}
     files: set[tuple[str, ...]] = set()
     for file in below:
@@ -346,7 +346,7 @@ def _bytes(files: Sequence[MemoryFile]) -> int:
 
 
 def _size(count: int) -> str:
-    """As the SDK writes sizes: 0B, 17B, 1.5K, 2M."""
+    """A size as the SDK writes it: 0B, 17B, 1.5K, 2M."""
     unit = min(max(count.bit_length() - 1, 0) // 10, 3)
     size = count / 1024**unit
     return f"{int(size) if size == int(size) else f'{size:.1f}'}{'BKMG'[unit]}"

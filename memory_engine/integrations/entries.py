@@ -1,4 +1,4 @@
-"""A framework's own messages kept in a thread, each byte for byte after the events of what it says."""
+"""A framework's own messages in a thread, each byte for byte after the events of its messages."""
 
 import asyncio
 import json
@@ -23,10 +23,10 @@ Json = Mapping[str, object]
 
 
 class OwnMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to keep: as its framework writes it, and as chat completions' messages.
+    """A message to store: as its framework writes it, and as chat completions' messages.
 
-    `texts` are those in `entry`, by where they stand; `said` is the event of its text alone, where its calls and
-    results are out of order. `name` makes the ids of the events of its messages: the same name is recorded once.
+    `texts` are those in `entry`, by their paths; `said` is the event of its text alone, for when its calls and
+    results are out of order. `name` makes the ids of its messages' events: the same name is recorded once.
     """
 
     id: str
@@ -40,7 +40,7 @@ class OwnMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def entry_events(thread: Thread, entries: Sequence[OwnMessage], at: float) -> list[NewEvent]:
-    """The events of entries: of each its messages, then itself, which does not repeat them. `at`: seconds of Unix."""
+    """The events of entries: for each its messages, then itself, without repeating them. `at`: Unix seconds."""
     groups = [entry.messages for entry in entries]
     said = await groups_as_events(thread, groups, [entry.name for entry in entries], format="openai.chat")
     events: list[NewEvent] = []
@@ -61,7 +61,7 @@ class EntryList:
         self._session = Session(self.thread)
 
     async def get(self, limit: int | None = None) -> list[Json]:
-        """The entries, or the last `limit`; none where there is no thread."""
+        """The entries, or the last `limit`; none if there is no thread."""
         if limit == 0:
             return []
         with suppress(ThreadNotFound):
@@ -76,10 +76,10 @@ class EntryList:
         scopes: Mapping[str, str],
         reason: str = "",
     ) -> None:
-        """Drop and add entries in one commit, which `draft` says from those that are there (the last `limit`).
+        """Drop and add entries in one commit, as `draft` decides from the existing ones (the last `limit`).
 
-        It gives the places of those to drop, and those to add; it is asked again where others have written meanwhile.
-        What is dropped is forgotten, with its messages. Raises what `dispatch` raises.
+        It returns the places of those to drop, and those to add; it is called again if others have written meanwhile.
+        Dropped entries are forgotten, with their messages. Raises what `dispatch` raises.
         """
         while True:
             try:

@@ -14,9 +14,9 @@ class HomeLoop:
         self._loop = asyncio.get_running_loop()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that runs there, for a caller on another thread.
+        """Run a coroutine there, for a caller on another thread.
 
-        Raises `RuntimeError` on the loop itself, as it would wait for itself.
+        Raises `RuntimeError` on the loop itself, since it would wait for itself.
         """
         if _running_loop() is self._loop:
             work.close()

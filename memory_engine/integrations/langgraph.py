@@ -1,4 +1,4 @@
-"""Checkpoints of LangGraph in this memory: what a step changes is kept, and messages become a thread's events.
+"""Checkpoints of LangGraph in this memory: each step's changes, with messages as a thread's events.
 
     from memory_engine.integrations.langgraph import MemoryEngineSaver
 
@@ -57,12 +57,12 @@ T = TypeVar("T")
 MARK = {"checkpoints": "langgraph"}
 """Metadata of the threads that a saver makes."""
 VERSION_WIDTH = 10
-"""Digits of a channel's version. Versions are compared as texts."""
+"""How many digits a channel's version has. Versions are compared as texts."""
 _log = logging.getLogger("memory_engine.integrations.langgraph")
 
 
 class Rest(NamedTuple):
-    """What a checkpoint holds beside its values: the id of the one before, its state, its metadata as JSON."""
+    """A checkpoint without its values: the id of the one before, its state, its metadata as JSON."""
 
     parent: str
     state: Form
@@ -70,11 +70,11 @@ class Rest(NamedTuple):
 
 
 class MemoryEngineSaver(BaseCheckpointSaver[str]):
-    """Keeps the checkpoints of graphs in an engine's threads. To be made where the engine was opened.
+    """Keeps the checkpoints of graphs in an engine's threads. Make it on the event loop that the engine was opened on.
 
-    It may be awaited on any event loop, and called without `await` from any other thread than the engine's own: there
-    such a call raises `RuntimeError`, as it could not come to an end. `messages` is the channel whose messages become
-    events. The scopes are those of the threads that it makes.
+    Await it on any event loop, or call it without `await` from any thread but the engine's own: there
+    such a call raises `RuntimeError`, since it would wait for itself. `messages` is the channel whose messages become
+    events. New threads get the scopes.
     """
 
     def __init__(  # noqa: PLR0913 - scopes are keywords of the public face
@@ -110,7 +110,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         before: "RunnableConfig | None" = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Checkpoints that match, the latest first: of one thread, or of all that such savers have made."""
+        """Checkpoints that match, the latest first: of one thread, or of all threads that savers have made."""
         for thread_id, name in await self._home.run(self._names(config, before)):
             if limit is not None and limit <= 0:
                 return
@@ -127,7 +127,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> "RunnableConfig":
-        """Save a checkpoint: what is new in it, and the new messages as events, in one commit."""
+        """Save a checkpoint: its changes, and the new messages as events, in one commit."""
         return await self._home.run(self._put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
@@ -137,7 +137,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         await self._home.run(self._put_writes(config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Destroy a thread: its checkpoints, its messages and all that came of them. Its id is free again."""
+        """Destroy a thread: its checkpoints, its messages and everything derived from them. Its id is free again."""
         await self._home.run(self._delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -147,12 +147,12 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Drop all checkpoints of threads (`delete`), or all but each namespace's latest. The log keeps them.
 
-        Earlier ones from which a `DeltaChannel` of the latest is made again are kept too.
+        Earlier ones that a `DeltaChannel` of the latest needs are kept too.
         """
         await self._home.run(self._prune(thread_ids, strategy))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints of a thread, and what was written after each, to another thread."""
+        """Copy all checkpoints of a thread, and the writes after each, to another thread."""
         await self._home.run(self._copy_thread(source_thread_id, target_thread_id))
 
     # from other threads
@@ -379,7 +379,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         return {digest: message for digest, message in new if isinstance(message, BaseMessage)}
 
     async def _events(self, checkpoints: Checkpoints, said: "Mapping[bytes, BaseMessage]") -> Sequence[NewEvent]:
-        """Messages as events; one that cannot be read as a chat's is kept in its checkpoint alone."""
+        """Messages as events; one that is not a chat message is kept in its checkpoint only."""
         if not said:
             return ()
         names = [_name(message, digest) for digest, message in said.items()]
@@ -391,7 +391,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
             return ()
 
     async def _replace(self, checkpoints: Checkpoints, draft: Draft, message_ids: set[str]) -> None:
-        """Forget the events of messages that the graph has written anew, under the ids that they had."""
+        """Forget the events of messages that the graph has rewritten under their ids."""
         gone = await checkpoints.gone_items(draft, self._messages)
         old = {digest: self._loads((MSGPACK, item)) for digest, item in gone.items()}
         names = [
@@ -402,11 +402,11 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         event_ids = await recorded_ids(checkpoints.thread, names)
         if event_ids:
             thread = self.engine.thread(checkpoints.thread.id)
-            await thread.forget(event_ids=event_ids, reason="the graph has written it anew")
+            await thread.forget(event_ids=event_ids, reason="the graph has rewritten it")
 
 
 def _needed(found: Mapping[CheckpointName, CheckpointSaved], latest: CheckpointName) -> Iterator[CheckpointName]:
-    """A checkpoint, and those before it from which its delta channels are made again."""
+    """A checkpoint, and those before it that its delta channels need."""
     missing = set(_metadata(found[latest]).get("counters_since_delta_snapshot") or ())
     name: CheckpointName | None = latest
     while name is not None and name in found:
@@ -429,12 +429,12 @@ def _matches(metadata: str, filter: Mapping[str, Any] | None) -> bool:
 
 
 def _name(message: "BaseMessage", digest: bytes) -> str:
-    """The name of a message as it was written once, which makes the ids of its events."""
+    """The name of one version of a message, which makes the ids of its events."""
     return f"langgraph {message.id or ''} {digest.hex()}"
 
 
 def _openai(message: "BaseMessage") -> Any:
-    """A message as a client of chat completions sends it; of parts that have no place there, the text."""
+    """A message as a client of chat completions sends it; parts that have no form there become text."""
     try:
         return convert_to_openai_messages(message)
     except ValueError:

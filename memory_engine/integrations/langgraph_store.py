@@ -1,4 +1,4 @@
-"""LangGraph's store in this memory: items in namespaces, each change an event, found by what they say.
+"""LangGraph's store in this memory: items in namespaces, each change an event, with search.
 
     from memory_engine.integrations.langgraph_store import MemoryEngineStore
 
@@ -43,12 +43,12 @@ _MINUTE_US = 60_000_000
 
 
 class MemoryEngineStore(BaseStore):
-    """Keeps the items of graphs in a thread of an engine. To be made where the engine was opened.
+    """Keeps the items of graphs in a thread of an engine. Make it on the event loop that the engine was opened on.
 
-    It may be awaited on any event loop, and called without `await` from any other thread than the engine's own.
-    The thread is one of the kind `store`, one for each tenant, or the one given (`engine.user("ann")`, say). `fields`
-    are the paths of the texts that a search finds where `put` names none in `index`; vectors take part where the
-    engine has an embedder. All puts and deletions of one batch are one commit, after its reads.
+    Await it on any event loop, or call it without `await` from any thread but the engine's own.
+    The thread is of the kind `store`, one per tenant, or the given one (such as `engine.user("ann")`). `fields`
+    are the paths of the texts that a search finds if `put` names none in `index`; vectors are used if the
+    engine has an embedder. The puts and deletions of a batch are one commit, after its reads.
     """
 
     supports_ttl = True
@@ -72,7 +72,7 @@ class MemoryEngineStore(BaseStore):
         return self._home.wait(self._batch(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """The results of operations, in their order. The reads see what was there before the batch."""
+        """The results of operations, in their order. Reads see the state before the batch."""
         return await self._home.run(self._batch(list(ops)))
 
     def sweep_ttl(self) -> int:
@@ -80,7 +80,7 @@ class MemoryEngineStore(BaseStore):
         return self._home.wait(self.items.sweep())
 
     async def asweep_ttl(self) -> int:
-        """Delete the items whose time is over, and say how many. No read shows them before that either."""
+        """Delete expired items, and return their number. Reads never show them."""
         return await self._home.run(self.items.sweep())
 
     async def _batch(self, ops: Sequence[Op]) -> list[Result]:
@@ -159,7 +159,7 @@ def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
 
 
 def _where(filter: Mapping[str, Any]) -> Callable[[Value], bool]:
-    """Whether a value is as a filter wants it: all of its fields. Raises `InvalidArgument` for an unknown operator."""
+    """Whether a value matches all fields of a filter. Raises `InvalidArgument` for an unknown operator."""
     for wanted in filter.values():
         _check_operators(wanted)
     return lambda value: all(_fits(_field(value, name), wanted) for name, wanted in filter.items())
@@ -175,7 +175,7 @@ def _check_operators(wanted: object) -> None:
 
 
 def _field(value: object, name: str) -> object:
-    """A field of a value, or, where none has that name, a field of a field: `user.name`."""
+    """A field of a value, or, if none has that name, a nested field: `user.name`."""
     if not isinstance(value, Mapping) or name in value:
         return value.get(name) if isinstance(value, Mapping) else None
     first, dot, rest = name.partition(".")
@@ -197,7 +197,7 @@ def _fits(value: object, wanted: object) -> bool:
 
 
 def _compared(value: Any, wanted: Any) -> int | None:
-    """-1, 0 or 1, as a value is below, at or above another: as numbers, else as texts; `None`: neither."""
+    """-1, 0 or 1, as a value is less than, equal to or greater than another: as numbers, else as texts; else `None`."""
     try:
         one, other = float(value), float(wanted)
     except (TypeError, ValueError, OverflowError):

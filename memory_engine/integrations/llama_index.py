@@ -1,4 +1,4 @@
-"""A chat store of LlamaIndex in this memory: each message as it was, and as events of a thread.
+"""A chat store of LlamaIndex in this memory: each message unchanged, and as events of a thread.
 
     from memory_engine import sync
     from memory_engine.integrations.llama_index import MemoryEngineChatStore
@@ -64,7 +64,7 @@ class MemoryEngineChatStore(BaseChatStore):
         return "MemoryEngineChatStore"
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Let the key have these messages: what it has after those in common is forgotten, the rest added."""
+        """Set a key's messages: keeps the common beginning, forgets the rest of the key, and adds the rest of these."""
         given = [_dumped(message) for message in messages]
 
         def changed(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[Json]]:
@@ -84,16 +84,16 @@ class MemoryEngineChatStore(BaseChatStore):
         self._change(key, lambda _there: ((), [_dumped(message)]), limit=0)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Forget all messages of a key, and return them; `None` where there are none. The log keeps them."""
+        """Forget all messages of a key, and return them, or `None`. The log keeps them."""
         return self._taken(key, range) or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Forget the message at a place, and return it; `None` for none."""
+        """Forget the message at an index, and return it, or `None`."""
         found = self._taken(key, lambda count: [idx % count] if -count <= idx < count else [])
         return found[0] if found else None
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Forget the last message, and return it; `None` for none."""
+        """Forget the last message, and return it, or `None`."""
         return self.delete_message(key, -1)
 
     def get_keys(self) -> list[str]:
@@ -129,7 +129,7 @@ class MemoryEngineChatStore(BaseChatStore):
 
 
 def _dumped(message: ChatMessage) -> Json:
-    """A message as JSON. Raises `ValueError` where it holds what JSON does not, as the framework's own stores do."""
+    """A message as JSON. Raises `ValueError` if JSON cannot hold it, as the framework's own stores do."""
     return loaded(message.model_dump_json())
 
 
@@ -154,7 +154,7 @@ def _texts(entry: Json) -> dict[str, str]:
 
 
 def _openai(message: ChatMessage) -> list[dict[str, Any]]:
-    """A message as chat completions' messages: one, or none where it says nothing."""
+    """A message as chat completions' messages: one, or none if it is empty."""
     content = _content(message)
     if message.role in _RESULTS:
         call_id = str(message.additional_kwargs.get("tool_call_id") or "")
@@ -171,7 +171,7 @@ def _openai(message: ChatMessage) -> list[dict[str, Any]]:
 
 
 def _calls(message: ChatMessage) -> list[dict[str, Any]]:
-    """The calls of a message: its blocks, or what older models' classes keep beside them."""
+    """The calls of a message: its blocks, or what older classes keep beside them."""
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     if blocks:
         functions = [{"name": one.tool_name, "arguments": _given(one)} for one in blocks]

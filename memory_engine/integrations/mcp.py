@@ -1,7 +1,7 @@
 """This memory as a server of the Model Context Protocol: its tools for agents, a context, explanations, resources.
 
 `memory-engine mcp` serves it to a client on standard input and output, or over HTTP (`mcp_http`). In a program of your
-own, `create_server` gives the SDK's server over an engine that you have. Needs the extra `mcp`.
+own, `create_server` returns the SDK's server over your engine. Needs the extra `mcp`.
 """
 
 import gc
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory_engine.replay.explanation import Why
 
 THREADS_MAX = 50
-"""So many of the latest conversations are listed, and searched for a context."""
+"""How many of the latest conversations are listed, and searched for a context."""
 CONTEXT_TOKENS = 4_000
 WHY_LINES_MAX = 80
 INSTRUCTIONS = (
@@ -50,7 +50,7 @@ _IDEMPOTENT = frozenset({"memory_learn", "memory_clear"})
 
 @frozen(kw_only=True)
 class Served:
-    """Whose memory a server gives: an agent's, with the conversations of a user, or of the agent, in one tenant.
+    """Whose memory a server serves: an agent's, with the conversations of a user, or of the agent, in one tenant.
 
     Nothing of another tenant is seen or changed; without a `tenant_id`, nothing of any tenant. `read_only` leaves out
     the tools that write: no event is recorded. (A search may write its index: open the engine for writing.)
@@ -72,7 +72,7 @@ class ContextOf(Arguments, frozen=True):
     )
     query: Annotated[str, Meta(min_length=1, max_length=8_000, description="The question or task, in words.")]
     max_tokens: Annotated[
-        Annotated[int, Meta(ge=100, le=200_000)] | None, Meta(description="At most so many tokens. Default 4000.")
+        Annotated[int, Meta(ge=100, le=200_000)] | None, Meta(description="The most tokens to return. Default 4000.")
     ] = None
 
 
@@ -80,7 +80,7 @@ class WhyOf(Arguments, frozen=True):
     """Where an entry comes from."""
 
     tool = "memory_why"
-    purpose = "Explain where an entry of memory comes from: the events behind it, with their times and words."
+    purpose = "Explain where an entry of memory comes from: the events behind it, with times and texts."
     id: Annotated[
         str,
         Meta(min_length=1, max_length=1_000, description="An id from memory_search, a chunk's id, or a fact's key."),
@@ -107,7 +107,7 @@ _DATA: Mapping[str, Mapping[str, object]] = {
     "memory_search": {"entries": {"type": "array", "items": _ENTRY}},
     "memory_recall": {"key": {"type": "string"}, "value": {"type": "string"}},
     "memory_context": {
-        "tokens": {"type": "integer", "description": "What the text takes, estimated."},
+        "tokens": {"type": "integer", "description": "The text's tokens, estimated."},
         "threads": {"type": "array", "items": {"type": "string"}, "description": "Conversations that were recalled."},
     },
     "memory_why": {"tree": {"type": "object", "description": "The explanation, down to the events."}},
@@ -118,7 +118,7 @@ _DATA: Mapping[str, Mapping[str, object]] = {
 def _load_sdk() -> None:
     """Import the SDK. Raises `MissingExtra`.
 
-    It takes most of a second; a third less without collecting the garbage of modules, which do not become any.
+    It takes most of a second; a third less without garbage collection, since modules do not become garbage.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -214,7 +214,7 @@ class _Answers:
         return types.ListToolsResult(tools=[_tool(cls) for cls in self._classes])
 
     async def call_tool(self, _context: object, params: "types.CallToolRequestParams") -> "types.CallToolResult":
-        """Do one call. What the model did wrong, and what the store refuses, is an error for the model to read."""
+        """Do one call. The model's mistakes, and what the store refuses, become errors for the model to read."""
         import mcp_types as types
 
         try:
@@ -301,7 +301,7 @@ class _Answers:
         return types.ListResourcesResult(resources=listed)
 
     async def list_templates(self, _context: object, _params: object) -> "types.ListResourceTemplatesResult":
-        """The addresses that take a name."""
+        """The resource templates."""
         import mcp_types as types
 
         named = [
@@ -399,7 +399,7 @@ def _said(message: Mapping[str, object]) -> str:
 
 
 def _tree(why: "Why") -> list[str]:
-    """The explanation as indented lines, the first of them."""
+    """The explanation as indented lines, up to a maximum."""
     lines: list[str] = []
     waiting = [(why, 0)]
     while waiting:

@@ -1,4 +1,4 @@
-"""The MCP server over streamable HTTP: for this machine alone, or for whoever has the token."""
+"""The MCP server over streamable HTTP: for this machine only, or for holders of the token."""
 
 import hmac
 from collections.abc import AsyncIterator, Sequence
@@ -28,11 +28,11 @@ async def serving(  # noqa: PLR0913 - where, and who may come in, by keyword
     token: str = "",
     hosts: Sequence[str] = (),
 ) -> AsyncIterator[str]:
-    """Serve while the block runs, and give the address (`http://…/mcp`). `port` 0 takes a free one.
+    """Serve while the block runs; gives the address (`http://…/mcp`). `port` 0 takes a free one.
 
     With a `token`, requests carry it (`Authorization: Bearer …`); beyond this machine nothing is served without one.
     Requests must name this host in `Host`, and pages of other sites (`Origin`) are refused, so that no page in a
-    browser gets here by a name of its own (DNS rebinding); `hosts` are further names (`memory.example.com`).
+    browser gets here under another name (DNS rebinding); `hosts` are further names (`memory.example.com`).
     Raises `CannotServe`, `MissingExtra`.
     """
     _check(host, port, token)
@@ -76,7 +76,7 @@ class _TokenCheck:
 
 def _check(host: str, port: int, token: str) -> None:
     if token and (len(token) < TOKEN_CHARS_MIN or not token.isascii() or not token.isprintable()):
-        raise CannotServe(WHAT, host, port, f"a token is {TOKEN_CHARS_MIN} printable ASCII characters or more")
+        raise CannotServe(WHAT, host, port, f"a token has at least {TOKEN_CHARS_MIN} printable ASCII characters")
     if not is_loopback(WHAT, host, port) and not token:
-        why = "others could reach it: give a token (MEMORY_ENGINE_MCP_TOKEN), or serve this machine alone (127.0.0.1)"
+        why = "others could reach it: give a token (MEMORY_ENGINE_MCP_TOKEN), or serve this machine only (127.0.0.1)"
         raise CannotServe(WHAT, host, port, why)

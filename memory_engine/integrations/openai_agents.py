@@ -41,13 +41,13 @@ History = Literal["all", "context"]
 
 
 class MemoryEngineSession:
-    """A `Session` of the SDK in an engine's thread. Making one reads and writes nothing.
+    """A `Session` of the SDK in an engine's thread. Making it reads and writes nothing.
 
-    `engine` is an open engine, on whose event loop the session is to be made; its methods may be awaited on any loop.
-    Or it is what `open` takes, a path or a URL: then the session opens it at its first use, in a thread of its own, for
+    `engine` is an open engine: make the session on its event loop, and await its methods on any.
+    Or it is a path or a URL, as for `open`: then the session opens it at its first use, in a separate thread, for
     programs without an event loop (`Runner.run_sync`), until `close`.
 
-    `history` is what the model is given: `"all"` items as they are, or the thread's `"context"` within `max_tokens`,
+    `history` is what the model gets: `"all"` items, or the thread's `"context"` within `max_tokens`,
     with what was compacted and what is known of the user. The first item makes the thread, with these scopes.
     """
 
@@ -77,7 +77,7 @@ class MemoryEngineSession:
     async def get_items(self, limit: int | None = None) -> "list[TResponseInputItem]":
         """The history, oldest first; with a limit (of the settings, if none is given) its latest items.
 
-        Of a context, a limit keeps calls with their outputs and with the reasoning that led to them: rather fewer.
+        In a context, a limit never separates calls from their outputs and reasoning: it returns fewer items instead.
         """
         limit = resolve_session_limit(limit, self.session_settings)
         return cast("list[TResponseInputItem]", await self._home.run(self._get, limit))
@@ -87,15 +87,15 @@ class MemoryEngineSession:
         await self._home.run(self._add, items)
 
     async def pop_item(self) -> "TResponseInputItem | None":
-        """Remove and return the latest item; `None` where there is none. Its message is forgotten, too."""
+        """Remove and return the latest item, or `None`. Its message is forgotten too."""
         return cast("TResponseInputItem | None", await self._home.run(self._pop))
 
     async def clear_session(self) -> None:
-        """Begin again: the thread is cleared, and its log keeps what was before."""
+        """Start over: the thread is cleared; its log keeps what was."""
         await self._home.run(self._clear)
 
     def close(self) -> None:
-        """Close the engine if the session has opened it: it cannot be used any more. A second call does nothing."""
+        """Close the engine if the session opened it. A second call does nothing."""
         self._home.close()
 
     async def _get(self, engine: Engine, limit: int | None) -> list[Item]:
@@ -133,7 +133,7 @@ class MemoryEngineSession:
 
 
 class _OpenEngine:
-    """An engine that others have opened, on the loop that runs now."""
+    """An engine that others opened, on the running loop."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -148,7 +148,7 @@ class _OpenEngine:
 
 
 class _OwnEngine:
-    """An engine that is opened when it is first used, on a loop of its own."""
+    """An engine that is opened at its first use, on a separate loop."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -177,6 +177,6 @@ class _OwnEngine:
 
 
 def _latest(items: list[Item], limit: int) -> list[Item]:
-    """The latest items, from the beginning of what was said to a model, or of what it answered."""
+    """The latest items, starting at an input or at an answer."""
     starts = (at for at, run in openai_responses.runs(items) if run[0].get("type") not in openai_responses.OUTPUTS)
     return next((items[at:] for at in starts if at >= len(items) - limit), [])

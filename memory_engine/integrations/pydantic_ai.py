@@ -57,15 +57,15 @@ except ImportError:
 MARK = "pydantic-ai"
 """The key in the metadata of threads that are made here."""
 _RECORD = "record"
-"""The key of a thread's state under which the record of its conversation stands."""
+"""The key of a thread's state for the record of its conversation."""
 _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 _HOMES_MAX = 4_096
 _TRIES = 4
-"""How often a history is cut again, where what it shows takes more than its context counted."""
+"""How often a history is cut again if it takes more tokens than its context counted."""
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """An entry of a history: where it stands in its thread, and what it keeps."""
+    """An entry of a history: its place in its thread, and its content."""
 
     row: SessionEntryRow
     kept: SessionEntry
@@ -81,10 +81,10 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class MemoryEngineConversationStore(ConversationStore):
-    """A `ConversationStore` in an engine's threads. To be made where the engine was opened; awaited on any event loop.
+    """A `ConversationStore` in an engine's threads. Make it on the loop that the engine was opened on; await it on any.
 
     A conversation's scope is its thread's user. A save is one commit, checked against the conversation's revision. A
-    fork has the messages that it shares in its own thread too, so deleting a conversation destroys all of it and
+    fork has the shared messages in its own thread too, so deleting a conversation destroys all of it and
     nothing of its forks.
     """
 
@@ -96,11 +96,11 @@ class MemoryEngineConversationStore(ConversationStore):
         self._homes: OrderedDict[str, str] = OrderedDict()
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """The record of a conversation; `None` for none."""
+        """The record of a conversation, or `None`."""
         return await self._home.run(self._record(self._session(conversation_id)))
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        """The records, of a scope if one is given, the one saved last first."""
+        """The records, of a scope if one is given, most recently saved first."""
         return await self._home.run(self._records(scope, limit))
 
     async def write_record(
@@ -114,16 +114,16 @@ class MemoryEngineConversationStore(ConversationStore):
         await self._home.run(self._write(record, new_entries, expected_revision))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Destroy a conversation and all that came of it. Raises `ConversationConflict`."""
+        """Destroy a conversation and everything derived from it. Raises `ConversationConflict`."""
         await self._home.run(self._delete(conversation_id, expected_revision))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """An entry by its id. Raises `KeyError` for none."""
+        """An entry by its id. Raises `KeyError`."""
         [found] = await self._home.run(self._history(entry_id, 1))
         return found
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """The entries up to one, the first of them first; with a limit the last ones. Raises `KeyError`."""
+        """The entries up to one, in order; with a limit, the last ones. Raises `KeyError`."""
         return await self._home.run(self._history(head_id, limit))
 
     # on the engine's loop
@@ -163,7 +163,7 @@ class MemoryEngineConversationStore(ConversationStore):
         return [one.entry() for one in await _line(session, head_id, limit)]
 
     async def _where(self, entry_id: str) -> Session:
-        """A session that holds an entry. Raises `KeyError`."""
+        """A session that has an entry. Raises `KeyError`."""
         known = self._homes.get(entry_id)
         if known is not None and await self._holds(known, entry_id):
             return self._session(known)
@@ -194,7 +194,7 @@ class MemoryEngineConversationStore(ConversationStore):
             return
 
     async def _checked(self, session: Session, record: ConversationRecord, expected_revision: str | None) -> int:
-        """The last seq of the thread, made if need be, at which the stored record is the expected one."""
+        """The thread's last seq, if the stored record is the expected one; makes the thread if necessary."""
         seq = await _last_seq(session)
         stored = await self._record(session)
         if (stored.revision if stored is not None else None) != expected_revision:
@@ -223,7 +223,7 @@ class MemoryEngineConversationStore(ConversationStore):
         record: ConversationRecord,
         new_entries: Sequence[ConversationEntry],
     ) -> list[NewEvent]:
-        """What a save writes: what it leaves is forgotten, then entries with their messages, then the record."""
+        """What a save writes: forgettings of what it leaves, then entries with their messages, then the record."""
         thread_id = session.thread.id
         base = new_entries[0].parent_id if new_entries else record.head_id
         old = stored.head_id if stored is not None else None
@@ -246,7 +246,7 @@ class MemoryEngineConversationStore(ConversationStore):
     async def _moved(
         self, session: Session, old: str | None, base: str | None, record: ConversationRecord
     ) -> tuple[list[_Line], list[ConversationEntry]]:
-        """What a history leaves that ended at `old` and goes on after `base`, and what it gets back."""
+        """What a history that ended at `old` and continues after `base` leaves, and what it gets back."""
         was = await _line(session, old)
         try:
             now = await _line(await self._where(base), base) if base is not None else []
@@ -273,7 +273,7 @@ class MemoryEngineConversationStore(ConversationStore):
 
 
 async def _last_seq(session: Session) -> int:
-    """The last seq of a thread; 0 where it is not there."""
+    """The last seq of a thread; 0 if it does not exist."""
     with suppress(ThreadNotFound):
         return await session.thread.last_seq()
     return 0
@@ -284,7 +284,7 @@ def _event_id(thread_id: str, entry_id: str) -> str:
 
 
 def _kept(entry: ConversationEntry, thread_id: str, again: str) -> OwnMessage:
-    """An entry to keep; one that the thread holds already is kept again, under another name."""
+    """An entry to store; one that the thread already has is stored again, under another name."""
     message = dumped(entry.message)
     return OwnMessage(
         id=entry.id,
@@ -299,9 +299,9 @@ def _kept(entry: ConversationEntry, thread_id: str, again: str) -> OwnMessage:
 
 
 async def _line(session: Session, head_id: str | None, limit: int | None = None) -> list[_Line]:
-    """The entries up to one, the first of them first; with a limit the last ones. Raises `KeyError`.
+    """The entries up to one, in order; with a limit, the last ones. Raises `KeyError`.
 
-    What was erased, or forgotten with its entry, is passed over.
+    Erased entries, and forgotten ones, are skipped.
     """
     count = None if limit is None else 2 * limit + 8  # records stand between entries
     while True:
@@ -324,7 +324,7 @@ async def _line(session: Session, head_id: str | None, limit: int | None = None)
 
 
 async def _before(session: Session, entry_id: str) -> str:
-    """The entry before one that has no row any more. Raises `KeyError`."""
+    """The entry before one that no longer has a row. Raises `KeyError`."""
     kernel, thread_id = session.thread.kernel, session.thread.id
     for stored in await kernel.store.find(thread_id, [_event_id(thread_id, entry_id)]):
         event = kernel.reader.decode(thread_id, stored).event
@@ -334,10 +334,10 @@ async def _before(session: Session, entry_id: str) -> str:
 
 @dataclass
 class MemoryEngineHistory(AbstractCapability[Any]):
-    """Shows a model as much of a stored conversation as `max_tokens` holds, with all that the run has added.
+    """Shows a model as much of a stored conversation as fits `max_tokens`, with all messages of the run.
 
-    What was compacted comes first as its summary, what is known of the user beside it; then the latest messages as they
-    were, calls with their results and thoughts. The run's own history stays as it is: this is of each request alone.
+    First come the summary of what was compacted and what is known of the user, then the latest messages as they
+    were, calls with their results and thoughts. The run's own history does not change, only each request.
     """
 
     store: MemoryEngineConversationStore
@@ -347,7 +347,7 @@ class MemoryEngineHistory(AbstractCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """The request with the messages that fit. Raises `ContextBudgetError` where the run's own do not."""
+        """The request with the messages that fit. Raises `ContextBudgetError` if the run's own do not."""
         thread = self.store.engine.thread(ctx.conversation_id or "")
         fitted = await self.store._home.run(_fitted(thread, request_context.messages, self.max_tokens))
         return replace(request_context, messages=fitted)
@@ -379,7 +379,7 @@ async def _fitted(thread: Thread, messages: list[ModelMessage], max_tokens: int)
 
 
 def _shown(context: Context, line: Sequence[_Line], thinking: set[int]) -> list[ModelMessage]:
-    """What a context shows: entries as they were, where it shows all of one, and else its own words."""
+    """What a context shows: whole entries as they were, else its own messages."""
     shown = {piece.chunk.said_at for piece in context.pieces if not piece.shortened} | thinking
     of_seq = {seq: one for one in line if shown.issuperset(one.said) for seq in one.said}
     found: list[ModelMessage] = []

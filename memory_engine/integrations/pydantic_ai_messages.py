@@ -33,7 +33,7 @@ def loaded(messages: Sequence[object]) -> list[ModelMessage]:
 
 
 def texts_of(message: Json) -> dict[str, str]:
-    """The texts of a dumped message, by where they stand in what is around it."""
+    """The texts of a dumped message, by their paths."""
     parts = message.get("parts") or []
     said = ((n, part.get("content")) for n, part in enumerate(parts))
     return {f"message/parts/{n}/content": text for n, text in said if isinstance(text, str) and text}
@@ -43,14 +43,14 @@ def texts_of(message: Json) -> dict[str, str]:
 
 
 def openai(message: ModelMessage) -> list[Json]:
-    """A message as chat completions' messages: instructions are no part of a conversation."""
+    """A message as chat completions' messages, without instructions."""
     if isinstance(message, ModelResponse):
         return _response(message)
     return [found for part in message.parts if (found := _asked(part)) is not None]
 
 
 def said(message: ModelMessage) -> Event | None:
-    """What a message says as text alone, where calls and results are out of order; `None` for nothing."""
+    """A message's text, for when its calls and results are out of order, or `None`."""
     texts = [str(text) for one in openai(message) for text in (one.get("content"), *_calls_as_text(one)) if text]
     if not texts:
         return None
@@ -131,7 +131,7 @@ def _part(part: object) -> Json | None:
 
 
 def from_openai(messages: Iterable[Json]) -> list[ModelMessage]:
-    """Chat completions' messages that a context shows, as messages of Pydantic AI."""
+    """A context's chat completions' messages, as messages of Pydantic AI."""
     found: list[ModelMessage] = []
     names: dict[str, str] = {}
     for message in messages:

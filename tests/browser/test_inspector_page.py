@@ -146,7 +146,7 @@ def test_the_context_is_built_within_a_budget(window: Window, store: Store) -> N
     assert store.facts.context_tokens == number(window.panel.inner_text(), "tokens")
     budget = window.panel.get_by_label("Budget in tokens")
     budget.fill("600")
-    left_out = window.panel.get_by_text(re.compile("left out for want of room"))
+    left_out = window.panel.get_by_text(re.compile("left out: no room"))
     left_out.wait_for()
     assert 600 >= number(window.panel.inner_text(), "tokens of 600")
     assert window.panel.get_by_role("img", name=re.compile("Spent: pinned .*recent")).is_visible()
@@ -272,7 +272,7 @@ def test_events_are_searched_by_words_and_type(window: Window, store: Store) -> 
     """Only what was found is listed, wherever it is; arrows go from one to the next; Escape shows all again."""
     page = window.look(store.address, thread="coding")
     page.get_by_role("searchbox", name="Search events").fill("ADVISORY")
-    page.get_by_text("No event holds this").first.wait_for()
+    page.get_by_text("No event matches").first.wait_for()
     page.get_by_role("searchbox", name="Search events").fill("january")
     found = page.get_by_text(re.compile(r"^\d+ events? found$"))
     found.wait_for()

@@ -67,7 +67,7 @@ def test_no_tab_has_a_grave_fault(chromium: "Browser", address: str) -> None:
         if name == "What if":
             window.panel.get_by_label("never").check()
             window.panel.get_by_role("button", name="Run again in memory").click()
-            window.panel.get_by_role("table", name="What came of it").wait_for()
+            window.panel.get_by_role("table", name="Result").wait_for()
         if name not in ("Conversation", "Context"):
             window.panel.evaluate("panel => panel.querySelectorAll('details').forEach((one) => { one.open = true })")
         for scheme, rules in SCHEMES.items():

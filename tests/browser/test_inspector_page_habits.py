@@ -305,7 +305,7 @@ def test_an_empty_store(window: Window, tmp_path: Path) -> None:
     apart(make)
     with served(path) as address:
         page = window.go(address, thread="silent")
-        page.get_by_text("Nothing is said yet").wait_for()
+        page.get_by_text("Nothing was said yet").wait_for()
         page.get_by_role("main").get_by_text("0 events", exact=True).wait_for()
         for name in TABS:
             window.tab(name)

@@ -73,7 +73,7 @@ def test_the_store_is_seen_at_a_glance(chromium: "Browser", store: tuple[str, Fa
     page = window.go(store[0])
     window.panel.get_by_role("heading", name="The store").wait_for()
     assert "Events a day: 150 today" in (window.panel.get_by_role("img").first.get_attribute("aria-label") or "")
-    assert re.search(r"\d compactions: \d+ % of the tokens", window.panel.inner_text())
+    assert re.search(r"\d compactions: \d+ % of their tokens saved", window.panel.inner_text())
     assert "1 tool error" in window.panel.inner_text()
     window.picture("store-dark" if dark else "store")
     largest = window.panel.get_by_role("table", name="Largest threads").get_by_role("row").nth(1)

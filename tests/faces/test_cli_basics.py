@@ -180,7 +180,7 @@ def test_context_with_a_question_shows_what_is_recalled(run: Run, db: str) -> No
     measured, _, rest = out.partition("\n")
     assert re.search(r"chunks, [1-9]\d* passages recalled$", measured)
     assert rest.index("[From memory, not said now] Oldest first:\n[") < rest.index("Can you write the query for that")
-    assert re.search(r"\nrecalled, the best first\n  event \d+ · ", rest)
+    assert re.search(r"\nrecalled, best first\n  event \d+ · ", rest)
 
 
 def test_context_with_a_question_as_json(run: Run, db: str) -> None:

@@ -109,7 +109,7 @@ def test_a_wrong_thread_or_type_is_told_what_was_meant(run: Run, db: str) -> Non
     assert ("ThreadNotFound", True) == (told["type"], told["message"].endswith("did you mean support?"))
     for of in (("support",), ("--correlation", "x")):
         code, out, err = run("log", *of, "--type", "user_mesage", "--db", db)
-        assert (2, "", True) == (code, out, "no type of events 'user_mesage'; did you mean user_message" in err)
+        assert (2, "", True) == (code, out, "no event type 'user_mesage'; did you mean user_message" in err)
     assert (0, "", "") == run("log", "support", "--type", "tool_result", "--db", db)
 
 

@@ -40,4 +40,4 @@ def test_a_demo_refuses_a_database_with_other_threads_of_its_names(run: Run, tmp
     code, _, err = run("demo", "--db", path)
     assert 2 == code
     assert "with other content" in err
-    assert "give the demo a database of its own" in err
+    assert "give the demo a new database" in err

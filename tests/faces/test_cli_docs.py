@@ -46,7 +46,7 @@ def test_docs_add_says_what_became_of_files(run: Run, folder: Path) -> None:
     )
     first, second = out.splitlines()
     assert first.startswith("3 files for tenant acme: 2 new documents, 2 passages written in ")
-    assert "1 file of other formats passed over; --json lists them" == second
+    assert "1 file of other formats skipped; --json lists them" == second
     (folder / "broken.md").unlink()
     (folder / "news.txt").write_text("The campaign ended.")
     code, out, err = run("add", str(folder))

@@ -71,7 +71,7 @@ def test_a_redacted_log_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
     rules = ("--redact-type", "tool_result", "--redact-pattern", "blu.", "--redact-field", "name", "--redact-seq", "1")
     code, out, err = run("export", "t", str(file), *rules, "--redact-pattern", "nothing like it")
     assert (1, True) == (code, out.startswith("10 events of t, 6 of them redacted"))  # a rule may be misspelt
-    assert "memory-engine: nothing in the log was for this rule: pattern nothing like it\n" == err
+    assert "memory-engine: nothing in the log matches this rule: pattern nothing like it\n" == err
     whole = b"\n".join(lines_of(file))
     assert [] == [text for text in (b"blue", b"bicycles", b"3 blue", b'"Ann"', b"three of them") if text in whole]
     assert "; 6 of all are redacted" in run("import", str(file), "--db", other)[1]
@@ -98,7 +98,7 @@ def test_a_file_is_replaced_only_by_force(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     file.write_text("mine")
     code, _, err = run("export", "t", str(file))
-    assert (2, True, "mine") == (code, "there is a file already; --force replaces it" in err, file.read_text())
+    assert (2, True, "mine") == (code, "the file exists; --force replaces it" in err, file.read_text())
     assert 0 == run("export", "t", str(file), "--force", "--compress")[0]
     assert (b"\x1f\x8b", 12) == (file.read_bytes()[:2], len(read(file)))
     assert {"t.jsonl", "talk.db"} <= set(files_in(tmp_path)) <= {"t.jsonl", "talk.db", "talk.db.lock"}
@@ -109,7 +109,7 @@ def test_what_cannot_be_done_is_an_error_in_a_line(run: Run, tmp_path: Path) -> 
     file, other = str(tmp_path / "t.jsonl"), tmp_path / "other.db"
     assert 2 == run("export", "nobody", file)[0]
     assert "not a regular expression" in run("export", "t", file, "--redact-pattern", "(")[2]
-    assert "cannot both be meant" in run("export", "t", file, "--redact-forgotten", "--keep-forgotten")[2]
+    assert "exclude each other" in run("export", "t", file, "--redact-forgotten", "--keep-forgotten")[2]
     assert "name a thread and the file to make" in run("export", "t")[2]
     assert (2, False) == (run("import", file, "--db", str(other))[0], other.exists())
     assert 0 == run("export", "t", file)[0]

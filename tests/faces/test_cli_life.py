@@ -71,7 +71,7 @@ def test_events_and_chunks_are_forgotten(run: Run) -> None:
 
 def test_a_thread_is_cleared(run: Run) -> None:
     """And it is said how what was before is shown."""
-    assert (0, "old, event 4: cleared; as it was: memory-engine show old --at 3\n", "") == run("clear", "old")
+    assert (0, "old, event 4: cleared; to see it as it was: memory-engine show old --at 3\n", "") == run("clear", "old")
     assert "three" not in run("show", "old")[1]
     assert "three" in run("show", "old", "--at", "3")[1]
     assert {"thread_id": "new", "seq": 2} == {

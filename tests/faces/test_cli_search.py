@@ -117,10 +117,10 @@ def test_a_time_that_is_none_is_refused(run: Run, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("x", "--thread", "talk", "--user", "u1"), "say what is searched"),
-        (("x", "--user", "u1", "--at", "1"), "--at is a seq of one thread"),
+        (("x", "--thread", "talk", "--user", "u1"), "name what to search"),
+        (("x", "--user", "u1", "--at", "1"), "--at is a seq within one thread"),
         (("x", "--thread", "talk", "--at", "99"), "has seqs 1 to"),
-        (("x", "--thread", "talk", "--at", "1", "--as-of", "2026-05-01"), "--at says it already"),
+        (("x", "--thread", "talk", "--at", "1", "--as-of", "2026-05-01"), "give --at or --as-of"),
         (("x", "--thread", "nobody"), "nobody"),
         (("x", "--thread", "talk", "--limit", "2000"), "1 to 1000"),
     ],

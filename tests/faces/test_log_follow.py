@@ -78,7 +78,7 @@ def test_events_of_several_threads_say_which(run: Run, db: str) -> None:
     [
         ((), "name a THREAD"),
         (("--correlation", "k", "--after", "1"), "name the THREAD"),
-        (("shop", "--follow", "--after", "1", "--limit", "1"), "leave one out"),
+        (("shop", "--follow", "--after", "1", "--limit", "1"), "leave one of them out"),
         (("nobody",), "does not exist"),
     ],
 )

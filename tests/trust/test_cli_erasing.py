@@ -123,9 +123,9 @@ def test_nobody_is_destroyed_unasked(run: Run, path: Path, words: tuple[str, ...
         (("erase", "t", "--seq", "99"), ", not 99"),
         (("erase", "t", "--event", "nope"), "has no event 'nope'"),
         (("erase", "nobody", "--seq", "1"), "does not exist"),
-        (("erase", "t", "--text", "x"), "goes with --prove"),
+        (("erase", "t", "--text", "x"), "needs --prove"),
         (("erase", "--prove"), "name what to look for"),
-        (("erase", "--prove", "--text", " "), "stands everywhere"),
+        (("erase", "--prove", "--text", " "), "is everywhere"),
         (("erase", "t", "--prove", "--text", "x"), "texts only"),
     ],
 )

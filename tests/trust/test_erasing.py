@@ -402,7 +402,7 @@ def test_what_others_write_during_the_last_look_is_known(tmp_path: Path) -> None
         assert emptied(ours)
         before = Path(path).read_bytes()
         watch = Watch(path)
-        with closing(sqlite3.connect(path, isolation_level=None)) as others:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as others:  # no checkpoint can be had
             for n in range(40):
                 others.execute("UPDATE talk SET said = ? WHERE id % 7 = ?", ("y" * (500 + 20 * n), n % 7))
                 others.execute("PRAGMA wal_checkpoint(TRUNCATE)")

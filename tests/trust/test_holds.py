@@ -128,7 +128,7 @@ def test_the_command(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (2, True) == (code, one["id"] in err)
     assert held(path, SECRET)
     assert 0 == run("acts")[0]
-    assert "no hold stood there\n" == run("hold", "t", "--release")[1]
+    assert "there was no hold\n" == run("hold", "t", "--release")[1]
     assert one["id"] in run("hold", "--user", "u1", "--tenant", "acme", "--release")[1]
     assert 0 == run("delete", "t", "--yes")[0]
     for words in (("hold", "--release"), ("hold", "t", "--user", "u1")):

@@ -175,7 +175,7 @@ function themed(next = false) {
     try {
       localStorage.setItem(REMEMBERED, theme);
     } catch {
-      say("The browser does not remember it");
+      say("The browser cannot store it");
     }
   }
   const button = byId("theme");

@@ -95,9 +95,9 @@ export class Finding {
   said() {
     const found = `${counted(this.events.length, "event")} found`;
     if (this.error) return `${found}; then: ${this.error.message}`;
-    if (this.control) return `${found}, looking on after event ${number(this.next ?? 0)}…`;
+    if (this.control) return `${found}, searching on after event ${number(this.next ?? 0)}…`;
     if (this.next !== null) return `${found} so far, up to event ${number(this.next)}`;
-    return this.events.length ? found : "No event holds this";
+    return this.events.length ? found : "No event matches";
   }
 
   offerTypes(types) {

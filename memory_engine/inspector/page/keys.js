@@ -9,7 +9,7 @@ const KEYS = [
     [
       ["j ↓", "next event"],
       ["k ↑", "event before"],
-      ["PgDn PgUp", "a page on, back"],
+      ["PgDn PgUp", "next, previous page"],
       ["Home End", "first, last event"],
       ["g", "go to an event by its number"],
       ["[ ]", "compaction before, after"],
@@ -32,7 +32,7 @@ const KEYS = [
   [
     "Page",
     [
-      ["l", "live: follow the log, or stand still"],
+      ["l", "follow the log, or stop following"],
       ["b", "dark, light, as the system"],
       ["Esc", "leave a field; end a search"],
       ["?", "this help"],

@@ -30,7 +30,7 @@ class Place extends EventTarget {
   chunk = "";
   budget = ""; // of the context, in tokens; empty: no limit
   question = ""; // that the context is built for
-  recall = ""; // what memory is asked
+  recall = ""; // the question that memory is asked
   written = -PAUSE_MS; // when the address was changed last
 
   // Go elsewhere. Another thread is a step that the browser's back button undoes.

@@ -7,10 +7,10 @@ import { get } from "./server.js";
 
 const PARTS = [
   ["pinned", "always in: instructions, critical chunks, scratchpad, task, to-do list, environment"],
-  ["standing", "what holds for every call: preferences, agent.md, the agent's memory, a screen, a playbook"],
+  ["standing", "for every call: preferences, agent.md, the agent's memory, a screen, a playbook"],
   ["summary", "summaries of compactions"],
   ["recent", "the newest of the conversation"],
-  ["recalled", "brought back for a question"],
+  ["recalled", "recalled for a question"],
 ];
 
 export const contextTab = {
@@ -31,7 +31,7 @@ export const contextTab = {
     const asked = el("input", {
       type: "text",
       id: "question",
-      placeholder: "what memory is asked",
+      placeholder: "a question",
       value: place.question,
       autocomplete: "off",
     });
@@ -61,7 +61,7 @@ export const contextTab = {
       leftOut(data),
       place.question ? recalled(data) : "",
       data.messages.length
-        ? section("Messages", data.earlier > 0 && el("p", { class: "dim", text: `the last ${number(data.messages.length)}; ${number(data.earlier)} stand before them` }), el("div", { class: "cards" }, ...data.messages.map(messageCard)))
+        ? section("Messages", data.earlier > 0 && el("p", { class: "dim", text: `the last ${number(data.messages.length)}; ${number(data.earlier)} come before them` }), el("div", { class: "cards" }, ...data.messages.map(messageCard)))
         : empty("Nothing: the context is empty here"),
     );
   },
@@ -130,7 +130,7 @@ function leftOut({ included, excluded, shortened }) {
     "div",
     {},
     said(included ?? [], "in it"),
-    said(excluded ?? [], "left out for want of room"),
+    said(excluded ?? [], "left out: no room"),
     said(shortened ?? [], "shortened to fit"),
   );
 }

@@ -19,8 +19,8 @@ export const diffTab = {
     this.a = el("input", { type: "number", id: "diff-a", min: 0 });
     this.b = el("input", { type: "number", id: "diff-b", min: 0 });
     this.whose = el("span", { class: "dim" });
-    const swap = this.swap = el("button", { type: "button", text: "swap", title: "Exchange the two points" });
-    const clear = this.clear = el("button", { type: "button", text: "clear", title: "Forget the mark" });
+    const swap = this.swap = el("button", { type: "button", text: "swap", title: "Swap the two points" });
+    const clear = this.clear = el("button", { type: "button", text: "clear", title: "Remove the mark" });
     this.say = () => {};
     this.a.addEventListener("change", () => (this.say({ a: this.a.value }), again()));
     this.b.addEventListener("change", () => (this.say({ b: this.b.value }), again()));
@@ -89,6 +89,6 @@ function contextLine({ tokens, bytes, kept_bytes: kept }) {
   const share = bytes[0] ? Math.round((100 * kept) / bytes[0]) : 100;
   return el("p", {
     class: "sum",
-    text: `${number(tokens[0])} → ${counted(tokens[1], "token")}; its first ${size(kept)} stayed as they were (${share} % of A)`,
+    text: `${number(tokens[0])} → ${counted(tokens[1], "token")}; its first ${size(kept)} stayed the same (${share} % of A)`,
   });
 }

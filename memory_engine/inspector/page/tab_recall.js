@@ -15,9 +15,9 @@ export const recallTab = {
   title: "Recall",
   stays: true,
   key: ({ seq }) => (place.recall ? `${seq ?? 0}|${budget}|${place.recall}` : null),
-  nothing: () => "Ask a question: what memory finds, why each passage ranks where it does, and what comes into a context.",
+  nothing: () => "Ask a question to see what memory finds, why each passage ranks there, and what a context takes.",
   controls(bar, again) {
-    const asked = el("input", { type: "text", id: "recall-question", placeholder: "what memory is asked", value: place.recall, autocomplete: "off" });
+    const asked = el("input", { type: "text", id: "recall-question", placeholder: "a question", value: place.recall, autocomplete: "off" });
     const field = el("input", { type: "number", id: "recall-budget", min: 1, step: 100, value: budget, inputmode: "numeric" });
     let pause;
     const typed = () => {
@@ -63,7 +63,7 @@ export const recallTab = {
 function fate({ seq, event_id: id }, { error, recalled = [], included = [] }) {
   if (error) return "";
   if (recalled.some((one) => one.event_id === id)) return el("span", { class: "badge strong", text: "came in" });
-  if (included.some((chunk) => chunk.startsWith(`${seq}.`))) return el("span", { class: "badge", text: "in the context anyway" });
+  if (included.some((chunk) => chunk.startsWith(`${seq}.`))) return el("span", { class: "badge", text: "already in the context" });
   return el("span", { class: "badge cut", text: "cut" });
 }
 

@@ -84,7 +84,7 @@ function saved({ completed, failed, tokens_before: before, tokens_after: after }
     setStyle(piece, { width: `${(100 * tokens) / Math.max(1, before)}%` });
     return el("div", { class: "saved-bar" }, el("span", { class: "dim", text: kind }), el("span", { class: "saved-room" }, piece), el("span", { class: "num", text: `${number(tokens)} tok` }));
   };
-  return el("div", {}, el("p", { class: "sum", text: `${counted(completed, "compaction")}${failed ? `, ${number(failed)} failed` : ""}: ${share} % of the tokens that they took are gone from states` }), bar("before", before), bar("after", after));
+  return el("div", {}, el("p", { class: "sum", text: `${counted(completed, "compaction")}${failed ? `, ${number(failed)} failed` : ""}: ${share} % of their tokens saved` }), bar("before", before), bar("after", after));
 }
 
 function failures({ failures: found, failing }) {

@@ -46,7 +46,7 @@ export const talkTab = {
     shown?.close();
     shown = null;
     if (!data.total) {
-      body.replaceChildren(empty(look.seq ? "Nothing is said up to here" : "Nothing is said yet"));
+      body.replaceChildren(empty(look.seq ? "Nothing was said up to here" : "Nothing was said yet"));
       return;
     }
     shown = new Talk(body, data, look.thread);

@@ -40,7 +40,7 @@ export const timeTab = {
 };
 
 function spanned({ head, total, begun_us: begun, ended_us: ended, occurred }) {
-  const said = occurred ? "" : "; times are those of the recording";
+  const said = occurred ? "" : "; times are those of recording";
   return `${counted(head, "event")} in ${counted(total, "exchange")}, ${lasting(ended - begun)} from first to last${said}`;
 }
 
@@ -149,7 +149,7 @@ function exchanges({ exchanges: all, offset, limit, total }, thread, again) {
 }
 
 export function models(used, title = "Models") {
-  if (!used.length) return section(title, empty("No event says what a model used"));
+  if (!used.length) return section(title, empty("No model usage is recorded"));
   const sum = (name) => used.reduce((all, one) => all + one[name], 0);
   const cells = (one) => [number(one.calls), number(one.input_tokens), one.cached_tokens ? number(one.cached_tokens) : "–", number(one.output_tokens), money(one.cost_usd)];
   const rows = used.map((one) => [oneLine(one.model, 60) || "not named", oneLine(one.purpose, 40).replaceAll("_", " "), ...cells(one)]);

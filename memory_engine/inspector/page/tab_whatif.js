@@ -6,12 +6,12 @@ import { place } from "./place.js";
 import { get, isAbort, post } from "./server.js";
 
 const FIELDS = [
-  ["threshold", "at so many chunks"],
-  ["tokens_min", "if they take tokens"],
-  ["soft_tokens", "over so many tokens"],
-  ["hard_tokens", "before a call, over"],
-  ["keep_recent", "leaving the newest"],
-  ["ratio", "to this share"],
+  ["threshold", "chunks at least"],
+  ["tokens_min", "tokens at least"],
+  ["soft_tokens", "tokens of any chunks"],
+  ["hard_tokens", "tokens before a call"],
+  ["keep_recent", "newest chunks kept"],
+  ["ratio", "share of the tokens"],
 ];
 const COUNTS = ["kept", "renumbered", "replaced", "skipped", "refused", "left_out", "inserted", "added"];
 
@@ -184,7 +184,7 @@ class Trials {
       this.result.replaceChildren(...this.outcome(trial, { ...asked, change }));
       this.result.scrollIntoView({ block: "start" });
     } catch (error) {
-      this.result.replaceChildren(isAbort(error) ? empty("Stopped: nothing came of it") : failure(error));
+      this.result.replaceChildren(isAbort(error) ? empty("Stopped") : failure(error));
     }
     this.busy(false);
   }
@@ -211,7 +211,7 @@ class Trials {
       .map(([what, one, other]) => [what, number(one), number(other), share(one, other)]);
     const counts = COUNTS.filter((name) => trial.events[name]).map((name) => `${number(trial.events[name])} ${name.replace("_", " ")}`);
     return [
-      section("What came of it", table("What came of it", [`after event ${number(trial.shared)}`, "as it was", "what if", ""], rows, 1)),
+      section("Result", table("Result", [`after event ${number(trial.shared)}`, "as it was", "what if", ""], rows, 1)),
       el("p", { class: "dim", text: `${number(trial.shared)} events are shared${counts.length ? `; then ${counts.join(", ")}` : ""}.` }),
       ...trial.refused.slice(0, 20).map((one) => el("p", { class: "failure slim", text: `Event ${number(one.seq)} (${oneLine(one.event_type, 40)}) no longer fits: ${visible(one.why)}` })),
       this.keeps(asked),

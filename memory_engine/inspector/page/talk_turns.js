@@ -218,7 +218,7 @@ function folded(line, does) {
     lead(line, "nothing was kept of them"),
   ];
   return fold(does, line.id, summary, () => [
-    el("p", { class: "dim small", text: "what stands for them in the context" }),
+    el("p", { class: "dim small", text: "what replaces them in the context" }),
     el("div", { class: "summary-text", tabindex: 0, role: "group", "aria-label": "Summary" }, ...parts(line, does)),
     el("p", { class: "dim small", text: "the originals" }),
     originals(line, does),

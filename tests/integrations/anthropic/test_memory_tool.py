@@ -68,8 +68,8 @@ def test_an_empty_memory_can_be_looked_at(tool: MemoryTool) -> None:
         ("memories/a", "must start with"),
         ("/memories/../a", "would escape"),
         ("/memories/a/../../b", "would escape"),
-        ("/memories/\0", "no path may hold"),
-        ("/memories/\ud800", "no path may hold"),
+        ("/memories/\0", "no path may have"),
+        ("/memories/\ud800", "no path may have"),
     ],
 )
 def test_a_path_stays_in_the_memory(tool: MemoryTool, path: str, why: str) -> None:
