@@ -61,8 +61,8 @@ async def test_undoing_all_is_as_if_nothing_had_been_compacted(parts: list[list[
             await compacted(thread)
         for one in (thread, plain):
             await one.dispatch_all(last)
-        for one in await thread.compactions():
-            if one.is_completed:
+        for compaction in await thread.compactions():
+            if compaction.is_completed:
                 await thread.undo_compaction()
         assert shape(await plain.state()) == shape(await thread.state())
         assert None is (await thread.verify()).divergence

@@ -446,7 +446,7 @@ def test_an_event_that_is_not_known_here_is_shown_as_such(run: Run, tmp_path: Pa
     anyio.run(work)
     assert run("log", "t", "--db", path)[1].endswith("shop_order            (version 1 is not known here)\n")
     assert {"order": "FW-1"} == json.loads(run("log", "t", "--db", path, "--json")[1])["payload"]
-    assert 1 == run("verify", "--db", path)[0]
+    assert 2 == run("verify", "--db", path)[0]
 
 
 @pytest.mark.parametrize(("name", "why"), [(".", "it is a directory"), (":memory:", "it is always empty at first")])

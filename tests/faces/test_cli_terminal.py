@@ -4,8 +4,8 @@ from io import StringIO
 
 import pytest
 
-from memory_engine.cli.terminal import Column, Progress, Terminal
-from memory_engine.core.excerpts import columns, duration, escaped, one_line, shortened, size
+from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.core.excerpts import Column, columns, duration, escaped, one_line, shortened, size
 
 
 class Screen(StringIO):
