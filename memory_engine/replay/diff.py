@@ -226,15 +226,15 @@ def _contexts(a: PastHandle, one: State, b: PastHandle, other: State) -> Context
     """The contexts are made and compared message by message: none of them is ever held whole."""
     builders = [past.kernel[ContextBuilder] for past in (a, b)]
     parts = [builder.in_parts(state) for builder, state in zip(builders, (one, other), strict=True)]
-    found = _compared(*map(_Shown, builders, parts))
+    found = _compared(*map(_ComparedContext, builders, parts))
     if found is None:
         built = [builders[0].build(one, a.id), builders[1].build(other, b.id)]
-        found = _compared(*map(_Shown, builders, ([context.messages] for context in built)))
+        found = _compared(*map(_ComparedContext, builders, ([context.messages] for context in built)))
     assert found is not None
     return found
 
 
-class _Shown:
+class _ComparedContext:
     """The messages of a context one by one, and what those so far add up to. `is_whole`: nothing is missing."""
 
     def __init__(self, builder: ContextBuilder, parts: Iterable[Sequence[Message] | None]) -> None:
@@ -270,7 +270,7 @@ class _Shown:
         return found
 
 
-def _compared(old: _Shown, new: _Shown) -> ContextDiff | None:
+def _compared(old: _ComparedContext, new: _ComparedContext) -> ContextDiff | None:
     """`None` where a context is not whole."""
     kept = count = 0
     last: deque[str] = deque(maxlen=AROUND)  # of the lines that are the same: those before the first difference
