@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from attrs import Attribute, field, frozen
-from msgspec.structs import replace
 
-from memory_engine.context.flow import REFILL, Costed, Flow, Window, in_order_of_atoms, tokens_of
+from memory_engine.context.flow import REFILL, Costed, Flow, Window, cut_to, in_order_of_atoms, tokens_of
 from memory_engine.context.invariants import SPOKEN
-from memory_engine.context.rendering import assemble, message_tokens
 from memory_engine.context.shortening import LINES_LEFT_OUT_END, keep_last_lines, shorten
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
@@ -284,9 +282,7 @@ def _asked_terms(asked: Costed | None) -> frozenset[str]:
 
 def _shortened(costed: Costed, room: int, counter: TokenCounter, asked: frozenset[str]) -> Costed | None:
     pieces = shorten(costed.pieces, room, counter, asked)
-    if pieces is None:
-        return None
-    return replace(costed, pieces=pieces, tokens=sum(message_tokens(m, counter) for m in assemble(pieces)))
+    return cut_to(costed, pieces, counter) if pieces is not None else None
 
 
 def _last_lines(flow: Flow, summary: Costed, room: int, counter: TokenCounter) -> Costed | None:
@@ -298,5 +294,5 @@ def _newest_lines(summary: Costed, room: int, counter: TokenCounter) -> Costed |
     pieces = tuple(keep_last_lines(piece, room, counter) for piece in summary.pieces)
     if any(str(message.get("content")).endswith(LINES_LEFT_OUT_END) for piece in pieces for message in piece.messages):
         return None  # not even the last line fits
-    tokens = sum(message_tokens(m, counter) for m in assemble(pieces))
-    return replace(summary, pieces=pieces, tokens=tokens) if tokens <= room else None
+    cut = cut_to(summary, pieces, counter)
+    return cut if cut.tokens <= room else None

@@ -21,13 +21,15 @@ from memory_engine.context.budget import (
     whole,
 )
 from memory_engine.context.context import Context, LeftOut, Spent
-from memory_engine.context.flow import TRAILING, Costed, Flow, tokens_of
-from memory_engine.context.flow_index import FlowIndex, StateParts
+from memory_engine.context.flow import TRAILING, Costed, Flow, in_groups, in_order, tokens_of
+from memory_engine.context.flow_index import FlowIndex, StateParts, in_flow
+from memory_engine.context.invariants import Bonds
 from memory_engine.context.rendering import (
     Message,
     RenderedChunk,
     Renderer,
     assemble,
+    assembled,
     message_tokens,
     render,
     render_held,
@@ -293,6 +295,24 @@ class ContextBuilder:
         made = _with_thinking(made, layout.thinking, self.counter)
         return evolve(made, standing=tuple(one.block for one in blocks))
 
+    def in_parts(self, state: ChunkSource) -> Iterator[Sequence[Message] | None]:
+        """The messages of a whole state, as `build` gives them without a budget, made part by part as they are read.
+
+        `None` where a result is without its call: then only `build` tells where it stands.
+        """
+        atoms = Bonds().read(in_flow(state.chunks())).atoms()
+        for group in in_groups(atoms):
+            placed = sorted(
+                (place, chunk) for atom in group for place, chunk in zip(atom.positions, atom.chunks, strict=True)
+            )
+            messages, apart = assembled(
+                RenderedChunk(chunk, tuple(self.messages(chunk)), place) for place, chunk in placed
+            )
+            yield messages if apart else None
+        last = (chunk for chunk in state.chunks() if chunk.category in TRAILING)
+        messages, apart = assembled(self.trailing(last, state, None))
+        yield messages if apart else None
+
     def draft(
         self,
         state: ChunkSource,
@@ -423,11 +443,6 @@ class ContextBuilder:
             middle = (low + high) // 2
             low, high = (low, middle) if fits(middle) else (middle, high)
         return ContextBudgetError(thread_id, high, max_tokens)
-
-
-def in_order(chosen: Sequence[Costed]) -> list[RenderedChunk]:
-    """The pieces of atoms, in the order of the state."""
-    return sorted((piece for c in chosen for piece in c.pieces), key=lambda piece: piece.position)
 
 
 def _finish(

@@ -1,15 +1,14 @@
 """The flow of a state: its atoms by their part in a budget, and the newest turns that fit into a room."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.context.invariants import SPOKEN, Atom
-from memory_engine.context.rendering import Message, RenderedChunk, assemble
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, assembled, message_tokens
 from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.tokens import TokenCounter
 
@@ -28,12 +27,17 @@ CUTS_MAX = 64
 
 
 class Costed(msgspec.Struct, frozen=True, gc=False):
-    """A rendered atom with its tokens. `fixed`: it is in, whatever else is."""
+    """A rendered atom with its messages and their tokens. `fixed`: it is in, whatever else is.
+
+    `apart`: its chunks stand one behind the other, and its messages are the same between whatever others.
+    """
 
     atom: Atom
     pieces: tuple[RenderedChunk, ...]
+    messages: Sequence[Message]
     tokens: int
     fixed: bool
+    apart: bool
 
     @property
     def is_summary(self) -> bool:
@@ -52,9 +56,17 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callabl
         RenderedChunk(chunk, tuple(render(chunk)), position)
         for position, chunk in zip(atom.positions, atom.chunks, strict=True)
     )
-    tokens = sum(map(size, assemble(pieces)))
+    messages, apart = assembled(pieces)
     fixed = any(c.retention is Retention.CRITICAL or c.category is Category.SYSTEM for c in atom.chunks)
-    return Costed(atom, pieces, tokens, fixed)
+    in_a_row = atom.positions[-1] - atom.positions[0] < len(pieces)
+    return Costed(atom, pieces, messages, sum(map(size, messages)), fixed, apart and in_a_row)
+
+
+def cut_to(costed: Costed, pieces: tuple[RenderedChunk, ...], counter: TokenCounter) -> Costed:
+    """An atom with these shorter pieces in the place of its own."""
+    messages, apart = assembled(pieces)
+    tokens = sum(message_tokens(message, counter) for message in messages)
+    return replace(costed, pieces=pieces, messages=messages, tokens=tokens, apart=apart and costed.apart)
 
 
 def tokens_of(costed: Iterable[Costed]) -> int:
@@ -138,8 +150,8 @@ class Window(msgspec.Struct, frozen=True):
             return self
         total, start, border, room = self._tokens, self.start, self.border, self.room
         goal = int(room * self.refill)
-        for n, size in enumerate(islice(sizes, self.seen, upto), self.seen):
-            total += size
+        for n in range(self.seen, upto):
+            total += sizes[n]
             if total + border > room:
                 while start <= n and total > (goal if start < n else room):
                     total -= sizes[start]
@@ -262,7 +274,9 @@ class Flow(msgspec.Struct, frozen=True):
         known = list(self.head.windows.items())[-WINDOWS_MAX:] if isinstance(self.head, Flow) else ()
         sizes = self.turns.sizes
         windows = {key: window.over(sizes, len(sizes)) for key, window in known}
-        return replace(self, turns=FlowTurns.of(self.turns.since(0)), head=None, windows=windows | self.windows)
+        made = self.turns.since(0)
+        turns = evolve(self.turns, read=lambda first, end: made[first:end])
+        return replace(self, turns=turns, head=None, windows=windows | self.windows)
 
     def window(self, room: int, refill: float = REFILL) -> Window:
         """The window of a room over the turns."""
@@ -280,6 +294,33 @@ class Flow(msgspec.Struct, frozen=True):
     def atoms(self) -> list[Costed]:
         """All of them, in the order of the state."""
         return in_order_of_atoms([*self.fixed, *self.summaries, *self.turns.since(0)])
+
+
+def in_groups(atoms: Iterable[Atom]) -> Iterator[list[Atom]]:
+    """Atoms in their order, those together whose chunks stand among one another's."""
+    group: list[Atom] = []
+    reach = -1
+    for atom in atoms:
+        if group and atom.positions[0] > reach:
+            yield group
+            group = []
+        group.append(atom)
+        reach = max(reach, atom.positions[-1])
+    if group:
+        yield group
+
+
+def messages_of(costed: Sequence[Costed], behind: Sequence[RenderedChunk] = ()) -> list[Message]:
+    """The messages of atoms in their order, and of the pieces behind them: as `assemble` gives them."""
+    last, apart = assembled(behind)
+    if apart and all(one.apart for one in costed):
+        return [*(message for one in costed for message in one.messages), *last]
+    return assemble([*in_order(costed), *behind])
+
+
+def in_order(costed: Iterable[Costed]) -> list[RenderedChunk]:
+    """The pieces of atoms, in the order of the state."""
+    return sorted((piece for one in costed for piece in one.pieces), key=lambda piece: piece.position)
 
 
 def in_order_of_atoms(costed: Iterable[Costed]) -> list[Costed]:

@@ -5,12 +5,12 @@ after the other and remember those that later chunks may belong with. So the ato
 the added chunks.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
-from typing import Protocol, TypeVar
+from typing import Protocol, Self
 
 import msgspec
-from attrs import define, evolve, field, fields
+from attrs import define, field
 
 from memory_engine.core.chunks import Chunk, ChunkType
 
@@ -64,6 +64,10 @@ class Invariant(Protocol):
         """
         ...
 
+    def copy(self) -> Self:
+        """A copy that can read on without changing this one."""
+        ...
+
 
 @define
 class Calls:
@@ -105,6 +109,10 @@ class Calls:
             if outlives or passed <= first:
                 yield Group((first,))
 
+    def copy(self) -> "Calls":
+        """A copy that can read on by itself."""
+        return Calls(self._asked.copy(), self._first.copy(), self._open.copy())
+
     def strays(self, chunk: Chunk) -> Iterator[int]:
         """The positions of results that came before this chunk's call of their id.
 
@@ -131,6 +139,10 @@ class Responses:
         """Return nothing: a response is written at once, so none is open."""
         return ()
 
+    def copy(self) -> "Responses":
+        """A copy that can read on by itself."""
+        return Responses(self._first.copy())
+
 
 @define
 class Questions:
@@ -151,6 +163,10 @@ class Questions:
     def pending(self, _passed: int, /) -> Iterator[Group]:
         """The open questions."""
         return (Group((position,)) for position in self._waiting)
+
+    def copy(self) -> "Questions":
+        """A copy that can read on by itself."""
+        return Questions(self._waiting.copy())
 
 
 @define
@@ -198,6 +214,10 @@ class Loops:
             yield Group(range(self._rounds[n], self._rounds[n + 1]), open=False)
         yield Group(range(self._rounds[kept], self._end))
 
+    def copy(self) -> "Loops":
+        """A copy that can read on by itself."""
+        return Loops(self._rounds.copy(), self._end, self._thought, self._thinks, self._calls, self._parted)
+
     @property
     def _is_loop(self) -> bool:
         return self._thinks and self._calls
@@ -220,13 +240,9 @@ class Bonds:
 
     def copy(self) -> "Bonds":
         """A copy that can read on without changing this one."""
-        return evolve(
-            self,
-            chunks=self.chunks[:],
-            leader=self._leader[:],
-            calls=_copied(self._calls),
-            others=tuple(map(_copied, self._others)),
-        )
+        others = tuple([invariant.copy() for invariant in self._others])
+        counted = self.reach, self.joined
+        return Bonds(self.chunks[:], *counted, self._leader[:], self._calls.copy(), others, self._spoken, self._passed)
 
     def read(self, chunks: Iterable[Chunk]) -> "Bonds":
         """Read these chunks too."""
@@ -282,13 +298,14 @@ class Bonds:
             if group.open:
                 opened.append(group.members[0])
         leading: list[int] = []
-        members: dict[int, list[int]] = {}  # of those of several: most have one, and a list each would be many
+        # of those of several: most have one; arrays, as the garbage collector would walk through lists
+        members: dict[int, array[int]] = {}
         for position in range(since, len(leader)):
             first = _above(above, _found(leader, position))
             if first == position:
                 leading.append(first)
             elif first >= since:
-                members.setdefault(first, [first]).append(position)
+                members.setdefault(first, array("q", (first,))).append(position)
         open_firsts = {_above(above, _found(leader, position)) for position in opened}
         for first in leading:
             at = members.get(first, (first,))
@@ -320,11 +337,3 @@ def _join(leader: list[int], members: Sequence[int]) -> int:
     for other in firsts:
         leader[other] = first
     return first
-
-
-T = TypeVar("T")
-
-
-def _copied(invariant: T) -> T:
-    """A copy of an invariant that can read on by itself."""
-    return evolve(invariant, **{one.alias: copy(getattr(invariant, one.name)) for one in fields(type(invariant))})  # type: ignore[misc,arg-type]  # fields by name

@@ -260,12 +260,18 @@ def assemble(pieces: Iterable[RenderedChunk]) -> list[Message]:
 
     A placeholder stands where a call has no result, a note for a result whose call is not there.
     """
+    return assembled(pieces)[0]
+
+
+def assembled(pieces: Iterable[RenderedChunk]) -> tuple[list[Message], bool]:
+    """The same, and whether each result has its call here: then no other piece before or behind changes them."""
     flat = [(piece.chunk, message) for piece in pieces for message in piece.messages]
     if not any(message.get("role") == "tool" or message.get("tool_calls") for _, message in flat):
-        return [message for _, message in flat]
+        return [message for _, message in flat], True
     result: list[Message] = []
     tools = sum(message.get("role") == "tool" for _, message in flat)
     answers = _answers(flat) if tools else {}
+    apart = all(place != NOBODY for place, _ in answers)
     used: set[int] = set()
     for n, (_, message) in enumerate(flat):
         if message.get("role") == "tool":
@@ -276,7 +282,7 @@ def assemble(pieces: Iterable[RenderedChunk]) -> list[Message]:
             if answer is not None:
                 used.add(id(answer))
             result.append(answer or {"role": "tool", "tool_call_id": call_id, "content": NO_RESULT})
-    return _with_strays(flat, result, used) if len(used) < tools else result
+    return _with_strays(flat, result, used) if len(used) < tools else result, apart
 
 
 def _answers(flat: Sequence[tuple[Chunk, Message]]) -> dict[tuple[int, str], Message]:

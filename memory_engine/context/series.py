@@ -4,18 +4,18 @@ Chunks that are added at the end leave the atoms, the messages and the token cou
 So the contexts of all calls of a log take time linear in the log, and not in the size of all its states.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from attrs import define, field, frozen
 
-from memory_engine.context.builder import FRAME, ContextBuilder, Layout, in_order
-from memory_engine.context.flow import TRAILING, Costed, Flow, cost
+from memory_engine.context.builder import FRAME, ContextBuilder, Layout
+from memory_engine.context.flow import TRAILING, Costed, Flow, cost, messages_of
 from memory_engine.context.flow_index import in_flow
-from memory_engine.context.invariants import Atom, Bonds
+from memory_engine.context.invariants import Bonds
 from memory_engine.context.rendering import (
     Message,
     RenderedChunk,
-    assemble,
     common_prefix,
     message_bytes,
     message_tokens,
@@ -27,6 +27,10 @@ from memory_engine.core.state import Placed, State, StateDraft
 
 UNSETTLED = 16
 """The number of newest chunks that are always read again: chunks that answer or join them mostly come soon."""
+LAST_ENDS = 4
+"""Of the places up to which chunks could be settled, so many of the last ones are tried before the others."""
+SETTLED_TO_ONE = 128
+"""For so many chunks that are settled, one more waits to be: what settling copies is then spread over many contexts."""
 
 
 @frozen
@@ -95,6 +99,12 @@ class MeasuredMessages:
         """The tokens of a message."""
         return self._sizes.get(id(message)) or self._measured(message)
 
+    def sizes(self, messages: Sequence[Message]) -> tuple[int, int]:
+        """The tokens and the bytes of messages together."""
+        known = self._sizes.get
+        found = [known(id(message)) or self._measured(message) for message in messages]
+        return sum([one.tokens for one in found]), sum([one.bytes for one in found])
+
     def tokens(self, message: Message) -> int:
         """The tokens of a message alone."""
         return self.size(message).tokens
@@ -141,15 +151,10 @@ class Settled:
 
     def plus(self, bonds: Bonds, costed: Sequence[Costed], messages: MeasuredMessages) -> "Settled":
         """The same with the atoms that follow, up to where `bonds` have been read."""
-        made = assemble(in_order(costed))
-        sizes = [messages.size(message) for message in made]
-        return Settled(
-            bonds,
-            self.flow.plus(Flow.of(costed)).alone(),
-            [*self.messages, *made],
-            self.tokens + sum(size.tokens for size in sizes),
-            self.bytes + sum(size.bytes for size in sizes),
-        )
+        made = messages_of(costed)
+        tokens, size = messages.sizes(made)
+        flow = self.flow.plus(Flow.of(costed)).alone()
+        return Settled(bonds, flow, [*self.messages, *made], self.tokens + tokens, self.bytes + size)
 
 
 @frozen
@@ -158,6 +163,9 @@ class SeriesMark:
 
     state: State
     settled: Settled
+    costed: Sequence[Costed]
+    provisional: int
+    joined: int
     trailing: list[RenderedChunk] | None
     last_key: bytes
     flowing: dict[str, int]
@@ -193,13 +201,17 @@ class ContextSeries:
         self._last_key = b""
         self._settle_at = 0
         self._trailing: list[RenderedChunk] | None = None
-        self._known: dict[tuple[int, ...], Costed] = {}
+        self._costed: Sequence[Costed] = ()
+        """The atoms after the settled ones, as the last context read them."""
+        self._provisional = 0
+        """Where the first atom begins that was so only as long as nothing followed."""
 
     def mark(self) -> SeriesMark:
         """Where it stands now."""
         bonds = self._bonds
         read: tuple[Sequence[Chunk], int] = (bonds.chunks, len(bonds.chunks)) if bonds is not None else ((), -1)
-        return SeriesMark(self.state(), self.settled, self._trailing, self._last_key, self._flowing, *read)
+        atoms = self.settled, self._costed, self._provisional, bonds.joined if bonds is not None else 0
+        return SeriesMark(self.state(), *atoms, self._trailing, self._last_key, self._flowing, *read)
 
     def since(self, mark: SeriesMark) -> "ContextSeries":
         """A series that stands where this one stood."""
@@ -208,7 +220,9 @@ class ContextSeries:
         flow = mark.flow
         if flow is not None:
             series._trailing, series._last_key, series._flowing = mark.trailing, mark.last_key, mark.flowing
-            series._went_on(mark.settled, flow)
+            bonds = mark.settled.tail(flow)
+            series._went_on(mark.settled, bonds, mark.costed, mark.provisional)
+            bonds.joined = min(bonds.joined, mark.joined)
         return series
 
     def state(self) -> State:
@@ -245,13 +259,13 @@ class ContextSeries:
             tail = chosen
         else:
             before, tokens, size = self.settled.messages, FRAME + self.settled.tokens, self.settled.bytes
-        messages = assemble([*in_order(tail), *self._trailing])
-        sizes = [self.messages.size(message) for message in messages]
+        messages = messages_of(tail, self._trailing)
+        more_tokens, more_bytes = self.messages.sizes(messages)
         return MeasuredContext(
             before,
             messages,
-            tokens + sum(one.tokens for one in sizes),
-            size + sum(one.bytes for one in sizes),
+            tokens + more_tokens,
+            size + more_bytes,
             len(before) + len(messages) - sum(len(piece.messages) for piece in self._trailing),
             tuple(dict.fromkeys(piece.chunk.type for piece in self._trailing)),
         )
@@ -281,47 +295,64 @@ class ContextSeries:
         placed = self._draft.placed_at(top[-1].id) if top else None
         self._last_key = placed.key if placed is not None else b""
         self.messages.let_go(self._draft.chunks())
-        return self._went_on(self.settled, top)
+        return self._went_on(self.settled, self.settled.tail(top))
 
-    def _went_on(self, settled: Settled, top: Sequence[Chunk]) -> Bonds:
-        self.settled, self._bonds, self._settle_at = settled, settled.tail(top), len(settled) + 2 * UNSETTLED
-        return self._bonds
+    def _went_on(self, settled: Settled, bonds: Bonds, costed: Sequence[Costed] = (), provisional: int = 0) -> Bonds:
+        self.settled, self._bonds = settled, bonds
+        self._settle_at = len(settled) + 3 * UNSETTLED + len(settled) // SETTLED_TO_ONE  # a copy of it each time
+        self._costed, self._provisional, bonds.joined = costed, provisional, len(bonds.chunks)
+        return bonds
 
     def _tail(self, bonds: Bonds) -> Sequence[Costed]:
         """The atoms after those that are settled; once these are many, the older ones are settled too."""
         if self.settled.is_touched_by(bonds):
-            bonds = self._went_on(Settled(), bonds.chunks)
-        costed = [self._costed(atom) for atom in bonds.atoms(len(self.settled))]
-        self._known = {one.atom.positions: one for one in costed}
+            bonds = self._went_on(Settled(), Settled().tail(bonds.chunks))
+        provisional, messages = bonds.provisional, self.messages
+        first = max(len(self.settled), min(bonds.joined, self._provisional, provisional))
+        kept = self._costed[: bisect_left(self._costed, first, key=_first)]
+        costed = [*kept, *(cost(atom, messages.of, messages.tokens) for atom in bonds.atoms(first))]
+        self._costed, self._provisional, bonds.joined = costed, provisional, len(bonds.chunks)
         if len(bonds.chunks) < self._settle_at:
             return costed
         self._settle_at = len(bonds.chunks) + UNSETTLED
-        cut = self._cut(bonds.chunks, costed)
-        if cut == len(self.settled):
+        head = self._head(bonds.chunks, costed)
+        if head is None:
             return costed
-        done = [one for one in costed if one.atom.positions[0] < cut]
-        head = self.settled.bonds.copy().read(bonds.chunks[len(self.settled) : cut])
-        more = self.settled.plus(head, done, self.messages)
-        if more.is_touched_by(more.tail(bonds.chunks)):
+        done = costed[: bisect_left(costed, len(head.chunks), key=_first)]
+        more = self.settled.plus(head, done, messages)
+        tail = more.tail(bonds.chunks)
+        if more.is_touched_by(tail):
             return costed
-        self._went_on(more, bonds.chunks)
-        return costed[len(done) :]
+        rest = costed[len(done) :]
+        self._went_on(more, tail, rest, provisional)
+        return rest
 
-    def _costed(self, atom: Atom) -> Costed:
-        known = self._known.get(atom.positions)
-        if known is not None and known.atom.chunks == atom.chunks:
-            return known
-        return cost(atom, self.messages.of, self.messages.tokens)
+    def _head(self, chunks: Sequence[Chunk], costed: Sequence[Costed]) -> Bonds | None:
+        """The bonds of the chunks that can be settled: no atom spans their end, and none before depends on later ones.
 
-    def _cut(self, chunks: Sequence[Chunk], costed: Sequence[Costed]) -> int:
-        """The end of the chunks that can be settled: no atom spans it, and none before it depends on later chunks."""
-        bonds = self.settled.bonds.copy()
-        found = reach = len(self.settled)
+        `None` where no more can be than are already.
+        """
+        ends: list[int] = []
+        reach = len(self.settled)
         for one in costed:
             first = one.atom.positions[0]
             if first > len(chunks) - UNSETTLED:
                 break
-            if first >= reach and bonds.read(chunks[len(bonds.chunks) : first]).is_settled:
-                found = first
+            if first >= reach > len(self.settled):
+                ends.append(first)
             reach = max(reach, one.atom.positions[-1] + 1)
-        return found
+        for tried in (ends[-LAST_ENDS:], ends) if ends else ():
+            bonds, found = self._read_to(tried[0], chunks), 0
+            for end in tried:
+                if bonds.read(chunks[len(bonds.chunks) : end]).is_settled:
+                    found = end
+            if found:
+                return bonds if found == len(bonds.chunks) else self._read_to(found, chunks)
+        return None
+
+    def _read_to(self, end: int, chunks: Sequence[Chunk]) -> Bonds:
+        return self.settled.bonds.copy().read(chunks[len(self.settled) : end])
+
+
+def _first(one: Costed) -> int:
+    return one.atom.positions[0]

@@ -51,6 +51,12 @@ def apply(state: State, operations: Sequence[Operation], chunks: Iterable[Chunk]
 def apply_to_draft(draft: StateDraft, operations: Sequence[Operation], chunks: Iterable[Chunk], *, seq: int) -> None:
     """Apply to a draft (see `apply`). Where this raises, throw the draft away."""
     carried = {chunk.id: chunk for chunk in chunks}
+    if len(operations) == 1 == len(carried):
+        only = operations[0]
+        if type(only) is Add and only.chunk in carried and only == Add(only.chunk):  # a chunk at the end: most events
+            draft.insert(Placed(carried[only.chunk], key_between(draft.siblings("").last_key(), None)))
+            draft.seq = seq
+            return
     run = _Application(draft, carried)
     for operation in operations:
         run.apply(operation, 0)
@@ -146,7 +152,7 @@ class _Application:
             raise RepeatedChunk("BATCH_REPLACE", twice)
         covered = [self._known("BATCH_REPLACE", chunk_id) for chunk_id in chunk_ids]
         for placed in covered:
-            for inner in self._draft.placed_within(placed):
+            for inner in self._draft.placed_within(placed) if placed.chunk.is_container else (placed,):
                 if inner.chunk.retention is Retention.CRITICAL:
                     raise CriticalChunk(inner.chunk.id)
             if placed.container != covered[0].container:

@@ -14,6 +14,7 @@ Fractional Indexing", 2020) over base 256.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Generic, Protocol, TypeVar, cast
 
 V = TypeVar("V")
@@ -287,8 +288,7 @@ class SequenceDraft(Generic[K]):
         self._owned = [i for i, b in enumerate(self._blocks) if isinstance(b, list)]
 
 
-def _key(item: Keyed) -> bytes:
-    return item.key
+_key: Callable[[Keyed], bytes] = attrgetter("key")
 
 
 def _first_key(block: Sequence[Keyed]) -> bytes:

@@ -31,6 +31,15 @@ class Mark(StrEnum):
     SNIPPET = "\udc00snippet"
 
 
+_EPHEMERAL, _SNIPPET = Retention.EPHEMERAL, ChunkType.SNIPPET.value
+
+
+def _has_names(chunk: Chunk) -> bool:
+    """Whether a chunk is found by any name: few are, and every change of a state asks."""
+    marked = chunk.retention is _EPHEMERAL or chunk.status == RECALLED or chunk.type == _SNIPPET
+    return marked or bool(chunk.name)
+
+
 def _names_of(chunk: Chunk) -> Iterator[str]:
     """The names that a chunk is found by: its own, and its marks."""
     if chunk.name:
@@ -274,7 +283,7 @@ class StateDraft(_StateQueries):
         """Put a chunk at its place."""
         chunk = placed.chunk
         self._index.set(chunk.id, placed)
-        for name in _names_of(chunk):
+        for name in _names_of(chunk) if _has_names(chunk) else ():
             # in order of ids, not of insertion: a state that was read back must name the same chunk
             bearers = {*(self._names.get(name) or ()), chunk.id}
             self._names.set(name, tuple(sorted(bearers, key=_made)))
@@ -284,7 +293,7 @@ class StateDraft(_StateQueries):
 
     def remove(self, placed: Placed) -> None:
         """Remove a chunk, with everything inside it."""
-        for inner in list(self.placed_within(placed)):
+        for inner in list(self.placed_within(placed)) if placed.chunk.is_container else (placed,):
             self._forget(inner.chunk)
             if inner.chunk.is_container:
                 self._opened[inner.chunk.id] = SequenceDraft(())
@@ -301,7 +310,7 @@ class StateDraft(_StateQueries):
 
     def _forget(self, chunk: Chunk) -> None:
         self._index.drop(chunk.id)
-        for name in _names_of(chunk):
+        for name in _names_of(chunk) if _has_names(chunk) else ():
             bearers = tuple(other for other in self._names.get(name) or () if other != chunk.id)
             if bearers:
                 self._names.set(name, bearers)

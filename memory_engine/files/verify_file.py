@@ -80,7 +80,7 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
     fail_fast: bool = False,
     progress: FileProgress | None = None,
 ) -> list[VerifyReport]:
-    """Verify the threads of a file, or the given ones, in `jobs` processes (0: one for each core).
+    """Verify the threads of a file, or the given ones, in `jobs` processes, this one included (0: one for each core).
 
     It writes nothing but which threads are broken, or whole again (see `Thread.verify`).
 
@@ -103,9 +103,9 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
         work = _Work(wanted, sizes, fail_fast, progress, thread_ids is not None)
         several = min(jobs or cores(), len(wanted))
         if several <= 1:
-            await work.here(engine)
-        else:
-            await _together([work.elsewhere(asked) for _ in range(several)])
+            work.take_in_order()
+        # this process is one of them: it begins at once, while the others load their modules
+        await _together([work.here(engine), *(work.elsewhere(asked) for _ in range(several - 1))])
         noted = await engine.store.holders(BROKEN_ROWS, VERSION)
     reports = work.results()
     news = [report for report in reports if report.broken or (report.ok and report.thread_id in noted)]
@@ -145,9 +145,12 @@ class _Work:
         """The reports, in the order of the threads."""
         return [self._reports[thread_id] for thread_id in self.wanted if thread_id in self._reports]
 
-    async def here(self, engine: "Engine") -> None:
-        """Verify everything with this engine, in the order of the threads."""
+    def take_in_order(self) -> None:
+        """Begin threads in their order, and not the longest first."""
         self._waiting = deque(self.wanted)
+
+    async def here(self, engine: "Engine") -> None:
+        """Verify one waiting thread after the other with this engine, until none is left."""
         while self._waiting:
             thread_id = self._waiting.popleft()
             try:

@@ -11,7 +11,7 @@ import msgspec
 from attrs import define, field
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import apply_rows, decode_row, live_chunk
+from memory_engine.core.chain import apply_rows, check_hash, decode_event, live_chunk
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import State, StateDraft
@@ -22,7 +22,7 @@ from memory_engine.projections.inline import InlinePlan, last_of
 from memory_engine.store import snapshots
 from memory_engine.store.passages import Extractors, PassageChange, PassageStep, passage_step
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
-from memory_engine.store.reader import LogReader
+from memory_engine.store.reader import LogReader, unlinked
 from memory_engine.store.snapshots import ROWS_SHARE, WINDOW
 
 V = TypeVar("V")
@@ -143,6 +143,7 @@ class Remaking:
     def _take(self, page: Sequence[StoredEvent]) -> None:
         if self.wanted.state:
             apply_rows(self.draft, page, self.thread_id, None)
+            page = [unlinked(stored) for stored in page]  # their hashes have just been checked
         for stored in page:
             self.seen[stored.type] = stored.seq
             self.refolding.apply(stored)
@@ -151,7 +152,8 @@ class Remaking:
     def _index(self, stored: StoredEvent) -> None:
         if self.wanted.extractors is None:
             return
-        event, _ = decode_row(self.thread_id, stored, self.reader.registry)
+        check_hash(self.thread_id, stored)
+        event = decode_event(self.thread_id, stored, self.reader.registry)
         step = passage_step(self.wanted.extractors, self.thread_id, event, stored)
         if step is not None:
             self.steps.append(step)

@@ -203,14 +203,16 @@ class LedgerWalk:
 
     def _lost(self, difference: _Difference) -> int:
         """The tokens of messages that the cache held, and that are sent again behind the break."""
-        size = self._series.messages.size
-        held = Counter(map(message_bytes, difference.old.since(difference.same)))
-        lost = 0
-        for message in difference.new.since(difference.same):
+        measured = self._series.messages
+        old, new = difference.old.since(difference.same), difference.new.since(difference.same)
+        again = {id(message) for message in old}.intersection(map(id, new))  # most are the very same
+        lost, _ = measured.sizes([message for message in new if id(message) in again])
+        held = Counter(message_bytes(message) for message in old if id(message) not in again)
+        for message in (message for message in new if id(message) not in again):
             key = message_bytes(message)
             if held[key]:
                 held[key] -= 1
-                lost += size(message).tokens
+                lost += measured.size(message).tokens
         return lost
 
     # which event, and why

@@ -6,14 +6,15 @@ prompt cache sees, and as lines, which people read.
 """
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
 import msgspec
 from attrs import field, frozen
 
-from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.builder import FRAME, ContextBuilder
 from memory_engine.context.rendering import Message, common_prefix, message_bytes
 from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk
@@ -227,13 +228,77 @@ def _containers(chunks: Sequence[Chunk], state: State) -> dict[str, str]:
 
 
 def _contexts(a: PastHandle, one: State, b: PastHandle, other: State) -> ContextDiff:
-    before, after = (past.kernel[ContextBuilder].build(state, past.id) for past, state in ((a, one), (b, other)))
-    old, new = rendered(before.messages), rendered(after.messages)
-    return ContextDiff(
-        tokens=(before.tokens, after.tokens),
-        bytes=(len(old), len(new)),
-        kept_bytes=common_prefix(old, new),
-        lines=tuple(unified(text_lines(before.messages), text_lines(after.messages))),
+    """The contexts are made and compared message by message: none of them is ever held whole."""
+    builders = [past.kernel[ContextBuilder] for past in (a, b)]
+    parts = [builder.in_parts(state) for builder, state in zip(builders, (one, other), strict=True)]
+    found = _compared(*map(_ComparedContext, builders, parts))
+    if found is None:
+        built = [builders[0].build(one, a.id), builders[1].build(other, b.id)]
+        found = _compared(*map(_ComparedContext, builders, ([context.messages] for context in built)))
+    assert found is not None
+    return found
+
+
+class _ComparedContext:
+    """The messages of a context one by one, and what those so far add up to. `is_whole`: nothing is missing."""
+
+    def __init__(self, builder: ContextBuilder, parts: Iterable[Sequence[Message] | None]) -> None:
+        self._builder = builder
+        self._messages = self._each(parts)
+        self.tokens = FRAME
+        self.bytes = 0
+        self.is_whole = True
+
+    def _each(self, parts: Iterable[Sequence[Message] | None]) -> Iterator[Message]:
+        for part in parts:
+            if part is None:
+                self.is_whole = False
+                return
+            yield from part
+
+    def next(self) -> tuple[Message, bytes] | None:
+        """The next message, and its bytes; `None` where there is none any more."""
+        message = next(self._messages, None)
+        if message is None:
+            return None
+        encoded = message_bytes(message)
+        self.tokens += self._builder.tokens((message,))
+        self.bytes += len(encoded)
+        return message, encoded
+
+    def lines(self, first: tuple[Message, bytes] | None) -> list[str]:
+        """The lines of a message and of all that follow."""
+        found: list[str] = []
+        while first is not None:
+            found += text_lines((first[0],))
+            first = self.next()
+        return found
+
+
+def _compared(old: _ComparedContext, new: _ComparedContext) -> ContextDiff | None:
+    """`None` where a context is not whole."""
+    kept = count = 0
+    last: deque[str] = deque(maxlen=AROUND)  # of the lines that are the same: those before the first difference
+    before, after = old.next(), new.next()
+    while before is not None and after is not None and before[1] == after[1]:
+        kept += len(before[1])
+        lines = text_lines((before[0],))
+        count += len(lines)
+        last += lines
+        before, after = old.next(), new.next()
+    if before is not None and after is not None:
+        kept += common_prefix(before[1], after[1])
+    found = unified([*last, *old.lines(before)], [*last, *new.lines(after)])
+    passed = count - len(last)
+    return (
+        ContextDiff(
+            tokens=(old.tokens, new.tokens),
+            bytes=(old.bytes, new.bytes),
+            kept_bytes=kept,
+            lines=tuple(_moved(line, passed) if line.startswith("@@") else line for line in found),
+        )
+        if old.is_whole and new.is_whole
+        else None
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import decode_row
+from memory_engine.core.chain import decode_event
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import decode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event, UnknownEvent
@@ -385,11 +385,11 @@ class PassagesCheck:
             return None
         return cls(loaded.record.id, looked.seq, extractors)
 
-    def apply(self, stored: StoredEvent, reader: LogReader) -> None:
-        """Go on by one event. Raises `ReducerError` where an extractor fails."""
+    def apply(self, stored: StoredEvent, reader: LogReader, event: Event | None = None) -> None:
+        """Go on by one row; its `event` saves decoding it. Raises `ReducerError` where an extractor fails."""
         if stored.seq <= self.upto:
-            event, _ = decode_row(self.thread_id, stored, reader.registry)
-            step = passage_step(self._extractors, self.thread_id, event, stored)
+            known = event if event is not None else decode_event(self.thread_id, stored, reader.registry)
+            step = passage_step(self._extractors, self.thread_id, known, stored)
             if step is not None:
                 self._folded.apply(step)
 

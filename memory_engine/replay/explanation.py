@@ -149,7 +149,8 @@ class Tree:
             return [chunk.id for chunk in removed.chunks]
         ref = removed.thread_id, removed.seq
         if ref not in self._heirs:
-            self._heirs[ref] = _heirs(removed)
+            told = {one for thread_id, one in self._trace.chunks if thread_id == removed.thread_id}
+            self._heirs[ref] = _heirs(removed, told)
         return self._heirs[ref].get(chunk_id, [])
 
     def _behind(self, thread_id: str, chunk: Chunk, level: int) -> tuple[Why, ...]:
@@ -200,8 +201,8 @@ class Tree:
             )
             for n, line in enumerate(summary.lines, 1)
         ]
-        parents = [(recorded.thread_id, parent) for parent in dict.fromkeys(summary.parent_ids)]
-        covered = self._covered(parents, level + 1)
+        parents = list(dict.fromkeys(summary.parent_ids))
+        covered = self._covered(recorded.thread_id, parents, level + 1)
         by = f"{event.compactor}, {event.model}" if event.model else event.compactor
         return Why(
             kind="compaction",
@@ -213,16 +214,17 @@ class Tree:
             children=(*lines, *covered, *self._causes(recorded, level + 1)),
         )
 
-    def _covered(self, refs: Sequence[ChunkRef], level: int) -> list[Why]:
+    def _covered(self, thread_id: str, chunk_ids: Sequence[str], level: int) -> list[Why]:
         """The chunks that a summary covers; of those that were not read the first ones, and how many follow."""
-        unread = [ref for ref in refs if ref not in self._trace.chunks][UNREAD_MAX:]
-        shown = set(refs).difference(unread) if unread else set(refs)
-        nodes = [self.chunk(ref, relation="covers", level=level) for ref in refs if ref in shown]
-        if unread:
-            thread_id, chunk_id = unread[0]
-            facts: dict[str, object] = {"relation": "covers", "cut": _TOO_MANY, "more": len(unread)}
-            node = _bare("chunk", thread_id, chunk_id, place(chunk_id)[0], facts)
-            nodes.append(evolve(node, title=f"{len(unread):,} more chunks from {chunk_id} on"))
+        read = {one for owner, one in self._trace.chunks if owner == thread_id}
+        more = [one for one in chunk_ids if one not in read][UNREAD_MAX:]
+        hidden = set(more)
+        shown = [(thread_id, one) for one in chunk_ids if one not in hidden]
+        nodes = [self.chunk(ref, relation="covers", level=level) for ref in shown]
+        if more:
+            facts: dict[str, object] = {"relation": "covers", "cut": _TOO_MANY, "more": len(more)}
+            node = _bare("chunk", thread_id, more[0], place(more[0])[0], facts)
+            nodes.append(evolve(node, title=f"{len(more):,} more chunks from {more[0]} on"))
         return nodes
 
     def event(self, ref: EventRef, *, relation: str = "", level: int = 0) -> Why:
@@ -319,14 +321,14 @@ def _chunk_text(chunk: Chunk) -> str:
     return "\n".join(filter(None, (chunk.text, calls)))
 
 
-def _heirs(removed: RecordedEvent) -> Mapping[str, list[str]]:
-    """The chunks of an event that took the places of others, by these."""
+def _heirs(removed: RecordedEvent, told: set[str]) -> Mapping[str, list[str]]:
+    """The chunks of an event that took the places of others, by these: of those that are told."""
     found: dict[str, dict[str, None]] = {}
     for by, taken in batch_replaced(removed.operations).items():
-        for chunk_id in taken:
+        for chunk_id in told.intersection(taken):
             found.setdefault(chunk_id, {})[by] = None
     for chunk in removed.chunks:
-        for chunk_id in chunk.parent_ids:
+        for chunk_id in told.intersection(chunk.parent_ids):
             found.setdefault(chunk_id, {})[chunk.id] = None
     return {chunk_id: list(ids) for chunk_id, ids in found.items()}
 

@@ -5,7 +5,8 @@ agent, and never those of another tenant.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 from attrs import define, field, frozen
 
@@ -94,8 +95,7 @@ class Tracer:
         room = max(0, self._chunks_max - len(self.trace.chunks))
         first = [ref for ref in waiting_chunks if ref not in self.trace.chunks][:room]
         while waiting_chunks or waiting_events:
-            room = max(0, self._chunks_max - len(self.trace.chunks))
-            level = [ref for ref in waiting_chunks if ref not in self.trace.chunks][:room]
+            level = [ref for ref in waiting_chunks if ref not in self.trace.chunks][: self._room]
             read = await self._read({*waiting_events, *((ref[0], place(ref[1])[0]) for ref in level)})
             waiting_chunks = self._take(level)
             linked, snippets = await self._link(read)
@@ -112,8 +112,11 @@ class Tracer:
             trace.forgotten[thread_id] = await self._forgettings(thread_id)
         for thread_id in {ref[0] for ref in trace.chunks}:
             trace.live[thread_id] = await self._live(thread_id, (await self._past(thread_id)).seq)
+        told: dict[str, set[str]] = defaultdict(set)
+        for thread_id, chunk_id in trace.chunks:
+            told[thread_id].add(chunk_id)
         for (thread_id, seq), event in trace.events.items():
-            for chunk_id in taken_by(event.operations):
+            for chunk_id in told[thread_id].intersection(taken_by(event.operations)):
                 trace.gone.setdefault((thread_id, chunk_id), seq)
         unknown: dict[str, list[str]] = defaultdict(list)
         for thread_id, chunk_id in trace.chunks:
@@ -123,7 +126,7 @@ class Tracer:
             past = await self._past(thread_id)
             for chunk_id, seq in (await removed_at(past, chunk_ids)).items():
                 trace.gone[thread_id, chunk_id] = seq
-        await self._read({(ref[0], seq) for ref, seq in trace.gone.items() if ref in trace.chunks})
+        await self._read({(ref[0], seq) for ref, seq in trace.gone.items()})
 
     # chunks and events
 
@@ -140,16 +143,25 @@ class Tracer:
                 read.append((thread_id, seq))
         return read
 
+    @property
+    def _room(self) -> int:
+        """The number of chunks that may still be read."""
+        return max(0, self._chunks_max - len(self.trace.chunks))
+
     def _take(self, level: Sequence[ChunkRef]) -> list[ChunkRef]:
-        """Note the chunks of a level; those that they come from."""
-        parents: dict[ChunkRef, None] = {}
+        """Note the chunks of a level; those that they come from, as many as may be read."""
+        parents: list[Iterator[ChunkRef]] = []
         for thread_id, chunk_id in level:
             event = self.trace.events.get((thread_id, place(chunk_id)[0]))
             chunk = next((chunk for chunk in event.chunks if chunk.id == chunk_id), None) if event is not None else None
             if chunk is not None:
                 self.trace.chunks[thread_id, chunk_id] = chunk
-                parents.update(dict.fromkeys((thread_id, parent) for parent in chunk.parent_ids if place(parent)[0]))
-        return list(parents)
+                parents.append((thread_id, parent) for parent in chunk.parent_ids if place(parent)[0])
+        unread = (ref for ref in chain.from_iterable(parents) if ref not in self.trace.chunks)
+        found: dict[ChunkRef, None] = {}
+        while len(found) < self._room and (ref := next(unread, None)) is not None:
+            found[ref] = None
+        return list(found)
 
     # links
 

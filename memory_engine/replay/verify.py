@@ -81,6 +81,7 @@ class _ThreadReplay(msgspec.Struct):
     mended: dict[int, MendedEvent] = {}
     attested: Attested = Attested()
     imported: Imported = Imported()
+    event: Event | None = None  # of the row that was checked last, where it had to be decoded
 
     @property
     def thread_id(self) -> str:
@@ -219,7 +220,7 @@ class Verifier:
             found = self._check(replay, stored) or _derive(replay, stored, self._reader)
             if found is not None:
                 return found
-            replay.previous = stored.hash
+            replay.previous, replay.event = stored.hash, None
             if stored.type in MOVES_STATUS and stored.seq > replay.own_after:
                 replay.derived = next_head(replay.derived, stored, NO_TALLY, tracked=False)
             if self._events.tracks(stored.type):
@@ -248,6 +249,7 @@ class Verifier:
                 return _at(thread_id, stored, "unloaded")
             why = f"version {stored.version} of {stored.type} is not known here: another release wrote it"
             return _at(thread_id, stored, "undecodable", found=why)
+        replay.event = event
         before = replay.draft.freeze(seq - 1) if seq in replay.mended else None
         replay.draft = before.draft() if before is not None else replay.draft
         entries = self._reducers.of_type(stored.type)
@@ -314,7 +316,7 @@ def _derive(replay: _ThreadReplay, stored: StoredEvent, reader: LogReader) -> Di
     try:
         replay.refolding.apply(stored)
         if replay.passages is not None:
-            replay.passages.apply(stored, reader)
+            replay.passages.apply(stored, reader, replay.event)
     except MemoryEngineError as error:
         kind = "projection" if replay.refolding.failed else "search"
         return _at(replay.thread_id, stored, kind, reducer=replay.refolding.failed, found=str(error))

@@ -87,7 +87,7 @@ class LogReader:
     async def raw_pages(self, thread_id: str, *, after: int = 0, upto: int) -> AsyncIterator[Sequence[StoredEvent]]:
         """Rows with `after` < seq <= `upto` as they stand in the store, to be checked by the caller."""
         while after < upto and (page := await self._store.read(thread_id, after=after, upto=upto, limit=PAGE)):
-            yield [_unlinked(stored) for stored in page]
+            yield [unlinked(stored) for stored in page]
             after = page[-1].seq
 
     async def load(self, thread_id: str) -> LoadedThread:
@@ -109,7 +109,7 @@ class LogReader:
         Raises `IntegrityError` for one without its texts that no recorded act has left so.
         """
         if not self._check_hashes:
-            return [_unlinked(stored) for stored in rows]
+            return [unlinked(stored) for stored in rows]
         redacted = await aside(lambda: list(filter(is_redacted, rows)), items=len(rows) // 10)
         if redacted:
             attested = await attested_of(self._store, self.registry, thread_id)
@@ -356,7 +356,7 @@ class LogReader:
         return list(found)
 
 
-def _unlinked(stored: StoredEvent) -> StoredEvent:
+def unlinked(stored: StoredEvent) -> StoredEvent:
     """A row whose hash is not checked when it is decoded."""
     return msgspec.structs.replace(stored, previous=None)
 

@@ -153,7 +153,7 @@ async def test_what_a_process_raises_names_its_thread(many: str, monkeypatch: py
 def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
     """The command ends with code 130, and nothing of it is left."""
     path, told = str(tmp_path / "m.db"), tmp_path / "told"
-    for thread_id in "ab":
+    for thread_id in "abc":  # one is for the command's own process
         anyio.run(partial(filled, path, *[UserMessage(content="x")] * 9, thread_id=thread_id))
     os.mkfifo(told)
     staying = verify_file_module._BEGIN.replace("serve(asked)", STAYS.format(told=str(told)))
@@ -164,7 +164,7 @@ def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
         f"verify_file_module._BEGIN = {staying!r}\n"
         "sys.exit(main())\n"
     )
-    words = python("-c", command, "verify", "--jobs", "2", "--db", path)
+    words = python("-c", command, "verify", "--jobs", "3", "--db", path)
     with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True) as process:
         with told.open(encoding="utf-8") as pids:
             children = [int(pids.readline()) for _ in range(2)]

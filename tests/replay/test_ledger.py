@@ -321,6 +321,9 @@ async def test_contexts_of_a_series_are_those_of_the_states(log: list[Event], bu
                 found.bytes,
             )
             assert series.state() == state
+            if budget is None:
+                parts = list(engine.kernel[ContextBuilder].in_parts(state))
+                assert None in parts or expected.messages == [message for part in parts for message in part or ()]
 
 
 @pytest.mark.usefixtures("small")

@@ -142,9 +142,12 @@ def sources_in(event: msgspec.Struct) -> Iterator[tuple[Source, object]]:
     roles = roles_of(type(event))
     for name in event.__struct_fields__:
         value = getattr(event, name)
+        values = value if isinstance(value, tuple | list) else (value,)
         role = roles.get(name)
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if role is not None and role.source is not Source.NONE:
+        if role is not None and role.source is not Source.NONE:
+            for one in values:
                 yield role.source, one
-            elif isinstance(one, msgspec.Struct):
-                yield from sources_in(one)
+        else:
+            for one in values:
+                if isinstance(one, msgspec.Struct):
+                    yield from sources_in(one)
