@@ -115,8 +115,8 @@ def _stemmer() -> Callable[[str], str]:
     class Stemmer(EnglishStemmer):  # type: ignore[misc]
         cursor: int
 
-        def find_among(self, table: Sequence[_Ending]) -> int:
-            entries, sizes = sought(table)
+        def find_among(self, v: Sequence[_Ending]) -> int:
+            entries, sizes = sought(v)
             start = self.cursor
             for size in sizes:
                 end = start + size
@@ -128,8 +128,8 @@ def _stemmer() -> Callable[[str], str]:
                         return one.result
             return 0
 
-        def find_among_b(self, table: Sequence[_Ending]) -> int:
-            entries, sizes = sought(table)
+        def find_among_b(self, v: Sequence[_Ending]) -> int:
+            entries, sizes = sought(v)
             end = self.cursor
             for size in sizes:
                 start = end - size
