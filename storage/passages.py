@@ -18,6 +18,7 @@ from memory_engine.storage.passage_rows import (
     FIRST_OF_EVENT,
     INDEXED_BULK,
     INDEXED_MAX,
+    RAW,
     WAITING_MIN,
     WORDS_CHARS_MAX,
     StoredWords,
@@ -113,6 +114,7 @@ _NO_TIME = (1 << 63) - 1, -(1 << 63)
 COLUMNS = "pos, kind, role, speaker, at_us, key, origins, ended, terms"
 _NONE: Mapping[StoredWords, Waiting] = {}
 _WAITING = "SELECT pos, kind, key, at_us, ended, terms FROM passages WHERE pos > ? AND pos <= ?"
+_ANY_RAW = f"SELECT 1 FROM ({_WAITING} ORDER BY pos LIMIT ?) WHERE substr(terms, 1, 1) = ? LIMIT 1"
 _INSERT = (
     "INSERT INTO passages (pos, kind, role, speaker, at_us, tid, key, origins, ended, size, terms) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -354,11 +356,17 @@ def index_words(
 
 
 def taken(raw: sqlite3.Connection, tid: int, at_most: int) -> dict[StoredWords, Waiting]:
-    """The words of the passages that `index_words` would index next, by what their rows hold."""
+    """The words of the passages that `index_words` would index next, by what their rows hold.
+
+    Nothing where the rows have them already.
+    """
     index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if index is None:
         return {}
-    stored = _waiting(raw, (index[0], base(tid + 1) - 1), at_most)
+    span = (index[0], base(tid + 1) - 1)
+    if raw.execute(_ANY_RAW, (*span, at_most, RAW)).fetchone() is None:
+        return {}
+    stored = _waiting(raw, span, at_most)
     with giving_way:
         return {row: _from_stored(row) for row in within(stored, WORDS_CHARS_MAX)}
 

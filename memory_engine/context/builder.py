@@ -398,13 +398,20 @@ class ContextBuilder:
         policy: ContextPolicy,
     ) -> Layout:
         layout = Layout.of(parts.flow, self.trailing(parts.trailing, state, max_tokens), self.counter, blocks)
-        return self.with_thinking(layout, parts.chunks, max_tokens, policy)
+        return self.with_thinking(layout, (parts.chunks, parts.responded), max_tokens, policy)
 
     def with_thinking(
-        self, layout: Layout, chunks: Sequence[Chunk], max_tokens: int | None, policy: ContextPolicy = DEFAULT_POLICY
+        self,
+        layout: Layout,
+        flowing: tuple[Sequence[Chunk], int],
+        max_tokens: int | None,
+        policy: ContextPolicy = DEFAULT_POLICY,
     ) -> Layout:
-        """The layout with room for the thinking of a tool loop that runs, if the newest turn fits beside it."""
-        thinking = carried_thinking(chunks, max_tokens, self.counter)
+        """The layout with room for the thinking of a tool loop that runs, if the newest turn fits beside it.
+
+        `flowing` are the chunks of the flow, and the position of the last response (-1: none).
+        """
+        thinking = carried_thinking(*flowing, max_tokens, self.counter)
         if not thinking:
             return layout
         held = layout.carrying(thinking, self.counter)

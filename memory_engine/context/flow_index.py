@@ -24,11 +24,15 @@ from memory_engine.core.tokens import TokenCounter
 
 @frozen
 class StateParts:
-    """What contexts read of a state: its flow, the chunks of that, and those that stand last, each in order."""
+    """What contexts read of a state: its flow, the chunks of that, and those that stand last, each in order.
+
+    `responded` is the position of the last response in the flow, -1 if there is none.
+    """
 
     flow: Flow
     chunks: Sequence[Chunk]
     trailing: Sequence[Chunk]
+    responded: int
 
     @classmethod
     def of(
@@ -38,8 +42,9 @@ class StateParts:
         top = list(chunks)
         flowing = in_flow(top)
         size = partial(message_tokens, counter=counter)
-        flow = Flow.of(cost(atom, messages, size) for atom in Bonds().read(flowing).atoms())
-        return cls(flow, flowing, [chunk for chunk in top if chunk.category in TRAILING])
+        bonds = Bonds().read(flowing)
+        flow = Flow.of(cost(atom, messages, size) for atom in bonds.atoms())
+        return cls(flow, flowing, [chunk for chunk in top if chunk.category in TRAILING], bonds.responded)
 
 
 def in_flow(chunks: Iterable[Chunk]) -> list[Chunk]:
@@ -92,7 +97,7 @@ class FlowIndex:
             self._note_beside(changes)
             self._read(appended)
         trailing = [placed.chunk for placed in self._beside if placed.chunk.category in TRAILING]
-        return StateParts(self._flow(), self._bonds.chunks, trailing)
+        return StateParts(self._flow(), self._bonds.chunks, trailing, self._bonds.responded)
 
     def _appended(self, changes: Sequence[Splice[Placed]]) -> list[Chunk] | None:
         """The chunks that the flow has grown by; `None` where it changed elsewhere than at its end."""

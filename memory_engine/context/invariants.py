@@ -16,6 +16,8 @@ from memory_engine.core.chunks import Chunk, ChunkType
 
 SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
 """Messages of a person or of the leading agent: a turn begins with one of these."""
+ANSWERS = frozenset({ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION})
+"""What a model says to people. Its responses are these, and calls."""
 ROUNDS_KEPT = 8
 """The newest rounds of a running loop that no compaction takes. Without this bound, an agent
 that works for hours between two messages could never be compacted."""
@@ -237,6 +239,8 @@ class Bonds:
     _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Loops()))
     _spoken: int = NOBODY
     _passed: int = NOBODY
+    responded: int = NOBODY
+    """The position of the last response; -1 if there is none."""
 
     def copy(self) -> "Bonds":
         """A copy that can read on without changing this one."""
@@ -252,6 +256,8 @@ class Bonds:
             self._leader.append(position)
             if chunk.calls:
                 self.reach = min((self.reach, *self._calls.strays(chunk)))
+            if chunk.calls or chunk.type in ANSWERS:
+                self.responded = position
             for invariant in (self._calls, *self._others):
                 members = invariant.read(position, chunk)
                 if members:

@@ -10,6 +10,7 @@ The block is a view: reading a context writes nothing to the log.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from functools import partial
 from itertools import groupby
 
@@ -46,6 +47,8 @@ WORTHWHILE = 24
 """Tokens below which a passage is not worth shortening."""
 PASSAGE_SHARE = 0.5
 """The share of the room that one passage may take before it is shortened, so that one answer does not fill it."""
+READ_AT_ONCE = 64
+"""Passages of which the texts are read together: most blocks are full with the first, or the second."""
 HIT_TOKENS_MIN = 12
 """About the tokens of the shortest passages: the search asks for as many hits as might fit."""
 COVERED_CHARS_MIN = 24
@@ -84,10 +87,15 @@ async def recalled_context(
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
     kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
     asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0)
-    found = await kernel[Recall].search((thread.id, *others), asked)
+    found, behind = await kernel[Recall].search_in_parts((thread.id, *others), asked, READ_AT_ONCE)
     block = _Block(draft, frozenset(terms(query)[:TERMS_MAX]))
-    block.take(hit for hit in found if hit.thread_id != thread.id or hit.seq <= state.seq)
-    if len(found) < limit and block.left >= ROOM_MIN:
+    count = len(found)
+    async with aclosing(behind):
+        hits: Sequence[Hit] | None = found.hits
+        while hits is not None and block.take(h for h in hits if h.thread_id != thread.id or h.seq <= state.seq):
+            hits = await anext(behind, None)
+            count += len(hits or ())
+    if count < limit and block.left >= ROOM_MIN:
         await _fill(kernel, draft, block, recall.at or 0)
     return evolve(await aside(block.context, items=len(draft.pieces)), recall_failure=found.failure)
 
@@ -119,28 +127,32 @@ class _Block:
         self._said: dict[tuple[str, str], list[frozenset[str]]] = {}
         self._days: set[str] = set()
         self._left = draft.room - draft.tokens(draft.block(HEADING))
+        self._most = max(WORTHWHILE, int(self._left * PASSAGE_SHARE))
 
     @property
     def left(self) -> int:
         """Remaining tokens."""
         return self._left
 
-    def take(self, hits: Iterable[Hit]) -> None:
-        """Put in the hits that fit, best first; a hit that is too long goes in as an excerpt, if enough of it fits."""
-        most = max(WORTHWHILE, int(self._left * PASSAGE_SHARE))
+    def take(self, hits: Iterable[Hit]) -> bool:
+        """Put in the hits that fit, best first; a hit that is too long goes in as an excerpt, if enough of it fits.
+
+        Returns whether further ones may fit.
+        """
         for hit in hits:
             if self._left < WORTHWHILE // 2:
-                return
+                return False
             said = frozenset(terms(hit.text))
             if self._visible.shows(hit) or self._has_said(hit, said):
                 continue
             size = self._size(hit)
-            if size > min(self._left, most):
-                hit = self._shortened(hit, min(self._left, most))  # noqa: PLW2901 - the same passage
+            if size > min(self._left, self._most):
+                hit = self._shortened(hit, min(self._left, self._most))  # noqa: PLW2901 - the same passage
                 size = self._size(hit)
                 if not hit.text:
                     continue
             self._add(hit, size, said)
+        return self._left >= WORTHWHILE // 2
 
     def append(self, hit: Hit) -> bool:
         """Put in one passage, once, if it fits. Returns whether the next may still fit."""
@@ -152,6 +164,10 @@ class _Block:
             return False
         self._add(hit, size, said)
         return True
+
+    def shows_event(self, seq: int) -> bool:
+        """Whether the context shows all of one of the thread's own events already."""
+        return self._visible.shows_event(seq)
 
     def context(self) -> Context:
         """The context with the chosen passages."""
@@ -218,6 +234,10 @@ class _Visible:
         self._standing = {(line.thread_id, line.seq) for block in blocks for line in block.lines}
         self._text = _plain("\n".join(str(m.get("content")) for p in draft.pieces for m in p.messages))
 
+    def shows_event(self, seq: int) -> bool:
+        """Whether the draft shows the chunk of one of the thread's own events whole, or a line of it stands there."""
+        return seq in self._whole or (self._thread_id, seq) in self._standing
+
     def shows(self, hit: Hit) -> bool:
         """Whether the draft shows a passage: its event's chunk, or its words."""
         own = hit.thread_id == self._thread_id
@@ -256,15 +276,18 @@ async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int) -> 
     """
     last = draft.state.seq
     first = max(1, last + 1 - block.left // HIT_TOKENS_MIN - len(draft.pieces))
-    places = [seq << PLACES_BITS | n for seq in range(first, last + 1) for n in range(PIECES_MAX)]
-    looked = await kernel[Recall].indexing.look_up(
-        draft.thread_id, LookUp(near=tuple(places), kinds=OWN_KINDS, upto=at)
-    )
-    standing = sorted(set(places).intersection(looked.chosen), reverse=True)
-    passages = await shown(kernel.reader, kernel.extractors, draft.thread_id, standing)
-    for place in standing:
-        if place in passages and not block.append(_said_lately(passages[place], draft.thread_id)):
-            return
+    unseen = [seq for seq in range(last, first - 1, -1) if not block.shows_event(seq)]
+    for end in range(0, len(unseen), READ_AT_ONCE):
+        page = reversed(unseen[end : end + READ_AT_ONCE])
+        places = [seq << PLACES_BITS | n for seq in page for n in range(PIECES_MAX)]
+        looked = await kernel[Recall].indexing.look_up(
+            draft.thread_id, LookUp(near=tuple(places), kinds=OWN_KINDS, upto=at)
+        )
+        standing = sorted(set(places).intersection(looked.chosen), reverse=True)
+        passages = await shown(kernel.reader, kernel.extractors, draft.thread_id, standing)
+        for place in standing:
+            if place in passages and not block.append(_said_lately(passages[place], draft.thread_id)):
+                return
 
 
 def _said_lately(passage: Shown, thread_id: str) -> Hit:

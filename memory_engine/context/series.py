@@ -252,7 +252,7 @@ class ContextSeries:
         tokens, size = FRAME, 0
         if self.max_tokens is not None:
             layout = Layout.of(self.settled.flow.plus(Flow.of(tail)), self._trailing, builder.counter)
-            layout = builder.with_thinking(layout, bonds.chunks, self.max_tokens)
+            layout = builder.with_thinking(layout, (bonds.chunks, bonds.responded), self.max_tokens)
             chosen = layout.within(self.max_tokens, builder.counter)
             if chosen is None:
                 raise builder.overrun(self.state(), self._thread_id, self.max_tokens)

@@ -7,7 +7,7 @@ last message of a person before that, or to a response that called nothing.
 
 from collections.abc import Iterator, Sequence
 
-from memory_engine.context.invariants import SPOKEN
+from memory_engine.context.invariants import ANSWERS, SPOKEN
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.tokens import TokenCounter
 
@@ -17,20 +17,27 @@ call the model without thinking."""
 ENCRYPTED_CHARS_PER_TOKEN = 5.5
 """An estimate for reasoning of which only an encrypted form is there: base64 of about four bytes a token."""
 
-_ANSWERS = frozenset({ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION})
-
 
 def running_thinking(chunks: Sequence[Chunk]) -> list[Chunk]:
     """The thinking of the tool loop that runs at the end of these chunks (in the order of the state), oldest first."""
-    last = next((n for n in range(len(chunks) - 1, -1, -1) if _is_response(chunks[n])), -1)
+    return _running(chunks, next((n for n in range(len(chunks) - 1, -1, -1) if _is_response(chunks[n])), -1))
+
+
+def _running(chunks: Sequence[Chunk], last: int) -> list[Chunk]:
+    """The same where the position of the last response is known."""
     if last < 0 or not _calls(chunks, last):
         return []
     return list(_before(chunks, last))[::-1]
 
 
-def carried_thinking(chunks: Sequence[Chunk], max_tokens: int | None, counter: TokenCounter) -> tuple[Chunk, ...]:
-    """The running thinking that a provider can verify, within its share of a budget (`None`: all of it)."""
-    verifiable = [chunk for chunk in running_thinking(chunks) if chunk.status or chunk.native]
+def carried_thinking(
+    chunks: Sequence[Chunk], responded: int, max_tokens: int | None, counter: TokenCounter
+) -> tuple[Chunk, ...]:
+    """The running thinking that a provider can verify, within its share of a budget (`None`: all of it).
+
+    `responded` is the position of the last response, -1 if there is none: it may stand behind many messages.
+    """
+    verifiable = [chunk for chunk in _running(chunks, responded) if chunk.status or chunk.native]
     if max_tokens is None or thinking_tokens(verifiable, counter) <= max_tokens * THINKING_SHARE:
         return tuple(verifiable)
     calls = (n for n in range(len(chunks) - 1, -1, -1) if chunks[n].calls)
@@ -53,14 +60,14 @@ def _before(chunks: Sequence[Chunk], last: int) -> Iterator[Chunk]:
     """The thinking before the last call, newest first, as far as the loop reaches back."""
     for n in range(last, -1, -1):
         chunk = chunks[n]
-        if chunk.type in SPOKEN or (chunk.type in _ANSWERS and not _calls(chunks, n)):
+        if chunk.type in SPOKEN or (chunk.type in ANSWERS and not _calls(chunks, n)):
             return
         if chunk.type == ChunkType.THINKING:
             yield chunk
 
 
 def _is_response(chunk: Chunk) -> bool:
-    return bool(chunk.calls) or chunk.type in _ANSWERS
+    return bool(chunk.calls) or chunk.type in ANSWERS
 
 
 def _calls(chunks: Sequence[Chunk], n: int) -> bool:

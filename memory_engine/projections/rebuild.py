@@ -11,7 +11,7 @@ import msgspec
 from attrs import define, field
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import apply_rows, check_hash, decode_event, live_chunk
+from memory_engine.core.chain import apply_rows, decode_event, live_chunk
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import State, StateDraft
@@ -152,7 +152,6 @@ class Remaking:
     def _index(self, stored: StoredEvent) -> None:
         if self.wanted.extractors is None:
             return
-        check_hash(self.thread_id, stored)
         event = decode_event(self.thread_id, stored, self.reader.registry)
         step = passage_step(self.wanted.extractors, self.thread_id, event, stored)
         if step is not None:

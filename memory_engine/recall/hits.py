@@ -1,17 +1,23 @@
 """Search results: hits read back from their events, and how they were found."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Literal, overload
 
 import msgspec
-from attrs import frozen
+from attrs import field, frozen
 
-from memory_engine.core.chain import decode_row
+from memory_engine.core.aside import aside
+from memory_engine.core.chain import decode_event
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
-from memory_engine.store.passages import PLACES_BITS, Extractors, Text
+from memory_engine.recall.candidates import Choice
+from memory_engine.recall.ranking import Ranked
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.passages import PLACES_BITS, THREAD_BITS, Extractors, Text
 from memory_engine.store.reader import LogReader
 
 if TYPE_CHECKING:
@@ -74,6 +80,11 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     def sources(self) -> tuple[str, ...]:
         """Ids of the events that hold this passage or a near-duplicate."""
         return (self.event_id, *self.alike)
+
+    @property
+    def passage(self) -> tuple[str, int, int]:
+        """Which passage it is: its thread, the event's seq, and which of the event's."""
+        return self.thread_id, self.seq, self.n
 
     def rendered(self) -> str:
         """The passage preceded by its date and speaker; an outdated one also says when it ended."""
@@ -222,10 +233,17 @@ class Shown(msgspec.Struct, frozen=True):
 async def shown(reader: LogReader, extractors: Extractors, thread_id: str, places: Collection[int]) -> dict[int, Shown]:
     """The passages at these places; places without one are left out. Raises `IntegrityError`."""
     rows = await reader.rows_at(thread_id, {place >> PLACES_BITS for place in places})
-    texts: dict[int, tuple[Text, ...]] = {}
-    for seq, stored in rows.items():
-        event, _ = decode_row(thread_id, stored, reader.registry)
-        texts[seq] = extractors.extract(event, seq).texts
+    return await aside(partial(_read_back, reader, extractors, (thread_id, rows), places), items=len(rows))
+
+
+def _read_back(
+    reader: LogReader, extractors: Extractors, of: tuple[str, Mapping[int, StoredEvent]], places: Collection[int]
+) -> dict[int, Shown]:
+    thread_id, rows = of
+    texts = {
+        seq: extractors.extract(decode_event(thread_id, stored, reader.registry), seq).texts
+        for seq, stored in rows.items()
+    }
     found: dict[int, Shown] = {}
     for place in places:
         seq, n = place >> PLACES_BITS, place & _N_MASK
@@ -234,3 +252,109 @@ async def shown(reader: LogReader, extractors: Extractors, thread_id: str, place
             happened = stored.recorded_at_us if stored.occurred_at_us is None else stored.occurred_at_us
             found[place] = Shown(text, happened if text.at_us is None else text.at_us, stored, n)
     return found
+
+
+WHY_PARTS = 4
+_PLACE = (1 << THREAD_BITS) - 1
+_NO_PARTS: Mapping[str, float] = {}
+
+
+def passage_of(place: int, thread_ids: Sequence[str]) -> tuple[str, int, int]:
+    """The passage at a place whose thread is a number among these (see `Hit.passage`)."""
+    number, within = divmod(place, 1 << THREAD_BITS)
+    seq, n = divmod(within, 1 << PLACES_BITS)
+    return thread_ids[number], seq, n
+
+
+@frozen
+class RankedHits:
+    """The ranked candidates of a search, best first. Texts are read back as they are asked for: a context shows few.
+
+    `read` are places that are read with the first ones, to see what is true now. `gap` gives a block in which a thread
+    is read.
+    """
+
+    kernel: Kernel
+    choice: Choice
+    ranked: Sequence[Ranked]
+    read: Collection[int]
+    gap: Callable[[str], AbstractContextManager[None]]
+    explain: bool = field(kw_only=True)
+
+    async def first(self, count: int) -> list[Hit]:
+        """The hits of the first so many ranked, and of those behind them that are read to see what is true now.
+
+        They are to be settled together (`Current.settled`).
+        """
+        behind = (one for one in self.ranked[count:] if one.place in self.read)
+        return await self._read([*self.ranked[:count], *behind])
+
+    def parted(self, settled: Sequence[Hit], count: int) -> tuple[list[Hit], list[Hit]]:
+        """The settled hits of `first`: those that come before all others, and those that stand among these."""
+        if count >= len(self.ranked):
+            return list(settled), []
+        leading = {self._passage(one) for one in self.ranked[:count]}
+        end = max((n for n, hit in enumerate(settled, 1) if hit.passage in leading), default=0)
+        return list(settled[:end]), list(settled[end:])
+
+    async def behind(self, settled: Sequence[Hit], count: int, most: int) -> AsyncGenerator[list[Hit]]:
+        """The hits behind the first so many ranked, so many at a time, and at most so many.
+
+        `settled` are those of them that were read.
+        """
+        known = {hit.passage: hit for hit in settled}
+        for at in range(count, len(self.ranked), count):
+            page = self.ranked[at : at + count]
+            hits = await self._read([one for one in page if one.place not in self.read])
+            read = {hit.passage: hit for hit in hits} | known
+            found = [read[passage] for passage in map(self._passage, page) if passage in read][:most]
+            most -= len(found)
+            yield found
+
+    def _passage(self, one: Ranked) -> tuple[str, int, int]:
+        return passage_of(one.place, self.choice.thread_ids)
+
+    async def _read(self, ranked: Sequence[Ranked]) -> list[Hit]:
+        thread_ids = self.choice.thread_ids
+        by_thread: dict[int, set[int]] = {}
+        for one in ranked:
+            for place in (one.place, *one.alike):
+                by_thread.setdefault(place >> THREAD_BITS, set()).add(place & _PLACE)
+        texts: dict[int, Shown] = {}
+        for number, places in by_thread.items():
+            with self.gap(thread_ids[number]):
+                found = await shown(self.kernel.reader, self.kernel.extractors, thread_ids[number], places)
+                texts.update((number << THREAD_BITS | place, one) for place, one in found.items())
+        return await aside(partial(self._hits, ranked, texts), items=len(ranked))
+
+    def _hits(self, ranked: Sequence[Ranked], texts: Mapping[int, Shown]) -> list[Hit]:
+        likeness = self.choice.likeness
+        return [self._hit(one, texts, likeness.get(one.place)) for one in ranked if one.place in texts]
+
+    def _hit(self, ranked: Ranked, texts: Mapping[int, Shown], likeness: float | None) -> Hit:
+        one, choice = texts[ranked.place], self.choice
+        return Hit(
+            text=one.text.text,
+            kind=one.text.kind,
+            role=one.text.role,
+            speaker=one.text.speaker,
+            at=to_datetime(one.at_us),
+            thread_id=choice.thread_ids[ranked.place >> THREAD_BITS],
+            seq=one.event.seq,
+            n=one.n,
+            event_id=one.event.id,
+            event_type=one.event.type,
+            score=ranked.score,
+            why=_why(ranked.parts),
+            parts=dict(ranked.parts) if self.explain else _NO_PARTS,
+            key=choice.keys.get(ranked.place, ""),
+            about=one.text.about,
+            likeness=likeness,
+            alike=tuple([texts[place].event.id for place in ranked.alike if place in texts]),
+        )
+
+
+def _why(parts: Mapping[str, float]) -> str:
+    """The signals that counted most, in words."""
+    best = sorted([(value, name) for name, value in parts.items() if value > 0], reverse=True)
+    return ", ".join([f"{name.replace('_', ' ')} {value:.2f}" for value, name in best[:WHY_PARTS]])

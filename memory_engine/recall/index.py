@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import decode_row
+from memory_engine.core.chain import decode_event
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import (
     EngineClosed,
@@ -228,7 +228,7 @@ class Indexing:
         reader, extractors = self._kernel.reader, self._kernel.extractors
         found = []
         for stored in page:
-            event, _ = decode_row(thread_id, stored, reader.registry)
+            event = decode_event(thread_id, stored, reader.registry)
             is_large = len(stored.payload) > LARGE_BYTES
             found.append(passage_step(extractors, thread_id, event, stored, analysed=not is_large))
         return [step for step in found if step is not None]

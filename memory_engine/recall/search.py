@@ -9,7 +9,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 import msgspec
@@ -17,7 +17,6 @@ from attrs import field, frozen
 from msgspec.structs import replace
 
 from memory_engine.core.cancellation import finished
-from memory_engine.core.clock import to_datetime
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import (
     EventDecodeError,
@@ -30,7 +29,7 @@ from memory_engine.errors import (
 )
 from memory_engine.llm.vectors import Embedder, Vector, dimension_of
 from memory_engine.recall.candidates import Choice, Gathered
-from memory_engine.recall.hits import Found, Hit, Missing, Shown, shown
+from memory_engine.recall.hits import Found, Hit, Missing, RankedHits
 from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, embed
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Ranked
@@ -61,7 +60,6 @@ RANKED_AT_ONCE = 500
 LIMIT_MAX = 1_000
 UNWANTED = ("summary",)
 """Kinds that are found only when they are asked for by name."""
-WHY_PARTS = 4
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -146,12 +144,14 @@ class Searching:
         self._embedding = embedding
         self._turns = OfLoop(lambda: asyncio.Semaphore(AT_ONCE))
 
-    async def search(self, threads: Threads, asked: Asked) -> Found:
-        """The best passages of these threads for a question, best first.
+    async def search_in_parts(
+        self, threads: Threads, asked: Asked, count: int
+    ) -> tuple[Found, AsyncGenerator[list[Hit]]]:
+        """The best passages of these threads for a question, best first: so many, then the others so many at a time.
 
-        Raises `ThreadNotFound`, and the errors of reading a damaged thread where only one is named: of several it
-        is left out. Where embedder or re-ranker fail or do not keep their time, words decide. The result names what
-        did not answer.
+        The others are read as they are taken. Raises `ThreadNotFound`, and the errors of reading a damaged thread where
+        only one is named: of several it is left out. Where embedder or re-ranker fail or do not keep their time, words
+        decide. The result names what did not answer.
         """
         config, now_s = self._kernel.config, asyncio.get_running_loop().time()
         are_many = threads.thread_ids is None or len(threads.thread_ids) > 1
@@ -162,7 +162,9 @@ class Searching:
         current = Current(question)
         question = replace(question, further=current.further)
         meaning = await self._meaning(text, deadline_s) if text.strip() else _Meaning()
-        wanted = max(asked.limit, RERANKED) if self._models.reranker is not None else asked.limit
+        wanted = asked.limit
+        if self._models.reranker is not None:
+            wanted, count = max(wanted, RERANKED), LIMIT_MAX
         async with self._turns.here:
             try:
                 gathered = await self._gathered(threads, asked, question, meaning, gaps)
@@ -170,12 +172,17 @@ class Searching:
                 meaning = _Meaning(failure=str(error))
                 gathered = await self._gathered(threads, asked, question, meaning, gaps)
             choice = gathered.choice()
-            hits = await self._hits(await self._ranked(question, choice, wanted, current), choice, gaps)
+            ranked = await self._ranked(question, choice, wanted, current)
+            best = RankedHits(self._kernel, choice, ranked, current.read, gaps.of, explain=asked.explain)
+            hits = await best.first(count)
         hits, failure = await self._reranked(text, hits)
-        hits = current.settled(hits)
-        return Found(
+        settled = current.settled(hits)
+        if not asked.explain:  # what is lifted has a part that says so
+            settled = [replace(hit, parts={}) if hit.parts else hit for hit in settled]
+        hits, others = best.parted(settled, count)
+        found = Found(
             query=asked.query,
-            hits=tuple(hit if asked.explain else replace(hit, parts={}) for hit in hits[: asked.limit]),
+            hits=tuple(hits[: asked.limit]),
             how="hybrid" if meaning.vector is not None else "lexical",
             failure=meaning.failure or failure,
             waiting=gathered.waiting,
@@ -183,6 +190,7 @@ class Searching:
             missing=_missing(meaning.failure, failure),
             unread=tuple(gaps.unread),
         )
+        return found, best.behind(others, count, asked.limit - len(found))
 
     @asynccontextmanager
     async def _aside(self) -> AsyncIterator[None]:
@@ -378,27 +386,6 @@ class Searching:
         await space.follow(self._kernel.store, thread_id, model, self._kernel.tasks.spawn)
         return space, waiting
 
-    async def _hits(self, ranked: Sequence[Ranked], choice: Choice, gaps: _Gaps) -> list[Hit]:
-        thread_ids = choice.thread_ids
-        by_thread: dict[int, set[int]] = {}
-        for one in ranked:
-            for place in (one.place, *one.alike):
-                by_thread.setdefault(place >> THREAD_BITS, set()).add(place & _PLACE)
-        texts: dict[int, Shown] = {}
-        for number, places in by_thread.items():
-            with gaps.of(thread_ids[number]):
-                found = await shown(self._kernel.reader, self._kernel.extractors, thread_ids[number], places)
-                texts.update((number << THREAD_BITS | place, one) for place, one in found.items())
-        likeness = choice.likeness
-        return [
-            replace(
-                _hit(one, texts, thread_ids[one.place >> THREAD_BITS], choice.keys.get(one.place, "")),
-                likeness=likeness.get(one.place),
-            )
-            for one in ranked
-            if one.place in texts
-        ]
-
     async def _reranked(self, query: str, hits: list[Hit]) -> tuple[list[Hit], str]:
         """The hits in the order of the re-ranker, if there is one that answers; else why it did not."""
         reranker = self._models.reranker
@@ -440,31 +427,3 @@ def _wanted(asked: Asked, question: Question, part: Part) -> LookUp:
         until_us=asked.until_us,
         limit=max(LEXICAL_MAX, asked.limit) + 2 * len(question.further),
     )
-
-
-def _hit(ranked: Ranked, texts: Mapping[int, Shown], thread_id: str, key: str) -> Hit:
-    one = texts[ranked.place]
-    return Hit(
-        text=one.text.text,
-        kind=one.text.kind,
-        role=one.text.role,
-        speaker=one.text.speaker,
-        at=to_datetime(one.at_us),
-        thread_id=thread_id,
-        seq=one.event.seq,
-        n=one.n,
-        event_id=one.event.id,
-        event_type=one.event.type,
-        score=ranked.score,
-        why=_why(ranked.parts),
-        parts=dict(ranked.parts),
-        key=key,
-        about=one.text.about,
-        alike=tuple(texts[place].event.id for place in ranked.alike if place in texts),
-    )
-
-
-def _why(parts: Mapping[str, float]) -> str:
-    """The signals that counted most, in words."""
-    best = sorted(((value, name) for name, value in parts.items() if value > 0), reverse=True)
-    return ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for value, name in best[:WHY_PARTS])

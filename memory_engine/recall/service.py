@@ -4,7 +4,7 @@ The arguments of a search are checked first: a wrong value is refused, never sea
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -15,11 +15,11 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.threads import WHAT_IF
 from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.vectors import Embedder, checked_embedder
-from memory_engine.recall.hits import Found
+from memory_engine.recall.hits import Found, Hit
 from memory_engine.recall.index import Embedding, Indexing, IndexingAhead, IndexProgress, SearchModels, embed_all
 from memory_engine.recall.likeness import KeptVectors, TextIndex
 from memory_engine.recall.rerankers import Reranker
-from memory_engine.recall.search import Asked, Searching
+from memory_engine.recall.search import LIMIT_MAX, Asked, Searching
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
@@ -55,15 +55,25 @@ class Recall:
         return self._models.reranker
 
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
-        """See `Searching.search`; these threads."""
+        """See `Searching.search_in_parts`; these threads, and all hits at once."""
         return await self._search(Threads(thread_ids=tuple(dict.fromkeys(thread_ids))), asked)
 
+    async def search_in_parts(
+        self, thread_ids: Sequence[str], asked: Asked, count: int
+    ) -> tuple[Found, AsyncGenerator[list[Hit]]]:
+        """See `Searching.search_in_parts`; these threads."""
+        return await self._in_parts(Threads(thread_ids=tuple(dict.fromkeys(thread_ids))), asked, count)
+
     async def _search(self, threads: Threads, asked: Asked) -> Found:
+        found, _ = await self._in_parts(threads, asked, LIMIT_MAX)
+        return found
+
+    async def _in_parts(self, threads: Threads, asked: Asked, count: int) -> tuple[Found, AsyncGenerator[list[Hit]]]:
         where = threads.exact if threads.thread_ids is None else threads.thread_ids
         with self._kernel.span("search_memory", {"threads": where, "query": asked.query}) as span:
-            found = await self._searching.search(threads, asked)
+            found, behind = await self._searching.search_in_parts(threads, asked, count)
             span.say({"hits": len(found)})
-            return found
+            return found, behind
 
     async def search_store(self, asked: Asked, thread_ids: Sequence[str] | None, where: ThreadFilter) -> Found:
         """Search these threads, or all that match: no what-ifs, and a pooled kind only where `where` names it."""

@@ -19,11 +19,10 @@ from msgspec.structs import replace
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import fold_case, is_unspaced
-from memory_engine.recall.hits import Hit, Superseded
+from memory_engine.recall.hits import Hit, Superseded, passage_of
 from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, language_of, slots, words_of
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked
-from memory_engine.store.passages import PLACES_BITS, THREAD_BITS
 
 TEXT_CHARS_MAX = 300
 """A longer passage is an essay, not a statement of one fact."""
@@ -354,7 +353,9 @@ class Current:
 
     def __init__(self, question: Question) -> None:
         self._matter = read_matter(question)
-        self._read: frozenset[tuple[str, int, int]] = frozenset()
+        self.read: frozenset[int] = frozenset()
+        """The places of the passages that have to be read."""
+        self._passages: frozenset[tuple[str, int, int]] = frozenset()
 
     @property
     def further(self) -> tuple[str, ...]:
@@ -379,7 +380,8 @@ class Current:
         if len(worth) < 2 or not sought.has_changed:
             return []
         best = sorted(worth, key=lambda place: (-worth[place], -place))[:WORTH_READ]
-        self._read = frozenset(_passage(place, thread_ids) for place in (*best, *ahead.intersection(worth)))
+        self.read = frozenset((*best, *ahead.intersection(worth)))
+        self._passages = frozenset(passage_of(place, thread_ids) for place in self.read)
         shown = {one.place for one in ranked}.union(*(one.alike for one in ranked))
         return [Ranked(place, 0.0, {}) for place in best if place not in shown]
 
@@ -390,9 +392,9 @@ class Current:
         are left out.
         """
         matter = self._matter
-        if matter is None or not self._read:
+        if matter is None or not self.read:
             return list(hits)
-        by = _superseders(matter, [hit if (hit.thread_id, hit.seq, hit.n) in self._read else None for hit in hits])
+        by = _superseders(matter, [hit if hit.passage in self._passages else None for hit in hits])
         marked = [replace(hit, superseded_by=_mark(hits[by[n]])) if n in by else hit for n, hit in enumerate(hits)]
         lifted = by.items() if matter.asks == "before" else [(newer, older) for older, newer in by.items()]
         place: dict[int, float] = {n: n for n, hit in enumerate(hits) if hit.why}
@@ -402,12 +404,6 @@ class Current:
                 place[first] = goal - 0.5
                 marked[first] = _lifted(marked[first], hits[goal])
         return [marked[n] for n in sorted(place, key=lambda n: (place[n], -n))]
-
-
-def _passage(place: int, thread_ids: Sequence[str]) -> tuple[str, int, int]:
-    number, within = divmod(place, 1 << THREAD_BITS)
-    seq, n = divmod(within, 1 << PLACES_BITS)
-    return thread_ids[number], seq, n
 
 
 class _SoughtMatter:

@@ -203,7 +203,7 @@ def _check_texts(*values: object, surrogates: bool = False) -> None:
     for value in values:
         if not isinstance(value, str):
             raise TypeError(f"{value!r} is not a text")
-        if not surrogates:
+        if not surrogates and not value.isascii():
             value.encode()  # raises a `ValueError`
 
 

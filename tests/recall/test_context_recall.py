@@ -448,3 +448,33 @@ async def test_it_works_on_a_file_that_is_opened_again(tmp_path: Path) -> None:
             found.append(await engine.thread("t").context(600, query=ASKED))
     assert found[0] == found[1]
     assert CODE in found[0].recalled_text
+
+
+CITIES = "Leeds", "Utrecht", "Porto", "Lyon"
+WITHOUT_COMPACTION = EngineConfig(compaction=CompactionPolicy(enabled=False))
+
+
+async def long_talk(engine: Engine) -> Thread:
+    """A talk of 400 messages that may all answer, of which some say that something has changed; then of another."""
+    thread = await engine.create_thread()
+    for n in range(400):
+        home = f"I moved to {CITIES[n // 100]} for good, house {n}." if n % 100 == 7 else ""
+        await thread.dispatch(user(f"{home} I live by the harbour, lamp {n} of it burns{' and gulls cry' * 12}."))
+    await thread.dispatch_all([user(f"Day {n} was dry and calm, with some wind.") for n in range(150)])
+    return thread
+
+
+@pytest.mark.parametrize("query", ["which lamp burns by the harbour", "where do I live now"])
+async def test_a_context_is_the_same_however_few_passages_are_read_at_once(
+    query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What outdates another is lifted to the front from wherever it ranks, and stands nowhere else."""
+    made = []
+    async with memory_engine.open(":memory:", config=WITHOUT_COMPACTION) as engine:
+        thread = await long_talk(engine)
+        for at_once in (1_000, 64, 7):
+            monkeypatch.setattr("memory_engine.context.recall.READ_AT_ONCE", at_once)
+            made.append(await thread.context(4_000, query=query))
+    assert made[0].recalled
+    assert [made[0].recalled] * 3 == [context.recalled for context in made]
+    assert [made[0].messages] * 3 == [context.messages for context in made]

@@ -88,13 +88,15 @@ def _cutter(cut: "_Split", splitting: Splitting) -> "_Split":
 
     def cut_one(text: str) -> Iterable[str]:
         longest = UNBROKEN_PASSAGES_MAX * splitting.chars
-        is_broken = len(text) <= longest or max(map(len, _BREAK.split(text))) <= longest
-        return cut(text) if is_broken else split_simply(text, splitting)
+        is_unbroken = len(text) > longest and any(
+            len(word) > longest and max(map(len, _BREAK.split(word))) > longest for word in text.split()
+        )
+        return split_simply(text, splitting) if is_unbroken else cut(text)
 
     return cut_within
 
 
-_BREAK = regex(r"\s+|[。！？.!?；;，、]")  # noqa: RUF001 - marks of several scripts
+_BREAK = regex(r"[。！？.!?；;，、]")  # noqa: RUF001 - marks of several scripts
 STRETCH_ENDS_ONE_IN = 8
 
 
