@@ -97,6 +97,7 @@ def _calls(thread: Thread, count: int) -> dict[str, Callable[[], Awaitable[objec
         "verify": thread.verify,
         "rebuild": thread.rebuild,
         "an event of 4 MB": lambda: thread.dispatch(UserMessage(content="word " * 800_000)),
+        "an event of 15 MB": lambda: thread.dispatch(UserMessage(content="größe " * 1_800_000)),
     }
 
 

@@ -6,17 +6,17 @@ record that a later outcome holds anew.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import sqrt
 
-from memory_engine.compactors.extractive.coverage import NO_TERMS, LineDraft, LinePiece, Terms
-from memory_engine.compactors.extractive.entries import Entry, Section
+from memory_engine.compactors.extractive.coverage import NO_TERMS, LaterDraft, LineDraft, LinePiece, Terms
+from memory_engine.compactors.extractive.entries import LINE_FRAME_CHARS, Entry, Section
 from memory_engine.compactors.extractive.sentences import clean, words
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
 from memory_engine.compactors.extractive.structured import ToldRecord, Value
 from memory_engine.compactors.extractive.texts import OutputLine, SourceText, text_of
-from memory_engine.compactors.extractive.usage import Action, Heard, InputReading, failed
+from memory_engine.compactors.extractive.usage import Action, Heard, InputReading, TermUsage, failed
 from memory_engine.core.slices import Steps
 
 ARROW = " →"
@@ -32,9 +32,14 @@ ERROR_FACTOR = 3.0
 """Of a failed attempt the reason is what keeps the next reader from repeating it;
 and it stays true when the same call succeeds later."""
 ERROR_LINE_FACTOR = 2.0
+ACTIONS_MIN = 100
+"""Of fewer actions so many lines are made after all that bounds do not pay."""
+CHARS_MAX = 1 << 62
+ROUNDING_FACTOR = 1.000_001
+"""The most that sums of floats in another order may differ, by far."""
 
 
-def action_drafts(reading: InputReading) -> Steps[list[tuple[int, LineDraft]]]:
+def action_drafts(reading: InputReading) -> Steps[list[tuple[int, LineDraft | LaterDraft]]]:
     """For each distinct action its place in the input (that of its last repetition) and its draft."""
     repeats: dict[tuple[str, str, str], list[Action]] = {}
     last_of: dict[tuple[str, str], tuple[str, str, str]] = {}
@@ -43,10 +48,12 @@ def action_drafts(reading: InputReading) -> Steps[list[tuple[int, LineDraft]]]:
         repeats.setdefault(signature, []).append(action)
         last_of[signature[:2]] = signature
         yield
-    found = []
+    found: list[tuple[int, LineDraft | LaterDraft]] = []
     for signature, actions in repeats.items():
         factor = 1.0 if last_of[signature[:2]] == signature else SUPERSEDED_FACTOR
-        found.append((actions[-1].place, _draft(reading, actions, factor)))
+        told = _RepeatedAction(reading, actions, factor)
+        is_made_now = len(repeats) < ACTIONS_MIN or told.tells_prose
+        found.append((actions[-1].place, told.draft() if is_made_now else told.later_draft()))
         yield
     return found
 
@@ -60,22 +67,87 @@ def _signature(entries: Sequence[Entry], action: Action) -> tuple[str, str, str]
     return call.name, call.arguments or call.text, outcome
 
 
-def _draft(reading: InputReading, actions: Sequence[Action], factor: float) -> LineDraft:
-    """The line of one action; `actions` are its equal repetitions, the last one stands for all."""
-    entries, action = reading.entries, actions[-1]
-    opener = reading.heard[action.place]
-    outcome = reading.heard[action.outcome] if action.outcome >= 0 else None
-    line = _ActionLine(reading, _title(opener.entry, len(actions), pending=outcome is None))
-    if action.call >= 0:
-        line.add_text(action.call, opener.arguments if opener.entry.arguments else opener.text, 1.0)
-    if outcome is not None and outcome.entry.text.strip():
-        line.open_outcome(CROSS if failed(outcome) else ARROW)
-        line.add_text(action.outcome, outcome.text, ERROR_FACTOR if failed(outcome) else factor)
-    if len(line.pieces) == 1:
-        line.value_title(action.place, factor)
-    places = [place for repeat in actions for place in (repeat.call, repeat.outcome) if place >= 0]
-    sources = tuple(dict.fromkeys(entries[place].id for place in places))
-    return LineDraft(_section(outcome), sources, tuple(line.pieces))
+class _RepeatedAction:
+    """One action and its equal repetitions, of which the last one stands for all, with the texts that tell of it."""
+
+    def __init__(self, reading: InputReading, actions: Sequence[Action], factor: float) -> None:
+        action = actions[-1]
+        self._reading, self._actions, self._factor = reading, actions, factor
+        self._opener = reading.heard[action.place]
+        self._outcome = reading.heard[action.outcome] if action.outcome >= 0 else None
+        self._title = _title(self._opener.entry, len(actions), pending=self._outcome is None)
+        self._texts: list[tuple[int, SourceText, float]] = []
+        """Of the call and of what came of it: the place, the text, and a factor of its worth."""
+        if action.call >= 0:
+            opener = self._opener
+            self._texts.append((action.call, opener.arguments if opener.entry.arguments else opener.text, 1.0))
+        if self._outcome is not None and self._outcome.entry.text.strip():
+            worth = ERROR_FACTOR if failed(self._outcome) else factor
+            self._texts.append((action.outcome, self._outcome.text, worth))
+
+    @property
+    def tells_prose(self) -> bool:
+        """Whether its line may have more than the values of records, or none of them."""
+        records = [text.records for _, text, _ in self._texts]
+        return not any(records) or any(told is None or any(record.tells_prose for record in told) for told in records)
+
+    def draft(self) -> LineDraft:
+        """The line of the action."""
+        line = _ActionLine(self._reading, self._title)
+        for index, text, factor in self._texts:
+            if index == self._actions[-1].outcome:
+                line.open_outcome(CROSS if self._outcome is not None and failed(self._outcome) else ARROW)
+            line.add_text(index, text, factor)
+        if len(line.pieces) == 1:
+            line.value_title(self._actions[-1].place, self._factor)
+        places = [place for repeat in self._actions for place in (repeat.call, repeat.outcome) if place >= 0]
+        sources = tuple(dict.fromkeys(self._reading.entries[place].id for place in places))
+        return LineDraft(_section(self._outcome), sources, tuple(line.pieces))
+
+    def later_draft(self) -> LaterDraft:
+        """The same, to be made when any of its records may be worth it."""
+        rate_max, chars_min = 0.0, CHARS_MAX
+        opening = len(self._title) + LINE_FRAME_CHARS
+        for index, text, factor in self._texts:
+            for record, worth in _weighed(self._reading, index, text.records or (), factor):
+                chars = opening + record.name.chars_min
+                chars_min = min(chars_min, chars)
+                rate_max = max(rate_max, worth * _rate_max(self._reading.usage, record, chars))
+        return LaterDraft(rate_max * ROUNDING_FACTOR, chars_min, self.draft)
+
+
+def _rate_max(usage: TermUsage, record: ToldRecord, chars: int) -> float:
+    """The most that a value of the record, with the one that names it, gains a character; `chars` leads to the latter.
+
+    In multiples of the record's own worth.
+    """
+    name = record.name
+    name_max = usage.worth_max(record.key, name)
+    most = name_max / chars
+    for key, value in zip(record.keys, record.values, strict=True):
+        if value is not name:
+            rate = (name_max + usage.worth_max(key, value)) / (chars + value.chars_min)
+            most = max(most, rate)
+    return most
+
+
+def _weighed(
+    reading: InputReading, index: int, records: Sequence[ToldRecord], factor: float
+) -> Iterator[tuple[ToldRecord, float]]:
+    """The records of entry `index`, each with what a value of it is worth."""
+    alike = Counter([record.label for record in records])
+    age = RECENCY_FLOOR + (1 - RECENCY_FLOOR) * (index + 1) / len(reading.entries)
+    for record in records:
+        # One record of many alike is unlikely to be the one needed later, unless somebody took it up.
+        yield record, VALUE_FACTOR * factor * age * _standing(reading, index, record) / sqrt(alike[record.label])
+
+
+def _standing(reading: InputReading, index: int, record: ToldRecord) -> float:
+    """More for a record that was talked about or used by a later call, less for one updated later."""
+    taken_up = reading.usage.taken_up
+    is_taken_up = any(value.term in taken_up and value.is_specific for value in record.values)
+    superseded = reading.usage.is_superseded(index, record)
+    return (TALKED_ABOUT_FACTOR if is_taken_up else 1.0) * (SUPERSEDED_FACTOR if superseded else 1.0)
 
 
 def _title(opener: Entry, times: int, *, pending: bool) -> str:
@@ -113,19 +185,8 @@ class _ActionLine:
         if text.records is None:
             self._add_prose(index, text.lines, factor * PROSE_FACTOR, self.parent)
             return
-        alike = Counter([record.label for record in text.records])
-        age = RECENCY_FLOOR + (1 - RECENCY_FLOOR) * (index + 1) / len(self.reading.entries)
-        for record in text.records:
-            # One record of many alike is unlikely to be the one needed later, unless somebody took it up.
-            worth = VALUE_FACTOR * factor * age * self._standing(index, record) / sqrt(alike[record.label])
+        for record, worth in _weighed(self.reading, index, text.records, factor):
             self._add_record(record, index, worth)
-
-    def _standing(self, index: int, record: ToldRecord) -> float:
-        """More for a record that was talked about or used by a later call, less for one updated later."""
-        usage = self.reading.usage
-        taken_up = any(map(usage.is_taken_up, record.specific))
-        superseded = usage.is_superseded(index, record)
-        return (TALKED_ABOUT_FACTOR if taken_up else 1.0) * (SUPERSEDED_FACTOR if superseded else 1.0)
 
     def _add_prose(self, index: int, lines: Sequence[OutputLine], factor: float, parent: int) -> None:
         """Sentences as they are: a tool may have printed code, where every word counts."""
@@ -148,14 +209,14 @@ class _ActionLine:
             if part.prose:
                 self._add_prose(index, text_of(part.prose).lines, PROSE_FACTOR * worth / VALUE_FACTOR, parent)
             else:
-                self.pieces.append(LinePiece(part.text, self._terms(part.value, worth), parent))
+                self.pieces.append(LinePiece(part.text, self._terms(part.key, part.value, worth), parent))
 
-    def _terms(self, value: Value | None, worth: float) -> Terms:
+    def _terms(self, key: str, value: Value | None, worth: float) -> Terms:
         """A leaf counts as the values in it, each by its shape, its history and the use of its key."""
         if value is None:
             return NO_TERMS
         usage = self.reading.usage
-        worth *= usage.key_worth(value.key, value.prior)
+        worth *= usage.key_worth(key, value.prior)
         weights: dict[str, float] = {}
         for term, weight in chain.from_iterable(map(usage.told.__getitem__, value.words)):
             weights[term] = max(weights.get(term, 0.0), worth * weight)

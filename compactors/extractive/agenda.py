@@ -3,12 +3,10 @@
 Language enters by closed lists alone (`phrases.toml`), and decides only under which heading a line stands.
 """
 
-import re
 from collections.abc import Sequence
-from functools import cache
 
 from memory_engine.compactors.extractive.entries import Entry, EntryKind
-from memory_engine.compactors.extractive.phrases import alternatives, is_courteous, listed, may_hold
+from memory_engine.compactors.extractive.phrases import holds, is_courteous, listed, may_hold
 from memory_engine.compactors.extractive.sentences import Statement, words
 from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
 from memory_engine.core.text import fold_case, negations
@@ -40,7 +38,8 @@ class Remark(Statement, frozen=True, gc=False):
 def remark(statement: Statement) -> Remark:
     """The statement with what is known of it alone."""
     text, asks, said = statement.text, statement.asks, statement.said
-    promises = _says("promises", text)
+    may_promise, may_request = may_hold(text[:PROMISE_CHARS], "promises", "requests")
+    promises = may_promise and holds("promises", text, PROMISE_CHARS)
     return Remark(
         text,
         statement.words,
@@ -49,7 +48,7 @@ def remark(statement: Statement) -> Remark:
         statement.head,
         statement.before,
         said,
-        not asks and _says("requests", text),
+        not asks and may_request and holds("requests", text, PROMISE_CHARS),
         promises,
         not asks and not promises and _reports_done(text, said),
     )
@@ -153,8 +152,10 @@ def item_key(text: str) -> str:
 def _reports_done(text: str, said: Sequence[str]) -> bool:
     """Whether a text of these words says that something is done, and does not deny or doubt it."""
     told = [*said[:REPORT_WORDS], *said[-2:]] if len(said) <= REPORT_WORDS_MAX else ()
-    if not any(word.casefold() in listed("done") for word in told):
-        folded = "" if text.isascii() else text.casefold()
+    if listed("done").isdisjoint(map(str.casefold, told)):
+        if text.isascii():
+            return False
+        folded = text.casefold()
         if not any(sign in folded[:12] for sign in listed("done_unspaced")) or folded.startswith(("没", "未", "还")):
             return False
     return not any(map(_doubts, said))
@@ -172,14 +173,3 @@ def _matter(text: str) -> frozenset[str]:
     told = (word for word in words(text[:400]) if word.casefold() not in function_words)
     terms = {term for word in told for term in terms_of(word)}
     return frozenset(term for term in terms if term[0] == VALUE_MARK or (len(term) > 1 and not is_courteous(term)))
-
-
-def _says(name: str, text: str) -> bool:
-    """Whether the beginning of a text holds an entry of a list."""
-    return may_hold(name, text[:PROMISE_CHARS]) and _pattern(name).search(text, 0, PROMISE_CHARS) is not None
-
-
-@cache
-def _pattern(name: str) -> re.Pattern[str]:
-    spaced, unspaced = alternatives(name, f"{name}_unspaced")
-    return re.compile(rf"(?<![\w'])(?:{spaced})(?!\w)|{unspaced}", re.IGNORECASE)

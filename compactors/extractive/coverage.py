@@ -9,6 +9,9 @@ item only when it comes up (Minoux 1978), which keeps the whole near n log n.
 A draft is a line in the making, or several. The pieces of a call form a tree: each can be chosen only with its
 ancestors, so the words that introduce it (which tool, which record) are paid for by the first piece that needs them.
 The pieces of speech stand for themselves; neighbours share a line, and so the name of who spoke.
+
+Most calls of a long input are never told. Their drafts stand on the heap as a bound of what any piece of theirs gains,
+and are made when the bound comes up: the choice is the one that a heap of all pieces would make, ties included.
 """
 
 import heapq
@@ -34,6 +37,8 @@ Terms = Mapping[str, float]
 """Terms with the worth of covering each. Their order is that in which the worths are added up."""
 NO_TERMS: Terms = {}
 LOOKS_A_STEP = 64
+PIECES_MAX = 1 << 32
+"""More than a draft has: the order of a piece is so many times its draft's number, and its place in it."""
 Place = tuple[int, int]
 """A statement: its entry, and its number in it."""
 
@@ -66,17 +71,43 @@ class LineDraft(msgspec.Struct, frozen=True, gc=False):
     speaker: str | None = None
 
 
+class LaterDraft(msgspec.Struct, frozen=True, gc=False):
+    """The draft of a call's line: made when its bounds say that one of its pieces may be the best and affordable.
+
+    No piece gains more than `rate_max` a character, or costs fewer than `chars_min` characters with its ancestors if it
+    gains anything. None needs a piece of another draft.
+    """
+
+    rate_max: float
+    chars_min: int
+    make: Callable[[], LineDraft]
+
+
+Look = tuple[float, int, int]
+"""What stands on the heap: the negative of a gain by a character, the order of reading, and the piece.
+
+In place of the pieces of a draft that is not made yet: the bound of their gains, the order of the first, and -1.
+"""
+
+
 class _Selection:
     """The state of one greedy run: chosen pieces, what covering a term once more is worth, remaining characters."""
 
-    def __init__(self, budget: float) -> None:
+    def __init__(self, drafts: Sequence[LineDraft | LaterDraft], budget: float, size: Callable[[str], int]) -> None:
         self.left = budget
         self.costs: list[int] = []
         """By piece: the characters that it adds, with what opens its line where no neighbour has one."""
         self.chosen: list[bool] = []
+        self.heap: list[Look] = []
+        self._made: dict[int, LineDraft] = {}
+        self._drafts = drafts
+        self._size = size
         self._terms: list[Terms] = []
         self._sizes: list[int] = []
         self._parents: list[int] = []
+        self._orders: list[int] = []
+        self._taken: list[int] = []
+        """The orders of the chosen pieces."""
         self._below: dict[int, list[int]] = {}
         self._neighbours: dict[int, list[int]] = {}
         self._times: dict[str, int] = {}
@@ -84,21 +115,26 @@ class _Selection:
         """By covered term: the share of its worth that covering it once more has."""
         self._places: dict[Place, int] = {}
         self._needs: list[tuple[int, Place]] = []
+        self._set_aside: list[int] = []
+        """Drafts that were not made, as there was no room for them any more."""
+        self._aside: list[tuple[float, int]] = []
+        """The first rates and orders of pieces that were set aside."""
 
-    def add(self, draft: LineDraft, size: Callable[[str], int]) -> None:
-        """The next draft's pieces."""
+    def _add(self, number: int, draft: LineDraft) -> None:
         base = len(self.costs)
+        self._made[number] = draft
         is_speech = draft.speaker is not None
         # A line of a call says by a sign when it leaves something out, so there must be room for that.
-        opening = LINE_FRAME_CHARS + size(f" {GAP}" if draft.speaker is None else draft.speaker)
+        opening = LINE_FRAME_CHARS + self._size(f" {GAP}" if draft.speaker is None else draft.speaker)
         last: LinePiece | None = None
         for index, piece in enumerate(draft.pieces, base):
-            chars = size(piece.text)
+            chars = self._size(piece.text)
             self.chosen.append(False)
             self._terms.append(piece.terms)
             self._sizes.append(chars)
             self.costs.append(chars + opening if is_speech or piece.parent < 0 else chars)
             self._parents.append(base + piece.parent if piece.parent >= 0 else -1)
+            self._orders.append(number * PIECES_MAX + index - base)
             if piece.at[0] >= 0:
                 self._places[piece.at] = index
             if piece.needs[0] >= 0:
@@ -108,16 +144,66 @@ class _Selection:
                 self._neighbours.setdefault(index - 1, []).append(index)
             last = piece
 
-    def join(self) -> Steps[None]:
-        """Hang each piece below the one that it needs, once all are there."""
+    def begin(self) -> Steps[None]:
+        """Fill the heap: with the pieces, each below the one that it needs, and with the drafts to be made later."""
+        for number, draft in enumerate(self._drafts):
+            if isinstance(draft, LaterDraft):
+                heapq.heappush(self.heap, (-draft.rate_max, number * PIECES_MAX, -1))
+            else:
+                self._add(number, draft)
+            yield
         for index, place in self._needs:
             if place in self._places:
                 self._parents[index] = self._places[place]
-        for index, parent in enumerate(self._parents):
-            if parent >= 0:
-                self._below.setdefault(parent, []).append(index)
+        for index in range(len(self.costs)):
+            self._hang(index)
+            self.push(self._first_rate(index), index)
             if not index % LOOKS_A_STEP:
                 yield
+        while self.heap and self.heap[0][2] < 0:  # the best rate must be known
+            self._make(heapq.heappop(self.heap)[1] // PIECES_MAX)
+            yield
+
+    def _hang(self, index: int) -> None:
+        if self._parents[index] >= 0:
+            self._below.setdefault(self._parents[index], []).append(index)
+
+    def make(self, order: int) -> None:
+        """Put a draft's pieces in its place on the heap; or set it aside, if there is no room for any."""
+        number = order // PIECES_MAX
+        draft = self._drafts[number]
+        if isinstance(draft, LaterDraft) and draft.chars_min > self.left:
+            self._set_aside.append(number)
+        else:
+            self._make(number)
+
+    def _make(self, number: int) -> None:
+        for index in self._added(number):
+            self.push(self._first_rate(index), index)
+
+    def _added(self, number: int) -> range:
+        """The pieces of a draft that is made now."""
+        draft, first = self._drafts[number], len(self.costs)
+        self._add(number, draft.make() if isinstance(draft, LaterDraft) else draft)
+        added = range(first, len(self.costs))
+        for index in added:
+            self._hang(index)
+        return added
+
+    def push(self, rate: float, index: int) -> None:
+        """Put a piece on the heap."""
+        heapq.heappush(self.heap, (rate, self._orders[index], index))
+
+    def _first_rate(self, index: int) -> float:
+        """The rate of a piece before anything was chosen, also if its draft is made later."""
+        gain, cost = 0.0, 0
+        costs, terms, parents = self.costs, self._terms, self._parents
+        while index >= 0:
+            cost += costs[index]
+            for weight in terms[index].values():
+                gain += weight
+            index = parents[index]
+        return -gain / (cost or 1)
 
     def look(self, index: int) -> tuple[float, int]:
         """What choosing the piece, with those of its ancestors that are not chosen yet, gains and costs.
@@ -133,6 +219,25 @@ class _Selection:
             index = parents[index]
         return -gain / (cost or 1), cost
 
+    def is_behind(self, current: float, rate: float, order: int) -> bool:
+        """Whether a piece that came up at `rate`, and is worth `current` now, must wait for the next one."""
+        while rate < current and self.heap and self.heap[0][0] <= current:
+            next_rate, next_order, index = self.heap[0]
+            if index >= 0:
+                return next_rate < current or (next_order < order and self._is_parted(current, rate, order))
+            self.make(heapq.heappop(self.heap)[1])
+        return False
+
+    def _is_parted(self, current: float, rate: float, order: int) -> bool:
+        """Whether a piece that was set aside stands between the two rates.
+
+        It would delay the piece, so that an earlier one of the same worth goes first.
+        """
+        for number in self._set_aside:
+            self._aside += [(self._first_rate(index), self._orders[index]) for index in self._added(number)]
+        self._set_aside.clear()
+        return any((rate, order) < aside and aside[0] < current for aside in self._aside)
+
     def choose(self, index: int, cost: int) -> list[int]:
         """Choose a piece with its ancestors. Returns what became cheaper by it: what hangs below, and neighbours."""
         self.left -= cost
@@ -140,6 +245,7 @@ class _Selection:
         top = index
         while index >= 0 and not self.chosen[index]:
             self.chosen[index] = True
+            self._taken.append(self._orders[index])
             for term in self._terms[index]:
                 times = self._times[term] = self._times.get(term, 0) + 1
                 self._shares[term] = (VALUE_DECAY if term[0] == VALUE_MARK else WORD_DECAY) ** times
@@ -161,6 +267,13 @@ class _Selection:
                 waiting.extend(self._below[index])
         return found
 
+    def by_draft(self) -> list[tuple[LineDraft, list[int]]]:
+        """The drafts of the chosen pieces, in order, with the places of these."""
+        places: dict[int, list[int]] = {}
+        for order in sorted(self._taken):
+            places.setdefault(order // PIECES_MAX, []).append(order % PIECES_MAX)
+        return [(self._made[number], chosen) for number, chosen in places.items()]
+
 
 def follows(piece: LinePiece, other: LinePiece) -> bool:
     """Whether a statement stands directly behind another in its text."""
@@ -168,20 +281,12 @@ def follows(piece: LinePiece, other: LinePiece) -> bool:
 
 
 def selecting(
-    drafts: Sequence[LineDraft], budget_tokens: float, size: Callable[[str], int] = len
-) -> Steps[list[list[int]]]:
-    """For each draft the places of its chosen pieces, in order; together within the budget."""
-    run = _Selection(budget_tokens * CHARS_PER_TOKEN)
-    for draft in drafts:
-        run.add(draft, size)
-        yield
-    chosen, costs, look = run.chosen, run.costs, run.look
-    yield from run.join()
-    heap: list[tuple[float, int]] = []
-    for index in range(len(costs)):
-        heapq.heappush(heap, (look(index)[0], index))
-        if not index % LOOKS_A_STEP:
-            yield
+    drafts: Sequence[LineDraft | LaterDraft], budget_tokens: float, size: Callable[[str], int] = len
+) -> Steps[list[tuple[LineDraft, list[int]]]]:
+    """The drafts of which pieces are chosen, in order, with the places of these; together within the budget."""
+    run = _Selection(drafts, budget_tokens * CHARS_PER_TOKEN, size)
+    yield from run.begin()
+    chosen, costs, look, heap = run.chosen, run.costs, run.look, run.heap
     floor = min(RATE_MIN, -RATE_SHARE_MIN * heap[0][0]) if heap else 0.0
     delays: dict[int, int] = {}
     known: dict[int, tuple[float, int]] = {}
@@ -191,31 +296,26 @@ def selecting(
         looks += 1
         if not looks % LOOKS_A_STEP:
             yield
-        rate, index = heapq.heappop(heap)
+        rate, order, index = heapq.heappop(heap)
+        if index < 0:
+            if -rate < floor:
+                break
+            run.make(order)
+            yield
+            continue
         if chosen[index] or costs[index] > run.left:
             continue
         current, cost = known[index] if index in known else look(index)
         if cost > run.left:
             continue
-        if heap and current > max(rate, heap[0][0]) and delays.get(index, 0) < DELAYS_MAX:
+        if delays.get(index, 0) < DELAYS_MAX and run.is_behind(current, rate, order):
             delays[index] = delays.get(index, 0) + 1
             known[index] = current, cost
-            heapq.heappush(heap, (current, index))
+            run.push(current, index)
             continue
         if -current < floor or not current:
             break
         known = {index: look(index) for index in run.choose(index, cost)}
         for index, (rate, _) in known.items():
-            heapq.heappush(heap, (rate, index))
-    return (yield from _by_draft(drafts, chosen))
-
-
-def _by_draft(drafts: Sequence[LineDraft], chosen: Sequence[bool]) -> Steps[list[list[int]]]:
-    found: list[list[int]] = []
-    base = 0
-    for draft in drafts:
-        end = base + len(draft.pieces)
-        found.append([place for place, is_chosen in enumerate(chosen[base:end]) if is_chosen])
-        base = end
-        yield
-    return found
+            run.push(rate, index)
+    return run.by_draft()

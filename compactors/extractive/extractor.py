@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
-from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, follows, selecting
+from memory_engine.compactors.extractive.coverage import LaterDraft, LineDraft, LinePiece, follows, selecting
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, GAP, SECTIONS, Entry, Line
 from memory_engine.compactors.extractive.sentences import clean, words
 from memory_engine.compactors.extractive.speech import speech_drafts, speech_terms
@@ -59,9 +59,7 @@ def extracting(
     lines: list[Line] = []
     day = ""
     selected = yield from selecting(drafts, budget_tokens - reserve * stamped, size)
-    for draft, chosen in zip(drafts, selected, strict=True):
-        if not chosen:
-            continue
+    for draft, chosen in selected:
         for text in _texts(draft, chosen):
             stamp = stamped and draft.section == "key_information" and draft.day not in ("", day)
             day = draft.day if stamp else day
@@ -101,7 +99,7 @@ def _joined(texts: Sequence[str]) -> str:
     return " ".join(line.split()).removesuffix(ARROW)
 
 
-def _drafts(reading: InputReading, earlier: Sequence[Line]) -> Steps[list[LineDraft]]:
+def _drafts(reading: InputReading, earlier: Sequence[Line]) -> Steps[list[LineDraft | LaterDraft]]:
     """Earlier lines first, then the entries in order, calls with their outcomes at the place of the call."""
     placed = yield from action_drafts(reading)
     paired = {action.outcome for action in reading.actions}
@@ -110,7 +108,7 @@ def _drafts(reading: InputReading, earlier: Sequence[Line]) -> Steps[list[LineDr
             placed.extend((index, draft) for draft in speech_drafts(reading, index))
             yield
     placed.sort(key=lambda item: item[0])
-    return [_earlier_draft(reading, line) for line in earlier] + [draft for _, draft in placed]
+    return [*(_earlier_draft(reading, line) for line in earlier), *(draft for _, draft in placed)]
 
 
 def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:

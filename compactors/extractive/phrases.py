@@ -1,7 +1,7 @@
 """The word lists of `phrases.toml`, and the questions that are asked of them."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 
 from memory_engine.core.language import function_words
@@ -33,9 +33,42 @@ def may_begin(name: str, text: str) -> bool:
     return head is not None and head[1].lower() in _heads(name)
 
 
-def may_hold(name: str, text: str) -> bool:
-    """Whether a text may hold an entry of a list: a quick look, which never denies wrongly."""
-    return not text.isascii() or not _heads(name).isdisjoint(_WORD.findall(text.lower()))
+def may_hold(text: str, *names: str) -> list[bool]:
+    """Whether a text may hold an entry of each of these lists: a quick look, which never denies wrongly."""
+    if not text.isascii():
+        return [True] * len(names)
+    said = _WORD.findall(text.lower())
+    return [not _heads(name).isdisjoint(said) for name in names]
+
+
+def holds(name: str, text: str, end: int) -> bool:
+    """Whether a text holds an entry of a list, or of its twin for unspaced scripts, before `end`."""
+    if not text.isascii():
+        return _anywhere(name).search(text, 0, end) is not None
+    by_head = _by_head(name)
+    for word in _WORD.finditer(text, 0, end):
+        entries = by_head.get(word.group().lower())
+        if entries is not None and entries.match(text, word.start(), end) is not None:
+            return True
+    return False
+
+
+@cache
+def _anywhere(name: str) -> re.Pattern[str]:
+    spaced, unspaced = alternatives(name, f"{name}_unspaced")
+    return re.compile(rf"(?<![\w'])(?:{spaced})(?!\w)|{unspaced}", re.IGNORECASE)
+
+
+@cache
+def _by_head(name: str) -> Mapping[str, re.Pattern[str]]:
+    """The entries of a list by the words that they begin with, as an expression each."""
+    entries: dict[str, list[str]] = {}
+    for entry in sorted(listed(name)):
+        entries.setdefault(_HEAD.findall(entry)[0].lower(), []).append(entry)
+    return {
+        head: re.compile(rf"(?<![\w'])(?:{'|'.join(map(re.escape, found))})(?!\w)", re.IGNORECASE)
+        for head, found in entries.items()
+    }
 
 
 def begins(name: str, text: str) -> bool:

@@ -86,7 +86,11 @@ def _counted(found: Sequence[str], text: str) -> float:
 
 def words(text: str) -> list[str]:
     """The words of a text in order; a run of an unspaced script is one word."""
-    return COMPOUND_WORD.findall(text)
+    return _ASCII_WORD.findall(text) if text.isascii() else COMPOUND_WORD.findall(text)
+
+
+_ASCII_WORD = regex(r"[0-9A-Za-z_]++(?:['.,:/@+\-]++[0-9A-Za-z_]++)*+")
+"""What COMPOUND_WORD finds in ASCII, twice as fast."""
 
 
 def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:
@@ -181,16 +185,16 @@ class _Sentence(msgspec.Struct, frozen=True, gc=False):
 def _sentences(text: str, *, lines: bool) -> Iterator[_Sentence]:
     start = read = 0
     indent = len(text) - len(text.lstrip())
-    quotation = _Quotation()
+    quotation = _Quotation() if _QUOTE_SIGNS.search(text) is not None else None
     writes_small = next((sign.islower() for sign in text if sign.isalpha()), False)
     for match in _BORDER.finditer(text):
-        is_open = quotation.read(text, read, match.end())
+        is_open = quotation is not None and quotation.read(text, read, match.end())
         read = match.end()
         sign = match.group()[0]
         if sign in _LINE_BREAKS:
             paragraph = _BLANK_LINE.match(match.group()) is not None
             ends = lines or paragraph or (not is_open and not _goes_on(text, start, match))
-            if paragraph or lines:
+            if quotation is not None and (paragraph or lines):
                 quotation.end()
         else:
             ends = (

@@ -8,15 +8,24 @@ keep the spelling they had.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import TypeAlias
 
 import msgspec
 
 from memory_engine.compactors.extractive.entries import GAP
 from memory_engine.compactors.extractive.sentences import clean, words
-from memory_engine.compactors.extractive.words import DATE, VALUE_MARK, is_identifier, is_specific
+from memory_engine.compactors.extractive.words import (
+    DATE,
+    VALUE_MARK,
+    is_identifier,
+    is_specific,
+    refers,
+    terms_of,
+    worth_max,
+)
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | bool | None"
 """Numbers are read as the text they were written in, so that they are quoted verbatim."""
@@ -37,37 +46,77 @@ class ScalarRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """A leaf as it counts: the name of its key without positions, its words, and how likely it is needed again."""
+    """The text of a leaf as it counts and as it is told, and what its shape says of it.
 
-    key: str
+    `term` is the one by which the whole is taken up, `prior` how likely it is needed again. Covering its words is worth
+    `worth_max` at most, unless a term in `values` was taken up; it takes `chars_min` characters at least.
+    """
+
+    term: str
     words: tuple[str, ...]
+    values: tuple[str, ...]
+    shown: str
     prior: float
+    worth_max: float
+    chars_min: int
+    is_specific: bool
+    is_identifier: bool
+    needs_key: bool
+    """Numbers, dates and plain words mean nothing without their key; names and identifiers do."""
 
 
 class LinePart(msgspec.Struct, frozen=True, gc=False):
     """A part of a record's line. `below` is the part that must stand with it, -1 what the record hangs below.
 
-    `prose` is the text of a leaf too long for a value.
+    `key` is the name of its value's key without positions. `prose` is the text of a leaf too long for a value.
     """
 
     text: str
     below: int
+    key: str = ""
     value: Value | None = None
     prose: str = ""
 
 
-class ToldRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record as its line tells it: the leaf that names it first, the others as they were grouped.
+class ToldRecord:
+    """A record as its line tells it.
 
-    `identity` is its label and the leaf that names it. `uses` are the keys of all leaves with the terms by which they
-    are taken up, `specific` the terms of the leaves that look like values.
+    `identity` is its label (the key it was filed under, "" for the outermost) and the text that names it. `keys` are
+    the names of its leaves' keys, and `values` their values. It `tells_prose` if a leaf is too long for a value.
     """
 
-    label: str
-    identity: tuple[str, str]
-    uses: tuple[tuple[str, str], ...]
-    specific: tuple[str, ...]
-    parts: tuple[LinePart, ...]
+    __slots__ = ("_labelled", "_named_by", "_parts", "_record", "identity", "keys", "label", "tells_prose", "values")
+
+    def __init__(self, record: ScalarRecord, *, labelled: bool) -> None:
+        leaves = record.leaves
+        self._record, self._labelled = record, labelled
+        self._parts: tuple[LinePart, ...] = ()
+        self.label = record.label
+        self.values = [_VALUES[leaf.text] for leaf in leaves]
+        self._named_by = at = next((n for n, value in enumerate(self.values) if value.is_identifier), 0)
+        self.identity = record.label, leaves[at].text
+        self.keys = _shape(record.label, tuple([leaf.keys for leaf in leaves])).names
+        self.tells_prose = any(len(leaf.text) > LONG_VALUE_CHARS for leaf in leaves)
+
+    @property
+    def name(self) -> Value:
+        """The value that names it."""
+        return self.values[self._named_by]
+
+    @property
+    def key(self) -> str:
+        """The name of the key of the value that names it."""
+        return self.keys[self._named_by]
+
+    @property
+    def parts(self) -> Sequence[LinePart]:
+        """The leaf that names it first, the others as they were grouped: made when they are first asked for."""
+        if not self._parts:
+            self._parts = tuple(_parts(self._record, self.values, self._named_by, labelled=self._labelled))
+        return self._parts
+
+
+_BRANCHES = (dict, list)
 
 
 def read_json(text: str) -> Json:
@@ -85,7 +134,7 @@ def told(value: Json) -> Iterator[ToldRecord]:
     """The records of a value as their lines tell them."""
     label = ""
     for record in records(value):
-        yield _told(record, labelled=record.label != label)
+        yield ToldRecord(record, labelled=record.label != label)
         label = record.label
 
 
@@ -98,8 +147,8 @@ def records(value: Json) -> Iterator[ScalarRecord]:
         if isinstance(node, dict):
             leaves = _object_leaves(node, inner)
         elif isinstance(node, list):
-            leaves = [Leaf((), _scalar(item)) for item in node if not isinstance(item, dict | list)]
-            inner = [(label, item) for item in node if isinstance(item, dict | list)]
+            leaves = [Leaf((), _scalar(item)) for item in node if not isinstance(item, _BRANCHES)]
+            inner = [(label, item) for item in node if isinstance(item, _BRANCHES)]
         else:
             leaves = [Leaf((), _scalar(node))]
         kept = tuple(_join_names([leaf for leaf in leaves if leaf.text.strip()]))
@@ -112,7 +161,7 @@ def _object_leaves(node: dict[str, Json], inner: list[tuple[str, Json]]) -> list
     """The scalars of an object and of the plain objects in it; other values go to `inner`."""
     leaves: list[Leaf] = []
     for key, child in node.items():
-        if not isinstance(child, dict | list):
+        if not isinstance(child, _BRANCHES):
             leaves.append(Leaf((key,), _scalar(child)))
         elif isinstance(child, dict) and not is_identifier(key) and _is_plain(child):
             leaves.extend(Leaf((key, below), _scalar(leaf)) for below, leaf in child.items())
@@ -139,20 +188,21 @@ def _is_name(leaf: Leaf) -> bool:
 
 
 def _is_plain(node: dict[str, Json]) -> bool:
-    return not any(isinstance(child, dict | list) for child in node.values())
+    return not any(isinstance(child, _BRANCHES) for child in node.values())
 
 
 def _scalar(node: Json) -> str:
     """The text of a scalar; "" for null, which says nothing."""
-    if isinstance(node, bool):
-        return "true" if node else "false"
-    return node if isinstance(node, str) else ""
+    if isinstance(node, str):
+        return node
+    return "" if node is None else "true" if node else "false"
 
 
 # How a record is told.
 
 LONG_VALUE_CHARS = 100
 DATE_CHARS_MAX = 10
+VALUES_MAX = 16_384
 LIKELY = 0.6
 UNLIKELY = 0.15
 """How likely a value of its shape is needed again, before its key has shown it."""
@@ -183,49 +233,69 @@ def _distinct(key: str, shared: Collection[str]) -> str:
     return "_".join([part for part in key.split("_") if part not in shared]) or key
 
 
-def _told(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
-    leaves = record.leaves
+def _parts(record: ScalarRecord, values: Sequence[Value], at: int, *, labelled: bool) -> Iterator[LinePart]:
+    leaves, first = record.leaves, record.leaves[at]
     shape = _shape(record.label, tuple([leaf.keys for leaf in leaves]))
-    at = next((n for n, leaf in enumerate(leaves) if is_identifier(leaf.text)), 0)
-    first = leaves[at]
     label = f"{clean(record.label)} " if labelled and record.label not in first.text else ""
-    parts = [LinePart(f"; {label}{_shown(first, shape.shown[at])}", -1, _value(shape.names[at], first.text))]
-    told = f"{record.label} {first.text}"
-    group, group_at = "", 0
+    yield LinePart(f"; {label}{_shown(first, shape.shown[at], values[at])}", -1, shape.names[at], values[at])
+    named = f"{record.label} {first.text}"
+    group, group_at, count = "", 0, 1
     for n, leaf in enumerate(leaves):
         is_inner = len(leaf.keys) > 1
         if is_inner and leaf.keys[0] != group:
-            group, group_at = leaf.keys[0], len(parts)
-            parts.append(LinePart(f" {clean(group)}", 0))
+            group, group_at = leaf.keys[0], count
+            yield LinePart(f" {clean(group)}", 0)
+            count += 1
         if len(leaf.text) > LONG_VALUE_CHARS:
-            parts.append(LinePart("", 0, None, leaf.text))
-        elif n != at and leaf.text not in told:
+            yield LinePart("", 0, prose=leaf.text)
+            count += 1
+        elif n != at and leaf.text not in named:
             below = group_at if is_inner and _needs_key(leaf.text) else 0
-            parts.append(LinePart(f" {_shown(leaf, shape.shown[n])}", below, _value(shape.names[n], leaf.text)))
-    terms = [VALUE_MARK + leaf.text.lower() for leaf in leaves]
-    return ToldRecord(
-        record.label,
-        (record.label, first.text),
-        tuple(zip(shape.names, terms, strict=True)),
-        tuple([term for leaf, term in zip(leaves, terms, strict=True) if is_specific(leaf.text)]),
-        tuple(parts),
+            yield LinePart(f" {_shown(leaf, shape.shown[n], values[n])}", below, shape.names[n], values[n])
+            count += 1
+
+
+class _Values(dict[str, Value]):
+    """The values of leaves by their texts: tools answer with the same ones again and again. Bounded."""
+
+    def __missing__(self, text: str) -> Value:
+        found = _value(text)
+        if len(text) <= LONG_VALUE_CHARS:
+            if len(self) >= VALUES_MAX:
+                self.clear()
+            self[text] = found
+        return found
+
+
+_VALUES = _Values()
+
+
+def _value(text: str) -> Value:
+    specific = is_specific(text)
+    is_id = specific and refers(text)
+    is_date = not is_id and len(text) <= DATE_CHARS_MAX and DATE.match(text) is not None
+    shown = clean(text[: 2 * LONG_VALUE_CHARS])
+    if len(shown) > LONG_VALUE_CHARS:
+        shown = f"{shown[:LONG_VALUE_CHARS].rstrip()} {GAP}"
+    said = tuple(words(text[:LONG_VALUE_CHARS]))
+    return Value(
+        VALUE_MARK + text.lower(),
+        said,
+        tuple([term for term in chain.from_iterable(map(terms_of, said)) if term[0] == VALUE_MARK]),
+        shown,
+        LIKELY if is_date or is_id else UNLIKELY,
+        sum(map(worth_max, said)),
+        len(shown) + 1,
+        specific,
+        is_id,
+        not is_id and _needs_key(shown) if shown is text else _needs_key(shown),
     )
 
 
-def _value(name: str, text: str) -> Value:
-    is_date = len(text) <= DATE_CHARS_MAX and DATE.match(text) is not None
-    prior = LIKELY if is_date or is_identifier(text) else UNLIKELY
-    return Value(name, tuple(words(text[:LONG_VALUE_CHARS])), prior)
-
-
-def _shown(leaf: Leaf, key: str) -> str:
+def _shown(leaf: Leaf, key: str, value: Value) -> str:
     """The value, after the part of its key that distinguishes it, where it needs a key."""
-    text = clean(leaf.text[: 2 * LONG_VALUE_CHARS])
-    if len(text) > LONG_VALUE_CHARS:
-        text = f"{text[:LONG_VALUE_CHARS].rstrip()} {GAP}"
-    return f"{key} {text}" if leaf.keys and _needs_key(text) else text
+    return f"{key} {value.shown}" if leaf.keys and value.needs_key else value.shown
 
 
 def _needs_key(text: str) -> bool:
-    """Numbers, dates and plain words mean nothing without their key; names and identifiers do."""
-    return not (is_identifier(text) or text[:1].isupper() or " " in text)
+    return not (text[:1].isupper() or " " in text or is_identifier(text))

@@ -6,13 +6,14 @@ when summaries are merged or made anew. What is kept may change the time that a 
 
 from collections import OrderedDict
 from functools import cached_property
+from itertools import chain
 from threading import Lock
 
 import msgspec
 
 from memory_engine.compactors.extractive.agenda import Remark, remark
 from memory_engine.compactors.extractive.sentences import statements, words
-from memory_engine.compactors.extractive.structured import Json, ToldRecord, read_json, told
+from memory_engine.compactors.extractive.structured import ToldRecord, read_json, told
 from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
 from memory_engine.core.lazy import regex
 
@@ -38,9 +39,8 @@ class SourceText:
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
-        """Its distinct terms, in the order of their first occurrence."""
-        found = dict.fromkeys(words(self.text))
-        return tuple(dict.fromkeys([term for word in found for term in terms_of(word)]))
+        """Its distinct terms, in no order."""
+        return tuple(set(chain.from_iterable(map(terms_of, set(words(self.text))))))
 
     @cached_property
     def values(self) -> frozenset[str]:
@@ -60,23 +60,23 @@ class SourceText:
             for line in statements(self.text, lines=True)
         )
 
-    @cached_property
+    @property
     def records(self) -> tuple[ToldRecord, ...] | None:
         """Its records, if it is a JSON text."""
-        value = self._json
-        return None if value is None else tuple(told(value))
-
-    @cached_property
-    def tells_failure(self) -> bool:
-        """Whether it is an error by how tools begin their errors, or by a field that says so."""
-        if self.text.lstrip()[:9].lower().startswith(ERROR_PREFIXES):
-            return True
-        value = self._json
-        return isinstance(value, dict) and (bool(value.get("error")) or value.get("success", value.get("ok")) is False)
+        return self._answer[0]
 
     @property
-    def _json(self) -> Json:
-        return read_json(self.text)
+    def tells_failure(self) -> bool:
+        """Whether it is an error by how tools begin their errors, or by a field that says so."""
+        return self._answer[1]
+
+    @cached_property
+    def _answer(self) -> tuple[tuple[ToldRecord, ...] | None, bool]:
+        value = read_json(self.text)
+        fails = isinstance(value, dict) and (bool(value.get("error")) or value.get("success", value.get("ok")) is False)
+        if self.text.lstrip()[:9].lower().startswith(ERROR_PREFIXES):
+            fails = True
+        return None if value is None else tuple(told(value)), fails
 
 
 class _KeptTexts:
@@ -104,6 +104,9 @@ class _KeptTexts:
 _KEPT = _KeptTexts()
 
 
+_NOTHING = SourceText("")
+
+
 def text_of(said: str) -> SourceText:
     """The text with what is known of it, which fills up by use."""
-    return _KEPT.text(said)
+    return _KEPT.text(said) if said else _NOTHING

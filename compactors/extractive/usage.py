@@ -7,6 +7,8 @@ part of it is weighed, calls with the results that answer them.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import filterfalse
 from typing import TypeVar
 
 import msgspec
@@ -15,7 +17,7 @@ from memory_engine.compactors.extractive.agenda import TALK, Agenda
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
 from memory_engine.compactors.extractive.phrases import says_something
 from memory_engine.compactors.extractive.sentences import clean
-from memory_engine.compactors.extractive.structured import ToldRecord
+from memory_engine.compactors.extractive.structured import ToldRecord, Value
 from memory_engine.compactors.extractive.texts import SourceText, text_of
 from memory_engine.compactors.extractive.words import VALUE_MARK, Unit, units_of
 from memory_engine.core.lazy import regex
@@ -65,6 +67,7 @@ class TermUsage:
         self._last_record: dict[tuple[str, str], int] = {}
         self._key_hits: Counter[str] = Counter()
         self._key_total: Counter[str] = Counter()
+        self._key_worths = _Learned(self._learned_worth)
         for text in earlier:
             self._meet(0, text.terms)
         self.opening = _Worths(lambda unit: self._said_term(unit, 1.0))
@@ -77,9 +80,7 @@ class TermUsage:
     def _meet(self, index: int, terms: Iterable[str]) -> None:
         self.frequency.update(terms)
         first = self._first
-        for term in terms:
-            if term not in first:
-                first[term] = index
+        first.update(dict.fromkeys(filterfalse(first.__contains__, terms), index))
 
     def hear(self, index: int, heard: Heard) -> None:
         """The next entry, at `index`."""
@@ -87,7 +88,7 @@ class TermUsage:
         if kind == "tool_call":
             arguments = heard.arguments
             self._used.update(term for term in arguments.values if term in self._first)
-            terms = tuple(dict.fromkeys((*terms, *arguments.terms)))
+            terms = tuple({*terms, *arguments.terms})
             values |= arguments.values
         self._meet(index, terms)
         if kind in ("tool_result", "error"):
@@ -102,22 +103,33 @@ class TermUsage:
         taken_up = self._last_taken_up
         for record in records:
             self._last_record[record.identity] = index
-            for key, term in record.uses:
-                self._key_total[key] += 1
-                if taken_up.get(term, -1) > index:
+            self._key_total.update(record.keys)
+            for key, value in zip(record.keys, record.values, strict=True):
+                if value.term in taken_up and taken_up[value.term] > index:
                     self._key_hits[key] += 1
+
+    def worth_max(self, key: str, value: Value) -> float:
+        """The highest that covering a value's words can be worth: its key's worth, its shape, and who took it up."""
+        most = self._key_worths[key, value.prior] * value.worth_max
+        if self.taken_up.isdisjoint(value.values):
+            return most
+        return most * max(map(self.bonus, value.values))
 
     def key_worth(self, key: str, prior: float) -> float:
         """Between 0.1 and 1: the share of a key's values that were taken up, smoothed towards `prior`."""
+        return self._key_worths[key, prior]
+
+    def _learned_worth(self, key: str, prior: float) -> float:
         return 0.1 + 0.9 * (self._key_hits[key] + 2 * prior) / (self._key_total[key] + 2)
 
     def is_superseded(self, index: int, record: ToldRecord) -> bool:
         """Whether a later outcome holds a record of the same identity: that one then is the state."""
         return self._last_record.get(record.identity, index) > index
 
-    def is_taken_up(self, term: str) -> bool:
-        """Whether anybody named, said or used the value that the term stands for, or a later call did."""
-        return term in self._named or term in self._used or term in self._said
+    @cached_property
+    def taken_up(self) -> frozenset[str]:
+        """The values that anybody named or said, or a later call used; asked for once all is heard."""
+        return frozenset(self._named | self._used | self._said)
 
     def _weight(self, unit: Unit, size: float) -> float:
         """The worth of covering a term in speech: more for rare, long, specific and taken-up ones."""
@@ -159,6 +171,18 @@ class _Worths(dict[str, tuple[T, ...]]):
 
     def __missing__(self, word: str) -> tuple[T, ...]:
         found = self[word] = tuple(map(self._weigh, units_of(word)))
+        return found
+
+
+class _Learned(dict[tuple[str, float], float]):
+    """What the values of each key are worth, by the key and the prior: asked for once all is heard."""
+
+    def __init__(self, learned: Callable[[str, float], float]) -> None:
+        super().__init__()
+        self._learned = learned
+
+    def __missing__(self, key: tuple[str, float]) -> float:
+        found = self[key] = self._learned(*key)
         return found
 
 

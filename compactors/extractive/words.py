@@ -5,6 +5,7 @@ pairs of characters, the usual language-independent index unit for them (Nie, Ga
 specific by its shape alone.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import sqrt
 
@@ -20,8 +21,9 @@ NUMBER = regex(r"[-+]?\d+(?:[.,]\d+)*$")
 HIRAGANA = regex(r"[\u3040-\u309f]+$")
 """Japanese writes endings and particles in them, seldom content."""
 _DIGIT = regex("[0-9]")
-WORDS_MAX = 16_384
-"""Words whose shapes are kept, the latest: a vocabulary, and the values of a long conversation."""
+WORDS_MAX = 65_536
+"""Words whose terms are kept: a vocabulary, and the values of a long conversation."""
+UNITS_MAX = 16_384
 VALUE_MARK = "#"
 """First character of a term that stands for a specific value, not for a word."""
 STEM_CHARS = 7
@@ -29,9 +31,14 @@ VALUE_CHARS_MAX = 200
 GRAMMAR_FACTOR = 0.3
 LENGTH_MAX = 8
 """Longer words say more, up to about this length."""
+SIZE_MAX = sqrt(LENGTH_MAX)
+IDENTIFIER_WORTH = 3.0
+CHARACTER_WORTH = 0.6
+IDENTIFIER_CHARS_MAX = 30
+FEW_DIGITS = 5
+"""A number of so many digits is no identifier yet."""
 
 
-@lru_cache(maxsize=WORDS_MAX)
 def is_specific(word: str) -> bool:
     """True for identifiers, codes, numbers, dates, paths and addresses: by shape, not by meaning.
 
@@ -40,22 +47,26 @@ def is_specific(word: str) -> bool:
     """
     if word.isalpha():  # most words
         return len(word) > 2 and word.isupper() and word.isascii()
-    if _has_digit(word):
+    if _DIGIT.search(word) is not None if word.isascii() else any(map(str.isdigit, word)):
         return True
     if "_" in word or "@" in word or word.count("/") > 1 or ("/" in word and "." in word):
         return len(word) > 2
     return len(word) > 2 and word.isupper() and word.isascii()
 
 
-@lru_cache(maxsize=WORDS_MAX)
 def is_identifier(word: str) -> bool:
     """True for a reference: letters with digits, an address, a path, a long number."""
-    if not is_specific(word) or " " in word:
+    return is_specific(word) and refers(word)
+
+
+def refers(word: str) -> bool:
+    """Whether a specific word is a reference, and no date, time or number."""
+    if " " in word:
         return False
     if word[0].isdecimal() and (DATE.match(word) or TIME.match(word)):
         return False
-    if word.isdigit() or not any(map(str.isalpha, word)):
-        return word.isdigit() and len(word) > 5
+    if word.isdigit() or not (word.lower() != word.upper() if word.isascii() else any(map(str.isalpha, word))):
+        return word.isdigit() and len(word) > FEW_DIGITS
     return _has_digit(word) or "@" in word or "/" in word or (len(word) > 4 and word.isupper())
 
 
@@ -64,7 +75,7 @@ def _has_digit(word: str) -> bool:
 
 
 def specificity(word: str) -> float:
-    """The worth of a specific value before anything is known of its use (words count about 1 to 4).
+    """The worth of a specific value (`is_specific`) before anything is known of its use (words count about 1 to 4).
 
     An identifier is worth more the longer it is, as it cannot be guessed or
     found again without itself; a number of one or two digits could mean anything.
@@ -74,23 +85,47 @@ def specificity(word: str) -> float:
             return 6.0 if len(word) <= 10 else 2.5
         if TIME.match(word):
             return 1.5
-    if NUMBER.match(word) and not is_identifier(word):
+    is_reference = refers(word)
+    if not is_reference and NUMBER.match(word):
         return (1.0, 1.5, 3.0, 4.0)[min(sum(map(str.isdigit, word)), 4) - 1]
-    return 3.0 + 0.6 * min(len(word), 30) if is_identifier(word) else 2.5
+    if not is_reference:
+        return 2.5
+    return IDENTIFIER_WORTH + CHARACTER_WORTH * min(len(word), IDENTIFIER_CHARS_MAX)
 
 
-@lru_cache(maxsize=WORDS_MAX)
-def terms_of(word: str) -> tuple[str, ...]:
-    """The terms of a word: itself if specific, seven letters of its stem, or pairs of characters.
+class _Terms(dict[str, tuple[str, ...]]):
+    """The terms of each word. A full cache is emptied, and fills again: the values of a long conversation come once."""
 
-    The stem is the one of an English word. Its first seven letters join most inflections of other
-    suffixing languages too, and need no rules of any.
-    """
-    if is_unspaced(word):
-        return tuple(pairs(word))
-    if is_specific(word):
-        return (VALUE_MARK + word[:VALUE_CHARS_MAX].lower(),)
-    return (stem(word.lower())[:STEM_CHARS],)
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        if is_unspaced(word):
+            found = tuple(pairs(word))
+        elif is_specific(word):
+            found = (VALUE_MARK + word[:VALUE_CHARS_MAX].lower(),)
+        else:
+            found = (stem(word.lower())[:STEM_CHARS],)
+        if len(word) <= VALUE_CHARS_MAX:
+            if len(self) >= WORDS_MAX:
+                self.clear()
+            self[word] = found
+        return found
+
+
+terms_of: Callable[[str], tuple[str, ...]] = _Terms().__getitem__
+"""The terms of a word: itself if specific, seven letters of its stem, or pairs of characters.
+
+The stem is the one of an English word. Its first seven letters join most inflections of other
+suffixing languages too, and need no rules of any.
+"""
+
+
+def worth_max(word: str) -> float:
+    """What the terms of a word are worth at most, before anything is known of their use: quick to tell."""
+    terms = terms_of(word)
+    if terms[0][0] != VALUE_MARK:
+        return len(terms) * SIZE_MAX
+    if len(word) <= FEW_DIGITS and word.isdecimal():
+        return specificity(word)
+    return IDENTIFIER_WORTH + CHARACTER_WORTH * min(len(word), IDENTIFIER_CHARS_MAX)
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
@@ -107,7 +142,7 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     is_capital: bool
 
 
-@lru_cache(maxsize=WORDS_MAX)
+@lru_cache(maxsize=UNITS_MAX)
 def units_of(word: str) -> tuple[Unit, ...]:
     """The terms of a word, each with what is known of it in any text."""
     unspaced = is_unspaced(word)

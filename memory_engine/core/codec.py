@@ -31,6 +31,11 @@ GENESIS = sha256(b"memory_engine log, version 1").digest()
 """The hash that the first event of every log links to."""
 
 
+LARGE_CHARS = 128 * 1024
+"""An event with more characters of text is large: encoding, checking and hashing it takes a millisecond or more."""
+_SERIES = (tuple, list)
+
+
 class Share(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A chunk shares fields with its event's body: the positions of both, and the fields' names with blanks between."""
 
@@ -227,3 +232,19 @@ def link(previous: bytes, header: Sequence[object], payload_digest: bytes, recor
 def encode_json(value: object) -> bytes:
     """Deterministic JSON."""
     return _ENCODER.encode(value)
+
+
+def is_large(event: object) -> bool:
+    """Whether an event has so much text that encoding it would be felt on the loop."""
+    return isinstance(event, Event) and _chars(event) > LARGE_CHARS
+
+
+def _chars(value: msgspec.Struct) -> int:
+    """The characters of the texts in a struct, those in its tuples and lists of structs among them."""
+    total = 0
+    for item in msgspec.structs.astuple(value):
+        if type(item) is str:
+            total += len(item)
+        elif item and type(item) in _SERIES:
+            total += sum([_chars(one) for one in item if isinstance(one, msgspec.Struct)])
+    return total

@@ -16,7 +16,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.executor import apply_to_draft, check_ids
 from memory_engine.core.operations import Add, Operation
 from memory_engine.core.state import StateDraft, StateView
-from memory_engine.core.tokens import estimate_chunk
+from memory_engine.core.tokens import estimate_chunk, estimate_text
 from memory_engine.errors import DuplicateRegistration, EventRefused, InvalidOperation, ReducerError
 
 _replaced = msgspec.structs.replace
@@ -36,13 +36,16 @@ NOTHING = Reduction()
 class ReduceContext:
     """Time, ids and randomness for reducers, all derived from the event: same log, same bytes."""
 
-    __slots__ = ("_made", "event_id", "now_us", "reducer", "seq")
+    __slots__ = ("_made", "event_id", "now_us", "reducer", "seq", "tokens_of_text")
 
-    def __init__(self, seq: int, event_id: str, now_us: int) -> None:
+    def __init__(
+        self, seq: int, event_id: str, now_us: int, tokens_of_text: Callable[[str], int] = estimate_text
+    ) -> None:
         self.seq = seq
         self.event_id = event_id
         self.now_us = now_us
         self.reducer = ""
+        self.tokens_of_text = tokens_of_text
         self._made = 0
 
     def new_id(self) -> str:
@@ -157,7 +160,7 @@ def _run(draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceC
         reduction = _reduced(draft, entry, event, ctx, thread_id)
         if not reduction.operations and not reduction.chunks:
             return NOTHING
-        stamped = [_stamped(chunk) for chunk in reduction.chunks]
+        stamped = [_stamped(chunk, ctx.tokens_of_text) for chunk in reduction.chunks]
         check_ids(stamped, seq=ctx.seq)
         apply_to_draft(draft, reduction.operations, stamped, seq=ctx.seq)
         # with the parents that the executor gave those that replace others
@@ -181,13 +184,13 @@ def _reduced(
         raise EventRefused(thread_id, event.event_type, entry.name, "", str(error)) from error
 
 
-def _stamped(chunk: Chunk) -> Chunk:
+def _stamped(chunk: Chunk, tokens_of_text: Callable[[str], int]) -> Chunk:
     content: object = chunk.content  # a reducer's lists; looked at one by one, as every dispatch comes by
     calls: object = chunk.calls
     parent_ids: object = chunk.parent_ids
     if type(parent_ids) is list or type(content) is list or type(calls) is list:
         chunk = with_tuples(chunk, "parent_ids", "content", "calls")
-    return _replaced(chunk, tokens=estimate_chunk(chunk))
+    return _replaced(chunk, tokens=estimate_chunk(chunk, tokens_of_text))
 
 
 def appended(chunk: Chunk) -> Reduction:

@@ -180,7 +180,7 @@ def words(text: str) -> list[str]:
 
 def is_unspaced(text: str) -> bool:
     """Whether a text begins in a script that puts no blanks between words."""
-    return _IS_UNSPACED.match(text) is not None
+    return not text.isascii() and _IS_UNSPACED.match(text) is not None
 
 
 def pairs(run: str) -> list[str]:

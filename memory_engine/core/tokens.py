@@ -1,5 +1,6 @@
 """Counting tokens: exactly with a tokenizer, or by an estimate that says it is one."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from memory_engine.core.chunks import Chunk
@@ -45,21 +46,26 @@ class EstimatedTokens:
 def estimate_text(text: str) -> int:
     """A quarter of the UTF-8 bytes, rounded up. Deterministic: recorded chunks carry it."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return tokens_of_bytes(size)
+
+
+def tokens_of_bytes(size: int) -> int:
+    """The estimate for so many bytes of UTF-8."""
     return (size + 3) >> 2
 
 
-def estimate_content(content: Content) -> int:
+def estimate_content(content: Content, of_text: Callable[[str], int] = estimate_text) -> int:
     """The estimate for text, or for parts with a flat price for an image and for a page of a file."""
     if isinstance(content, str):
-        return estimate_text(content)
-    return sum(map(_estimate_part, content))
+        return of_text(content)
+    return sum([_estimate_part(part, of_text) for part in content])
 
 
-def _estimate_part(part: Part) -> int:
+def _estimate_part(part: Part, of_text: Callable[[str], int]) -> int:
     if isinstance(part, ImagePart):
         return IMAGE_TOKENS
     if isinstance(part, TextPart) or part.text:
-        return estimate_text(part.text)
+        return of_text(part.text)
     return file_tokens(part.url)
 
 
@@ -68,9 +74,12 @@ def file_tokens(url: str) -> int:
     return FILE_TOKENS * (1 + len(url) // PAGE_CHARS)
 
 
-def estimate_chunk(chunk: Chunk) -> int:
-    """The tokens of the chunk's content, calls and lines, without the frame around them."""
-    total = estimate_content(chunk.content)
+def estimate_chunk(chunk: Chunk, of_text: Callable[[str], int] = estimate_text) -> int:
+    """The tokens of the chunk's content, calls and lines, without the frame around them.
+
+    `of_text` is the estimate of its content's texts, for a caller that knows it of long ones.
+    """
+    total = estimate_content(chunk.content, of_text)
     for call in chunk.calls:
         total += estimate_text(call.name) + estimate_text(call.arguments)
     for line in chunk.lines:

@@ -7,16 +7,19 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from memory_engine.core.chain import chain_hash, read_back
+from memory_engine.core.aside import aside
+from memory_engine.core.chain import read_back
 from memory_engine.core.clock import Clock, checked_us, to_us
-from memory_engine.core.codec import encode_event
+from memory_engine.core.codec import GENESIS, commitment, encode_event, is_large, link
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ThreadUpdated
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, check_identifier
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import State
@@ -43,6 +46,11 @@ from memory_engine.runtime.queue import Prepared, Request
 from memory_engine.store.passages import PassageStep
 from memory_engine.store.protocol import Store
 from memory_engine.store.reader import LogReader
+
+if TYPE_CHECKING:
+    from memory_engine.core import large_events
+else:
+    large_events = lazy_module("memory_engine.core.large_events")
 
 
 class Reduced(msgspec.Struct, frozen=True, gc=False):
@@ -197,7 +205,8 @@ def linked_row(prepared: Prepared, record: bytes, head: Head, now_us: int) -> St
         prepared.causation_id,
         prepared.correlation_id,
     )
-    digest = chain_hash(head.hash, header, salt, payload, record)
+    committed = prepared.commitment or commitment(salt, payload)
+    digest = link(head.hash or GENESIS, header, committed, commitment(salt, record))
     return StoredEvent(*header, payload, record, salt, digest, head.hash)
 
 
@@ -213,12 +222,7 @@ class Preparer(msgspec.Struct, frozen=True):
 
     def all(self, events: Sequence[Event | NewEvent]) -> list[Prepared]:
         """Several events of one call. Raises `InvalidEvent` also where two different ones have the same id."""
-        prepared = [self.one(e if isinstance(e, NewEvent) else NewEvent(e)) for e in events]
-        seen: dict[str, bytes] = {}
-        for one in prepared:
-            if seen.setdefault(one.id, one.payload) != one.payload:
-                raise InvalidEvent(one.event.event_type, f"event id {one.id!r}", "two events of the call bear this id")
-        return prepared
+        return distinct([self.one(new) for new in map(enveloped, events)])
 
     def one(self, new: NewEvent) -> Prepared:
         """One event. Raises `InvalidEvent`, `EventTooLarge`, `UndeclaredEvent`, `InvalidIdentifier`."""
@@ -233,7 +237,42 @@ class Preparer(msgspec.Struct, frozen=True):
         correlation_id: str = "",
     ) -> Prepared:
         """One event from its parts: see `one`. Missing causes come from the surrounding block."""
-        payload, recorded = encode_event(event, self.events)
+        return self._prepared(encode_event(event, self.events), event_id, occurred_at, causation_id, correlation_id)
+
+    async def beside(self, events: Sequence[NewEvent]) -> list[Prepared]:
+        """Several events of one call, large ones encoded and hashed beside the loop. Raises what `all` does.
+
+        Their texts are taken before anything is awaited, so that waiting cannot change them.
+        """
+        begun = [self._begun(new) for new in events]
+        found = [
+            one if isinstance(one, Prepared) else await self._finished(new, one)
+            for new, one in zip(events, begun, strict=True)
+        ]
+        return distinct(found)
+
+    def _begun(self, new: NewEvent) -> "Prepared | large_events.SplitEvent":
+        split = large_events.split_event(new.event, self.events) if is_large(new.event) else None
+        return self.one(new) if split is None else split
+
+    async def _finished(self, new: NewEvent, split: "large_events.SplitEvent") -> Prepared:
+        salt = self.ids.salt()
+        encoded = await aside(partial(split.encoded, salt), items=sum(map(len, split.texts)))
+        envelope = new.id, new.occurred_at, new.causation_id, new.correlation_id
+        prepared = self._prepared((encoded.payload, split.recorded), *envelope)
+        return msgspec.structs.replace(
+            prepared, salt=salt, commitment=encoded.commitment, tokens_of_text=encoded.measured.tokens
+        )
+
+    def _prepared(
+        self,
+        encoded: tuple[bytes, Event],
+        event_id: str,
+        occurred_at: datetime | None,
+        causation_id: str,
+        correlation_id: str,
+    ) -> Prepared:
+        payload, recorded = encoded
         if len(payload) > self.bytes_max:
             raise EventTooLarge(recorded.event_type, len(payload), self.bytes_max)
         for what, value in (
@@ -253,6 +292,20 @@ class Preparer(msgspec.Struct, frozen=True):
             correlation_id=correlation_id or links.correlation_id or (self.correlate() if self.correlate else ""),
             links_are_callers=bool(causation_id or correlation_id),
         )
+
+
+def enveloped(event: Event | NewEvent) -> NewEvent:
+    """An event in its envelope."""
+    return event if isinstance(event, NewEvent) else NewEvent(event)
+
+
+def distinct(prepared: list[Prepared]) -> list[Prepared]:
+    """The events of one call. Raises `InvalidEvent` where two different ones have the same id."""
+    seen: dict[str, bytes] = {}
+    for one in prepared:
+        if seen.setdefault(one.id, one.payload) != one.payload:
+            raise InvalidEvent(one.event.event_type, f"event id {one.id!r}", "two events of the call bear this id")
+    return prepared
 
 
 def occurred_us(event: Event, occurred_at: datetime | None) -> int | None:

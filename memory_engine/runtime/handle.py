@@ -29,8 +29,9 @@ from memory_engine.errors import (
 from memory_engine.projections.base import Projection, ReadableRows, Rows, decoded_row, origin_of
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.rebuild import shown_rows_at
+from memory_engine.runtime.commit import enveloped
 from memory_engine.runtime.config import POLL_S
-from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.kernel import Kernel, requested
 from memory_engine.runtime.queue import Request
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
@@ -142,6 +143,10 @@ class ThreadHandle:
         kernel = self.kernel
         if kernel.tasks.closing:
             raise EngineClosed
+        if kernel.entrance.is_slow(self.id, event):
+            if not isinstance(event, NewEvent):
+                event = NewEvent(event, event_id, occurred_at, causation_id, correlation_id)
+            return (await self._submitted_large([event], expected_seq))[0]
         if isinstance(event, NewEvent):
             prepared = kernel.preparer.one(event)
         else:
@@ -165,9 +170,21 @@ class ThreadHandle:
         events = listed(events)
         if not events:
             return ()
-        threads = self.kernel[OpenThreads]
+        kernel = self.kernel
+        if not kernel.tasks.closing and any(kernel.entrance.is_slow(self.id, event) for event in events):
+            return await self._submitted_large([*map(enveloped, events)], expected_seq)
+        threads = kernel[OpenThreads]
         runtime = threads.get(self.id) or await threads.open(self.id)
-        return await self._submitted(runtime, self.kernel.request(events, expected_seq=expected_seq))
+        return await self._submitted(runtime, kernel.request(events, expected_seq=expected_seq))
+
+    async def _submitted_large(self, events: Sequence[NewEvent], expected_seq: int | None) -> tuple[Receipt, ...]:
+        """Events with large ones among them, or that come while such are encoded: nobody overtakes a sender."""
+        kernel = self.kernel
+        async with kernel.entrance.turn(self.id) as its_turn:
+            prepared = await kernel.preparer.beside(events)
+            await its_turn()
+            runtime = await kernel[OpenThreads].taken(self.id)
+        return await self._submitted(runtime, requested(prepared, expected_seq=expected_seq))
 
     async def _submitted(self, runtime: ThreadRuntime, request: Request) -> tuple[Receipt, ...]:
         if self.kernel.probe is None:

@@ -23,7 +23,7 @@ from memory_engine.projections.base import Projection
 from memory_engine.runtime.commit import Preparer
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.probe import UNPROBED, Probe, Span
-from memory_engine.runtime.queue import Prepared, Request, Turns
+from memory_engine.runtime.queue import Entrance, Prepared, Request, Turns
 from memory_engine.runtime.tasks import Tasks
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
@@ -146,6 +146,7 @@ class Kernel:
     caches: Caches = field(init=False, factory=Caches)
     tasks: Tasks = field(init=False, factory=Tasks)
     turns: Turns = field(init=False, factory=Turns)
+    entrance: Entrance = field(init=False, factory=Entrance)
     _services: dict[type, object] = field(init=False, factory=dict)
 
     def span(self, operation: str, said: Mapping[str, object]) -> Span:
@@ -208,6 +209,16 @@ class Kernel:
         """
         if self.tasks.closed or (self.tasks.closing and not system):
             raise EngineClosed
-        prepared = self.preparer.all(events)
-        resuming = all(isinstance(one.event, ExecutionResume) for one in prepared)
-        return Request(prepared, system=system or resuming, check=check, expected_seq=expected_seq)
+        return requested(self.preparer.all(events), system=system, check=check, expected_seq=expected_seq)
+
+
+def requested(
+    prepared: Sequence[Prepared],
+    *,
+    system: bool = False,
+    check: Callable[[State], None] | None = None,
+    expected_seq: int | None = None,
+) -> Request:
+    """The request for encoded events. Those that end a pause do not wait for its end."""
+    resuming = all(isinstance(one.event, ExecutionResume) for one in prepared)
+    return Request(prepared, system=system or resuming, check=check, expected_seq=expected_seq)

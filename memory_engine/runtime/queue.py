@@ -2,14 +2,17 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from enum import StrEnum
 
 import msgspec
 
+from memory_engine.core.codec import is_large
 from memory_engine.core.events.base import Event
-from memory_engine.core.records import Receipt
+from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State
+from memory_engine.core.tokens import estimate_text
 from memory_engine.errors import MemoryEngineError, QueueFull
 
 IN_A_ROW_MAX = 8
@@ -35,6 +38,44 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     causation_id: str
     correlation_id: str
     links_are_callers: bool = False
+    commitment: bytes = b""
+    """To the payload, where it is known already."""
+    tokens_of_text: Callable[[str], int] = estimate_text
+    """The estimate for a text of its content, which knows those that are long."""
+
+
+class Entrance:
+    """Keeps the senders of a thread in the order in which they came, while a large event is encoded beside the loop."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, asyncio.Future[None]] = {}
+
+    def is_slow(self, thread_id: str, event: Event | NewEvent) -> bool:
+        """Whether an event is large, or comes after one of the same thread that is being encoded."""
+        return thread_id in self._last or is_large(event.event if isinstance(event, NewEvent) else event)
+
+    @asynccontextmanager
+    async def turn(self, thread_id: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        """A block of one sender: it awaits what it is given, then takes its place in the queue at the block's end."""
+        before = self._last.get(thread_id)
+        mine = self._last[thread_id] = asyncio.get_running_loop().create_future()
+
+        async def came() -> None:
+            if before is not None:
+                await asyncio.wait((before,))
+
+        def leave(_: object = None) -> None:
+            mine.set_result(None)
+            if self._last[thread_id] is mine:
+                del self._last[thread_id]
+
+        try:
+            yield came
+        finally:
+            if before is None or before.done():
+                leave()
+            else:  # it has failed or was cancelled: the next one still waits for those before
+                before.add_done_callback(leave)
 
 
 class Request:

@@ -243,7 +243,7 @@ class ThreadRuntime:
             event, draft = prepared.event, state.draft()
             if event.event_delivers:
                 check_destinations(event, self.record.tenant_id)
-            context = ReduceContext(head.seq + 1, prepared.id, now_us)
+            context = ReduceContext(head.seq + 1, prepared.id, now_us, prepared.tokens_of_text)
             entries = self._kernel.reducers.of_type(event.event_type)
             reduction = reduce_into(draft, entries, event, context, self.id)
             names = [entry.name for entry in entries]

@@ -1,0 +1,99 @@
+"""The choice of lines: a call's line that is made only when it may be the best changes nothing."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_engine.compactors.extractive import Entry
+from memory_engine.compactors.extractive.actions import action_drafts
+from memory_engine.compactors.extractive.coverage import LaterDraft, LineDraft, selecting
+from memory_engine.compactors.extractive.speech import speech_drafts
+from memory_engine.compactors.extractive.usage import read
+from memory_engine.core.slices import finish
+
+VALUES = st.sampled_from(
+    [
+        "ORD-1001",
+        "ORD-1002",
+        "anna_77",
+        "Kigali",
+        "open",
+        "12",
+        "40.5",
+        "2026-03-01",
+        "a note on ORD-1001",
+    ]
+)
+OBJECTS = st.dictionaries(st.sampled_from(["id", "owner", "item", "status", "amount"]), VALUES, max_size=5)
+ANSWERS = st.one_of(
+    OBJECTS,
+    st.lists(OBJECTS, max_size=6),
+    st.builds(lambda rows: {"total": len(rows), "rows": rows}, st.lists(OBJECTS, max_size=6)),
+    st.just({"note": "It takes a while. " * 9}),
+)
+TURNS = st.lists(
+    st.one_of(
+        st.tuples(st.just("user"), st.sampled_from(["Where is ORD-1001?", "Cancel it for anna_77.", "Thanks!"])),
+        st.tuples(st.just("call"), st.tuples(OBJECTS, ANSWERS)),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+def entries_of(turns: list[tuple[str, object]]) -> list[Entry]:
+    """What was said, and calls with their results."""
+    found: list[Entry] = []
+    for number, (kind, said) in enumerate(turns):
+        if kind == "user":
+            found.append(Entry(id=f"{number}", kind="user", text=str(said)))
+            continue
+        assert isinstance(said, tuple)
+        arguments, answer = map(json.dumps, said)
+        call_id = f"call{number}"
+        found.append(
+            Entry(id=f"{number}.c", kind="tool_call", text="", name="get", call_id=call_id, arguments=arguments)
+        )
+        found.append(Entry(id=f"{number}.r", kind="tool_result", text=answer, name="get", call_id=call_id))
+    return found
+
+
+def chosen(drafts: list[LineDraft | LaterDraft], budget: float) -> list[list[str]]:
+    """The texts of the chosen pieces."""
+    return [[draft.pieces[place].text for place in places] for draft, places in finish(selecting(drafts, budget))]
+
+
+@given(turns=TURNS, budget=st.floats(4, 300))
+def test_lines_that_are_made_late_are_chosen_as_if_all_were_made_at_once(
+    turns: list[tuple[str, object]], budget: float
+) -> None:
+    """A bound may only spare work: pieces, order and ties are those of the whole choice."""
+    reading = finish(read(entries_of(turns), ()))
+    later = [draft for _, draft in finish(action_drafts(reading))]
+    said = [
+        draft for n, entry in enumerate(reading.entries) if entry.kind == "user" for draft in speech_drafts(reading, n)
+    ]
+    at_once = [draft.make() if isinstance(draft, LaterDraft) else draft for draft in later]
+
+    assert chosen([*at_once, *said], budget) == chosen([*later, *said], budget)
+
+
+def test_most_lines_of_many_calls_are_never_made() -> None:
+    """What a budget has no room for is not weighed value by value."""
+    turns = [("call", ({"id": f"ORD-{n}"}, {"status": "open", "owner": f"anna_{n}"})) for n in range(1_000, 1_400)]
+    made = 0
+
+    def counted(draft: LaterDraft) -> LaterDraft:
+        def make() -> LineDraft:
+            nonlocal made
+            made += 1
+            return draft.make()
+
+        return LaterDraft(draft.rate_max, draft.chars_min, make)
+
+    drafts = [draft for _, draft in finish(action_drafts(finish(read(entries_of([*turns]), ()))))]
+    finish(selecting([counted(draft) for draft in drafts if isinstance(draft, LaterDraft)], 60))
+
+    assert 400 == len(drafts)
+    assert 400 > 2 * made
