@@ -29,15 +29,11 @@ class InlinePlan:
         self._of_type: dict[str, tuple[Projection[object], ...]] = {}
         for projection in inline:
             for name in self.types[projection.name] or ():
-                self._of_type[name] = (*self._of_type.get(name, ()), projection)
-
-    def views_of(self, event_type: str) -> tuple[Projection[object], ...]:
-        """The views that read events of a type."""
-        return self._of_type.get(event_type, ())
+                self._of_type[name] = (*self._of_type.get(name, self.always), projection)
 
     def concerned(self, event_type: str) -> tuple[Projection[object], ...]:
-        """All projections that read events of a type."""
-        return self.always + self.views_of(event_type)
+        """The projections that read events of a type."""
+        return self._of_type.get(event_type, self.always)
 
 
 class InlineProjections:
@@ -69,7 +65,9 @@ class InlineProjections:
     def missing(self, event_type: str) -> list[Projection[object]]:
         """The projections to bring in before an event of this type can be applied."""
         concerned = self._plan.concerned(event_type)
-        missing = [one for one in concerned if one.name not in self._rows] if concerned else []
+        if not concerned:
+            return []
+        missing = [one for one in concerned if one.name not in self._rows]
         if missing and self._is_new:
             self._rows.update({one.name: Rows(one.row, None if is_lazy(one) else {}) for one in missing})
             return []
@@ -113,7 +111,7 @@ class InlineProjections:
 
     def concern(self, event_type: str) -> bool:
         """Whether any projection reads events of a type."""
-        return bool(self._plan.always) or bool(self._plan.views_of(event_type))
+        return bool(self._plan.concerned(event_type))
 
     def apply(self, events: Sequence[RecordedEvent]) -> None:
         """Change the rows by all of these events, or by none.

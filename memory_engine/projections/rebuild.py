@@ -33,7 +33,7 @@ class Refolding:
 
     def __init__(self, projections: Sequence[Projection[object]], reader: LogReader, thread_id: str) -> None:
         self._plan = InlinePlan(projections)
-        self._always = tuple(p for p in projections if event_types(p) is None)
+        self._beside = tuple(p for p in projections if p.mode != "inline" and event_types(p) is None)
         self._reader = reader
         self._thread_id = thread_id
         self.rows: Mapping[str, Rows[object]] = {p.name: Rows(p.row, {}) for p in projections}
@@ -44,7 +44,7 @@ class Refolding:
 
         Raises `ReducerError` where a projection fails; `failed` then names it.
         """
-        concerned = self._always + self._plan.views_of(stored.type)
+        concerned = self._beside + self._plan.concerned(stored.type)
         if not concerned:
             return
         event = self._reader.decode(self._thread_id, stored)

@@ -154,7 +154,7 @@ class Recall:
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
         """Queue new passages for their vectors, or their thread to be indexed; drop the graphs after a forgetting."""
         self.indexing.wrote_s = asyncio.get_running_loop().time()
-        forgot = any(r.stored.type == MemoryForget.event_type for r in reduced)
+        forgot = MemoryForget.event_type in [step.stored.type for step in reduced]
         if not runtime.indexed:
             self._ahead.wrote(runtime, forgot=forgot)
         elif self._models.embedder is not None:

@@ -82,11 +82,12 @@ class Attempt:
         ids = {event.id for event in request.events}
         return any(step.stored.id in ids for step in self.reduced)
 
-    def make_receipts(self, receipt_of: Callable[[Reduced, State], Receipt]) -> None:
+    def make_receipts(self, log: "RecordedLog") -> None:
         """Done while the store is at work: nobody waits for them yet."""
         for request, reduced, state in self.requests:
             for step in reduced:
-                request.receipts[step.stored.id] = receipt_of(step, state)
+                at_hand = state if state.seq == step.stored.seq else None
+                request.receipts[step.stored.id] = log.receipt(self.head, step.stored, step.reduction, at_hand)
 
     def void_receipts(self) -> None:
         """Void the receipts: the commit did not happen."""
@@ -174,7 +175,10 @@ class RecordedLog:
 
 def updated(record: ThreadRecord, reduced: Sequence[Reduced]) -> ThreadRecord:
     """A thread's record after events. Raises `InvalidEvent` for what a record cannot hold."""
-    for event in (step.event for step in reduced if isinstance(step.event, ThreadUpdated)):
+    for step in reduced:
+        event = step.event
+        if not isinstance(event, ThreadUpdated):
+            continue
         if isinstance(record, DamagedRecord):
             why = f"{record.unreadable[0]}; `rebuild` writes it anew"
             raise InvalidEvent(event.event_type, f"the record of thread {record.id!r}", why)

@@ -9,6 +9,7 @@ the state and submitting what was computed from it.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar, cast
 
 import msgspec
@@ -163,7 +164,7 @@ class ThreadRuntime:
             self.busy = True
             self._kernel.tasks.spawn(self.look_again())  # another process may have opened it again
             return
-        if any(request.based_on not in (None, self.head.seq) for request in requests):
+        if [request for request in requests if request.based_on not in (None, self.head.seq)]:
             self.busy = True
             self._kernel.tasks.spawn(self._compare(requests))
             return
@@ -256,10 +257,6 @@ class ThreadRuntime:
             reduced.append(Reduced(stored, event, reduction))
         return state, head, reduced, live
 
-    def _receipt(self, step: Reduced, state: State) -> Receipt:
-        at_hand = state if state.seq == step.stored.seq else None
-        return self._log.receipt(self.head, step.stored, step.reduction, at_hand)
-
     def _commit(self, attempt: Attempt) -> None:
         self.busy = True
         projections = self.projections.changes(attempt.head.seq)
@@ -276,12 +273,12 @@ class ThreadRuntime:
             record=attempt.record if attempt.record is not self.record else None,
         )
         future = self._kernel.store.commit(unit)
-        attempt.make_receipts(self._receipt)
+        attempt.make_receipts(self._log)
         if future.done():
             self._kernel.turns.ended_at_once()
             self._committed(attempt, future)
         else:
-            future.add_done_callback(lambda done: self._committed(attempt, done))
+            future.add_done_callback(partial(self._committed, attempt))
 
     def _committed(self, attempt: Attempt, done: "asyncio.Future[None]") -> None:
         error = EngineClosed() if done.cancelled() else done.exception()
@@ -296,9 +293,11 @@ class ThreadRuntime:
         self._rest()  # before the senders are told: one that sends again at once would overtake all who wait
         if error is None:
             self._makes = None
-            self.state, self.head, self.record = attempt.state, attempt.head, attempt.record
+            self.state, self.record = attempt.state, attempt.record
             self.projections.keep()
-            self._follow_status()
+            was, self.head = self.head.status, attempt.head
+            if self.head.status != was:
+                self._follow_status()
             for request, _, _ in attempt.requests:
                 request.resolve()
             self._on_commit(self, attempt.reduced)
@@ -311,10 +310,11 @@ class ThreadRuntime:
     def _rest(self) -> None:
         """Wake those who waited for the end of a commit: they go in the loop's next round, before the next commit."""
         self.busy = False
-        self._woken, self._idle = self._idle, []
-        for waiter in self._woken:
-            if not waiter.done():
-                waiter.set_result(None)
+        if self._idle:
+            self._woken, self._idle = self._idle, []
+            for waiter in self._woken:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     def _go_on(self) -> None:
         """Take the waiting requests, after those whom `_rest` has woken."""

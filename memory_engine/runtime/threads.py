@@ -247,11 +247,12 @@ class OpenThreads:
             task.exception()
 
     def _committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        if any(step.stored.type in _UNSHOWN for step in reduced):
-            self._kernel.caches.drop(runtime.id)
-        if any(step.stored.type == ThreadCleared.event_type for step in reduced):
-            runtime.compaction_backoff = 0
-            runtime.incompressible.clear()
+        for step in reduced:
+            if step.stored.type in _UNSHOWN:
+                self._kernel.caches.drop(runtime.id)
+            if step.stored.type == ThreadCleared.event_type:
+                runtime.compaction_backoff = 0
+                runtime.incompressible.clear()
         if runtime.id not in self._open and runtime.id not in self._loading:  # its first commit has made the thread
             self._evict()
             self._open[runtime.id] = runtime

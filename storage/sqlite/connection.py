@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 CACHE_KIB = 16 * 1024
 """What a reader keeps of the file while nobody writes: SQLite's own two megabytes hold a tenth of what searches see."""
+OPENING_S = 0.001
+"""Seconds that a query waits at most for a connection that is open, before another is opened for it."""
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _FAILING = frozenset(
     {
@@ -120,6 +122,11 @@ class Connection:
         except UnicodeEncodeError as error:
             raise InvalidIdentifier("a text", ascii(error.object), "it holds a lone surrogate") from None
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it has been asked for anything yet."""
+        return self._started
+
     async def close(self) -> None:
         """Close it and end its thread, in one hop."""
         was_open, self._open = self._open, False
@@ -129,11 +136,15 @@ class Connection:
 
 
 class Readers:
-    """Connections that read, each query on the one with the fewest. One that is never needed is never opened."""
+    """Connections that read, each query on the one with the fewest. One that is never needed is never opened.
+
+    To open one costs more than most queries, so while another is at work a query waits a moment for it to be free.
+    """
 
     def __init__(self, connections: Sequence[Connection]) -> None:
         self._connections = connections
         self._at_work = [0] * len(connections)
+        self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def at_work(self) -> int:
@@ -142,16 +153,42 @@ class Readers:
 
     async def run(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query. Raises what `Connection.run` raises."""
-        at = min(range(len(self._at_work)), key=self._at_work.__getitem__)
+        if self.at_work and not self._freest[1].is_started:
+            await self._moment()
+        at, connection = self._freest
         self._at_work[at] += 1
         try:
-            return await self._connections[at].run(query)
+            return await connection.run(query)
         finally:
             self._at_work[at] -= 1
+            for waiter in self._waiting:
+                _wake(waiter)
+
+    @property
+    def _freest(self) -> tuple[int, Connection]:
+        at = min(range(len(self._at_work)), key=self._at_work.__getitem__)
+        return at, self._connections[at]
+
+    async def _moment(self) -> None:
+        """Wait until a query has ended, for `OPENING_S` at most."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(waiter)
+        timer = loop.call_later(OPENING_S, _wake, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiting.remove(waiter)
 
     async def close(self) -> None:
         """Close all of them."""
         await asyncio.gather(*(connection.close() for connection in self._connections))
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class _ThreadFuture:

@@ -93,6 +93,7 @@ class SQLiteStore:
         self._generation = Generation(path)
         self._generation_now: int | None = None
         self._in_round = 0
+        self._round_will_end = False
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
         self._is_settled = False
@@ -232,10 +233,9 @@ class SQLiteStore:
             if size_of(self._path + "-wal") > WAL_BYTES:
                 self._shortened_s = math.inf  # until this one has ended
                 self._shortening = asyncio.get_running_loop().create_task(self._shorten())
+        self._hear_of_the_next_round()
         self._in_round += 1
-        # only where the end of the round will be told
-        at_once = self._generation_now is not None and self._in_round <= AT_ONCE_MAX
-        return self._writer.submit(unit, at_once=at_once)
+        return self._writer.submit(unit, at_once=self._in_round <= AT_ONCE_MAX)
 
     async def _shorten(self) -> None:
         """Empty the write-ahead log. This process begins no read before that, and waits for those under way."""
@@ -318,10 +318,16 @@ class SQLiteStore:
         """
         if self._generation_now is None:
             self._generation_now = self._generation.number
-            asyncio.get_running_loop().call_soon(self._next_round)
+            self._hear_of_the_next_round()
         return self._generation_now
 
+    def _hear_of_the_next_round(self) -> None:
+        if not self._round_will_end:
+            self._round_will_end = True
+            asyncio.get_running_loop().call_soon(self._next_round)
+
     def _next_round(self) -> None:
+        self._round_will_end = False
         self._generation_now = None
         self._in_round = 0
 

@@ -115,22 +115,25 @@ class Transactions:
 
     def write(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> None:
         """Compare and set the heads, then write everything else. Raises the error that refuses any of the units."""
-        places = [self._place_of(raw, unit) for unit in units]
-        tids = [tid for tid, _ in places]
-        heads = [_head_row(tid, unit, epoch) for (tid, epoch), unit in zip(places, units, strict=True)]
-        if raw.executemany(_MOVE_HEAD, heads).rowcount != len(units):
-            self.forget(*(unit.thread_id for unit in units))  # another process may have made one anew, as another row
-            raise HeadMoved
+        tids: list[int] = []
+        heads: list[tuple[object, ...]] = []
         events: list[tuple[object, ...]] = []
         gone: list[tuple[object, ...]] = []
         placed: list[tuple[object, ...]] = []
-        for tid, unit in zip(tids, units, strict=True):
+        for unit in units:
+            tid, epoch = self._place_of(raw, unit)
+            tids.append(tid)
+            heads.append(_head_row(tid, unit, epoch))
             events += [self._event_row(raw, tid, stored) for stored in unit.events]
             for chunk_id, row in unit.live.items():
+                seq, _, n = chunk_id.partition(".")
                 if row is None:
-                    gone.append((tid, *_place(chunk_id)))
+                    gone.append((tid, int(seq), int(n)))
                 else:
-                    placed.append((tid, *_place(chunk_id), row.key, row.container))
+                    placed.append((tid, int(seq), int(n), row.key, row.container))
+        if raw.executemany(_MOVE_HEAD, heads).rowcount != len(units):
+            self.forget(*(unit.thread_id for unit in units))  # another process may have made one anew, as another row
+            raise HeadMoved
         try:
             raw.executemany(_INSERT_EVENT, events)
         except sqlite3.IntegrityError as error:

@@ -107,7 +107,7 @@ class Writer:
         if at_once and not (self._busy or self._units or self._jobs or self._crowded or self._slow or self._syncs):
             outcome = self._committed_here(unit)
             if outcome is not _UNDONE:
-                self._ended(outcome, lambda outcome: _settle_all(((unit, future),), outcome))
+                self._ended(outcome, partial(_settle_all, ((unit, future),)))
                 return future
         if self._tidying.done():  # the engine was opened in a loop that has ended since
             self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle())
@@ -235,7 +235,7 @@ class Writer:
             batch = [self._units.popleft() for _ in range(min(UNITS_MAX, len(self._units)))]
             self._crowded = len(batch) > 1
             units = [unit for unit, _ in batch]
-            self._start(lambda raw: self._commit(raw, units), lambda outcome: _settle_all(batch, outcome))
+            self._start(lambda raw: self._commit(raw, units), partial(_settle_all, batch))
         else:
             idle, self._idle = self._idle, []
             for waiter in idle:
@@ -263,12 +263,8 @@ class Writer:
 
     def _ended(self, outcome: object, settle: Callable[[object], None]) -> None:
         """A transaction ended: answer it, then go on. A disk that fails makes the store read-only for good."""
-        if isinstance(outcome, sqlite3.Error | OSError | OverflowError):
-            outcome = storage_error(self._path, outcome)
-        elif isinstance(outcome, OSError):  # of the lock's file
-            outcome = StorageFailed(self._path, str(outcome))
-        if isinstance(outcome, StorageFailed):
-            self._failed = outcome
+        if isinstance(outcome, BaseException):
+            outcome = self._refused(outcome)
         self._commits += 1
         self._busy = False
         settle(outcome)
@@ -277,6 +273,14 @@ class Writer:
             self._written = 0
             self._checkpoint_meanwhile()
         self._go_on()
+
+    def _refused(self, error: BaseException) -> BaseException:
+        """The error that a failed transaction is answered with."""
+        if isinstance(error, sqlite3.Error | OSError | OverflowError):
+            error = storage_error(self._path, error)
+        if isinstance(error, StorageFailed):
+            self._failed = error
+        return error
 
     def _checkpoint_meanwhile(self) -> None:
         """Checkpoint between commits, where SQLite would do it within one."""
@@ -432,13 +436,19 @@ class NoWriter:
 
 
 def _bytes_of(unit: CommitUnit) -> int:
-    return sum([len(stored.payload) + len(stored.record) for stored in unit.events])
+    size = 0
+    for stored in unit.events:
+        size += len(stored.payload) + len(stored.record)
+    return size
 
 
 def _is_small(unit: CommitUnit) -> bool:
     """Whether it is a matter of microseconds to write it."""
-    rows = len(unit.events) + len(unit.live) + sum([len(change.rows) for change in unit.projections])
-    rows += sum([len(step.rows) for step in unit.passages.steps]) if unit.passages is not None else 0
+    rows = len(unit.events) + len(unit.live)
+    for change in unit.projections:
+        rows += len(change.rows)
+    for step in unit.passages.steps if unit.passages is not None else ():
+        rows += len(step.rows)
     return rows <= HERE_ROWS and _bytes_of(unit) <= HERE_BYTES
 
 

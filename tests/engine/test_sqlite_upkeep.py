@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 import memory_engine
 from memory_engine import UserMessage
 from memory_engine.errors import SchemaError
-from memory_engine.storage.sqlite import writer
+from memory_engine.storage.sqlite import connection, writer
+from memory_engine.storage.sqlite.connection import Connection, Readers
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -56,3 +58,30 @@ async def test_an_sqlite_with_the_log_bug_is_named(
         async with memory_engine.open(str(tmp_path / "memory.db")):
             pass
     assert warned == any("no other program" in record.message for record in caplog.records)
+
+
+async def test_a_query_waits_for_an_open_connection_for_a_moment_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one is opened only where a query takes long."""
+
+    def where(_: sqlite3.Connection) -> int:
+        return threading.get_ident()
+
+    path = tmp_path / "memory.db"
+    async with memory_engine.open(str(path)):
+        pass
+    readers = Readers([Connection.reader(str(path), 1.0) for _ in range(2)])
+    monkeypatch.setattr(connection, "OPENING_S", 60)
+    first, second = await asyncio.gather(readers.run(where), readers.run(where))
+    assert first == second
+    monkeypatch.setattr(connection, "OPENING_S", 0)
+    release = threading.Event()
+    long = asyncio.create_task(readers.run(lambda _: release.wait()))
+    await asyncio.sleep(0)
+    try:
+        assert first != await readers.run(where)
+    finally:
+        release.set()
+        await long
+        await readers.close()
