@@ -6,11 +6,10 @@ Short texts are compared by their features: stems, pieces of words, pairs of sig
 """
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from math import sqrt
-from typing import Protocol
 
 from memory_engine.core.lazy import regex
 
@@ -83,68 +82,9 @@ def stem(word: str) -> str:
     """An English word of `[a-z]` without its endings, by Snowball's English algorithm (M. F. Porter's second)."""
     # Not `snowballstemmer.stemmer`: where PyStemmer is installed that is another release of the algorithm, and an
     # index holds stems. A stemmer has a state and indexing runs on several threads, so each word gets its own.
-    return _stemmer()(word)
-
-
-class _Ending(Protocol):
-    """An entry of Snowball's tables: a text, and what it stands for where the method, if it has one, agrees."""
-
-    s: str
-    result: int
-    method: Callable[[object], bool] | None
-
-
-@cache
-def _stemmer() -> Callable[[str], str]:
-    """Snowball's stemmer, but for how it seeks an ending in a table: by slices of the word, the longest first.
-
-    Its own bisection compares sign by sign, which takes half of its time.
-    """
     from snowballstemmer.english_stemmer import EnglishStemmer
 
-    tables: dict[int, tuple[dict[str, _Ending], list[int]]] = {}
-
-    def sought(table: Sequence[_Ending]) -> tuple[dict[str, _Ending], list[int]]:
-        """A table's entries by their text, and the lengths that these have. The tables live as long as the module."""
-        found = tables.get(id(table))
-        if found is None:
-            found = {one.s: one for one in table}, sorted({len(one.s) for one in table}, reverse=True)
-            tables[id(table)] = found
-        return found
-
-    class Stemmer(EnglishStemmer):  # type: ignore[misc]
-        cursor: int
-
-        def find_among(self, v: Sequence[_Ending]) -> int:
-            entries, sizes = sought(v)
-            start = self.cursor
-            for size in sizes:
-                end = start + size
-                one = entries.get(self.current[start:end]) if end <= self.limit else None
-                if one is not None:
-                    self.cursor = end
-                    if one.method is None or one.method(self):
-                        self.cursor = end
-                        return one.result
-            return 0
-
-        def find_among_b(self, v: Sequence[_Ending]) -> int:
-            entries, sizes = sought(v)
-            end = self.cursor
-            for size in sizes:
-                start = end - size
-                one = entries.get(self.current[start:end]) if start >= self.limit_backward else None
-                if one is not None:
-                    self.cursor = start
-                    if one.method is None or one.method(self):
-                        self.cursor = start
-                        return one.result
-            return 0
-
-    def stemmed(word: str) -> str:
-        found: str = Stemmer().stemWord(word)
-        return found
-
+    stemmed: str = EnglishStemmer().stemWord(word)
     return stemmed
 
 

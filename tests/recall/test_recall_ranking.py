@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from snowballstemmer.english_stemmer import EnglishStemmer
 
 from memory_engine.core.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, stem, terms
 from memory_engine.recall.dates import Day
@@ -132,15 +131,6 @@ def test_forms_of_a_word_have_one_stem(words: str) -> None:
 def test_stems_are_snowballs(word: str, expected: str) -> None:
     """The examples of the algorithm's description come out as it has them."""
     assert expected == stem(word)
-
-
-ENDINGS = "", "s", "'s", "ed", "edly", "eedly", "ies", "ization", "fulness", "ousli", "logist", "ably", "eing", "yly"
-
-
-@given(st.text("abcdegilnorstuyz'", max_size=9), st.sampled_from(ENDINGS), st.sampled_from(ENDINGS))
-def test_stems_are_those_of_the_installed_algorithm(word: str, ending: str, further: str) -> None:
-    """Endings are sought in another way than it seeks them, and the same ones are found."""
-    assert EnglishStemmer().stemWord(word + ending + further) == stem(word + ending + further)
 
 
 @pytest.mark.parametrize(
