@@ -32,11 +32,11 @@ from memory_engine.errors import (
     StorageRefused,
     ThreadNotFound,
 )
-from memory_engine.llm.vectors import INVALID, Embedder, Vector, VectorIndexFactory, embedded, packed
+from memory_engine.llm.vectors import INVALID, Embedder, Vector, VectorIndexFactory, embedded, quantized
 from memory_engine.recall.hits import shown
 from memory_engine.recall.ranking import Ranker
 from memory_engine.recall.rerankers import Reranker
-from memory_engine.recall.vectors import Graphs
+from memory_engine.recall.vectors import PassageVectorsFactory
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
@@ -287,7 +287,7 @@ class SearchModels(msgspec.Struct, kw_only=True):
 
     embedder: Embedder | None
     vector_index: VectorIndexFactory
-    graphs: Graphs | None
+    passage_vectors: PassageVectorsFactory
     ranker: Ranker
     reranker: Reranker | None
 
@@ -400,7 +400,7 @@ async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress
         found = await shown(kernel.reader, kernel.extractors, thread_id, places)
         texts = {place: one.embedded() for place, one in found.items()}
         vectors = await embed(embedder, list(texts.values()))
-        kept = {place: packed(vector) for place, vector in zip(texts, vectors, strict=True)}
+        kept = {place: quantized(vector) for place, vector in zip(texts, vectors, strict=True)}
         await store.put_vectors(thread_id, embedder.name, kept, places[-1], first=places[0])
         done += len(places)
         if progress is not None:

@@ -31,17 +31,14 @@ class Words(msgspec.Struct, frozen=True):
     """What the words of one language are for.
 
     A use is "?home" (it asks for this matter), "!home" (it speaks of it), or a list's name: "change", "self", ….
-    `phrases` are the sizes of the phrases that begin with a word, `compounded` words
-    with which compounds end (Messebudget). `stated` has the terms of each matter's words, `changing` those of change.
-    `known` remembers words that were looked up; a full one is emptied, and fills again.
+    `phrases` are the sizes of the phrases that begin with a word, `compounded` words with which compounds end
+    (Messebudget). `known` remembers words that were looked up; a full one is emptied, and fills again.
     """
 
     uses: Mapping[str, frozenset[str]]
     beginnings: Mapping[str, frozenset[str]]
     phrases: Mapping[str, tuple[int, ...]]
     compounded: frozenset[str]
-    stated: Mapping[str, tuple[str, ...]]
-    changing: frozenset[str]
     known: dict[str, frozenset[str]]
 
     def of(self, word: str) -> frozenset[str]:
@@ -158,7 +155,6 @@ def words_of(language: str) -> Words:
     uses: dict[str, set[str]] = {}
     beginnings: dict[str, set[str]] = {}
     phrases: dict[str, set[int]] = {}
-    stated: dict[str, tuple[str, ...]] = {}
     for use, lists in _data().items():
         asking, _, stating = lists[language].partition("|")
         for said, name in ((asking, use), (stating, use.replace("?", "!"))):
@@ -171,8 +167,6 @@ def words_of(language: str) -> Words:
                 first, *rest = phrase.split()
                 if rest:
                     phrases.setdefault(first, set()).add(1 + len(rest))
-        whole = [word for word in f"{stating} {asking}".split() if word.isalpha()]
-        stated[use[1:]] = tuple(dict.fromkeys(term for word in whole for term in terms(word) if len(term) > 1))
     for word in uses:  # a word that is listed whole keeps the uses of its beginning
         for size in range(_BEGINNING_MIN, min(len(word), _BEGINNING_MAX) + 1):
             uses[word] |= beginnings.get(word[:size], set())
@@ -181,12 +175,23 @@ def words_of(language: str) -> Words:
         beginnings={word: frozenset(found) for word, found in beginnings.items()},
         phrases={word: tuple(sorted(sizes, reverse=True)) for word, sizes in phrases.items()},
         compounded=frozenset(_compounded(uses)) if language == "de" else NOTHING,
-        stated=stated,
-        changing=frozenset(
-            t for word, found in uses.items() if "change" in found and " " not in word for t in terms(word)
-        ),
         known={},
     )
+
+
+@cache
+def stated_of(language: str, matter: str) -> tuple[str, ...]:
+    """The terms of a matter's words, of those that state it first. Stems take long: only of what is asked for."""
+    asking, _, stating = _data()[f"?{matter}"][language].partition("|")
+    whole = [word for word in f"{stating} {asking}".split() if word.isalpha()]
+    return tuple(dict.fromkeys(term for word in whole for term in terms(word) if len(term) > 1))
+
+
+@cache
+def changing_of(language: str) -> frozenset[str]:
+    """The terms of the words of change."""
+    uses = words_of(language).uses
+    return frozenset(t for word, found in uses.items() if "change" in found and " " not in word for t in terms(word))
 
 
 def _compounded(uses: Mapping[str, Collection[str]]) -> Iterator[str]:
