@@ -35,6 +35,7 @@ class Words(msgspec.Struct, frozen=True):
     (Messebudget). `known` remembers words that were looked up; a full one is emptied, and fills again.
     """
 
+    language: str
     uses: Mapping[str, frozenset[str]]
     beginnings: Mapping[str, frozenset[str]]
     phrases: Mapping[str, tuple[int, ...]]
@@ -61,6 +62,15 @@ class Words(msgspec.Struct, frozen=True):
             tails = (word[at:] for at in range(_BEGINNING_MIN, len(word) - _BEGINNING_MIN))
             return next((self.uses[tail] for tail in tails if tail in self.compounded), NOTHING)
         return NOTHING
+
+    def stated(self, matter: str) -> tuple[str, ...]:
+        """The terms of a matter's words, of those that only state it first."""
+        return _stated(self.language, matter)
+
+    @property
+    def changing(self) -> frozenset[str]:
+        """The terms of words of change."""
+        return _changing(self.language)
 
     def changes(self, word: str) -> bool:
         """Whether a word says that something has changed."""
@@ -171,6 +181,7 @@ def words_of(language: str) -> Words:
         for size in range(_BEGINNING_MIN, min(len(word), _BEGINNING_MAX) + 1):
             uses[word] |= beginnings.get(word[:size], set())
     return Words(
+        language=language,
         uses={word: frozenset(found) for word, found in uses.items()},
         beginnings={word: frozenset(found) for word, found in beginnings.items()},
         phrases={word: tuple(sorted(sizes, reverse=True)) for word, sizes in phrases.items()},
@@ -179,17 +190,15 @@ def words_of(language: str) -> Words:
     )
 
 
-@cache
-def stated_of(language: str, matter: str) -> tuple[str, ...]:
-    """The terms of a matter's words, of those that state it first. Stems take long: only of what is asked for."""
+@cache  # stems take long: only those of what is asked for
+def _stated(language: str, matter: str) -> tuple[str, ...]:
     asking, _, stating = _data()[f"?{matter}"][language].partition("|")
     whole = [word for word in f"{stating} {asking}".split() if word.isalpha()]
     return tuple(dict.fromkeys(term for word in whole for term in terms(word) if len(term) > 1))
 
 
 @cache
-def changing_of(language: str) -> frozenset[str]:
-    """The terms of the words of change."""
+def _changing(language: str) -> frozenset[str]:
     uses = words_of(language).uses
     return frozenset(t for word, found in uses.items() if "change" in found and " " not in word for t in terms(word))
 

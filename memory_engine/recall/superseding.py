@@ -20,17 +20,7 @@ from msgspec.structs import replace
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import fold_case, is_unspaced
 from memory_engine.recall.hits import Hit, Superseded
-from memory_engine.recall.lexicon import (
-    KEY_CHARS,
-    NOTHING,
-    Reading,
-    changing_of,
-    keys_of,
-    language_of,
-    slots,
-    stated_of,
-    words_of,
-)
+from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, language_of, slots, words_of
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked
 from memory_engine.store.passages import PLACES_BITS, THREAD_BITS
@@ -185,7 +175,7 @@ def read_matter(question: Question) -> Matter | None:
     if (not attributes and not subject) or _SEVERAL[language].search(folded):
         return None
     is_past = "then" in used or not used.isdisjoint(("was", "unsaid"))
-    stated = [term for attribute in sorted(attributes) for term in stated_of(language, attribute)]
+    stated = [term for attribute in sorted(attributes) for term in words.stated(attribute)]
     if "then" in used:
         # the words that ask for it in the present, which come last, are those that stated it then
         stated = [*stated[: FURTHER_MAX // 2], *reversed(stated)]
@@ -424,9 +414,10 @@ class _SoughtMatter:
     """What makes a candidate worth reading: words of the matter, above all those that the question lacks; of change."""
 
     def __init__(self, matter: Matter) -> None:
+        words = words_of(matter.language)
         self._matter = matter
-        self._changing = changing_of(matter.language)
-        self._about = frozenset(t for attribute in matter.attributes for t in stated_of(matter.language, attribute))
+        self._changing = words.changing
+        self._about = frozenset(term for attribute in matter.attributes for term in words.stated(attribute))
         people = (key for word in matter.people for key in keys_of(word))
         self._asked = tuple(" " + key for key in (*matter.asked, *people))
         self.has_changed = matter.language == "zh"

@@ -56,7 +56,7 @@ def quantized_rows(numpy: "ModuleType", numbers: bytes | bytearray, count: int, 
     return rows  # type: ignore[no-any-return]
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _CodedRows(msgspec.Struct, frozen=True):
     """What is held at one moment. Arrays have room beyond `count`, which later moments fill.
 
     `codes` has a row for each word of bits. `order` sorts the places where they do not come in order.
@@ -138,7 +138,7 @@ class QuantizedVectors:
         best = numpy.lexsort((places, -scores))[: max(limit, 0)]
         return list(zip(places[best].tolist(), scores[best].tolist(), strict=True))
 
-    def _found(self, held: _Held, among: Collection[int]) -> "NDArray[np.int64]":
+    def _found(self, held: _CodedRows, among: Collection[int]) -> "NDArray[np.int64]":
         """Where the vectors of these places stand, as far as there are any."""
         numpy, places = self._numpy, held.places[: held.count]
         wanted = numpy.unique(numpy.fromiter(among, numpy.int64, len(among)))
@@ -148,7 +148,7 @@ class QuantizedVectors:
         return at[places[at] == wanted]  # type: ignore[no-any-return]
 
     def _candidates(
-        self, held: _Held, unit: "NDArray[np.float32]", compared: int, chosen: "NDArray[np.int64] | None"
+        self, held: _CodedRows, unit: "NDArray[np.float32]", compared: int, chosen: "NDArray[np.int64] | None"
     ) -> "NDArray[np.int64]":
         """Where the vectors stand (of those chosen, if any) that are worth comparing, about so many."""
         numpy = self._numpy
@@ -167,7 +167,7 @@ class QuantizedVectors:
         found = numpy.concatenate([near, edge[: compared - len(near)]])
         return found if chosen is None else chosen[found]  # type: ignore[no-any-return]
 
-    def _laid_out(self, places: "Places", rows: "Numbers", count: int) -> _Held:
+    def _laid_out(self, places: "Places", rows: "Numbers", count: int) -> _CodedRows:
         """Vectors with their codes, from the middle of all of them."""
         numpy = self._numpy
         words = -(-self.dimension // WORD_BITS)
@@ -175,19 +175,19 @@ class QuantizedVectors:
         sample = rows[: count : max(1, count // AT_ONCE)]
         middle = sample.mean(axis=0, dtype=numpy.float32) if count else numpy.zeros(self.dimension, numpy.float32)
         self._encode(rows[:count], middle, codes[:, :count])
-        return self._ordered(_Held(count, places, rows, codes, middle))
+        return self._ordered(_CodedRows(count, places, rows, codes, middle))
 
     def _encode(self, rows: "NDArray[np.generic]", middle: "NDArray[np.float32]", codes: "NDArray[np.uint64]") -> None:
         """Write the codes of rows, a row of the codes for each word of bits."""
         numpy = self._numpy
         padded = numpy.zeros((min(len(rows), AT_ONCE), len(codes) * WORD_BITS), dtype=numpy.bool_)
-        middle = numpy.rint(middle).astype(rows.dtype)
+        least = numpy.rint(middle).astype(rows.dtype)
         for at in range(0, len(rows), AT_ONCE):
             some = rows[at : at + AT_ONCE]
-            numpy.greater(some, middle, out=padded[: len(some), : self.dimension])
+            numpy.greater(some, least, out=padded[: len(some), : self.dimension])
             codes[:, at : at + AT_ONCE] = numpy.packbits(padded[: len(some)], axis=1).view(numpy.uint64).T
 
-    def _ordered(self, held: _Held) -> _Held:
+    def _ordered(self, held: _CodedRows) -> _CodedRows:
         """The same, with an order of its places where they do not come in one."""
         numpy, places = self._numpy, held.places[: held.count]
         if (places[:-1] < places[1:]).all():
