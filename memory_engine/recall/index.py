@@ -294,6 +294,8 @@ class SearchModels(msgspec.Struct, kw_only=True):
 
 _log = logging.getLogger("memory_engine.recall")
 
+NUMBERS_AN_ITEM = 128
+"""Numbers of vectors that are quantized in the time of an item of other work (see `aside`)."""
 BATCH = 64
 """Passages embedded in one go."""
 RETRY_S = 1.0
@@ -389,6 +391,10 @@ class Embedding:
         return False
 
 
+def _quantized(vectors: Sequence[Vector]) -> list[bytes]:
+    return list(map(quantized, vectors))
+
+
 async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress: IndexProgress | None) -> None:
     """Embed the passages that a model has not embedded yet, in batches, each durable with its checkpoint."""
     store = kernel.store.passages
@@ -400,7 +406,9 @@ async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress
         found = await shown(kernel.reader, kernel.extractors, thread_id, places)
         texts = {place: one.embedded() for place, one in found.items()}
         vectors = await embed(embedder, list(texts.values()))
-        kept = {place: quantized(vector) for place, vector in zip(texts, vectors, strict=True)}
+        size = sum(map(len, vectors)) // NUMBERS_AN_ITEM
+        numbers = await aside(partial(_quantized, vectors), items=size)
+        kept = dict(zip(texts, numbers, strict=True))
         await store.put_vectors(thread_id, embedder.name, kept, places[-1], first=places[0])
         done += len(places)
         if progress is not None:
