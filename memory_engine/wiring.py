@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import cache
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
@@ -36,7 +35,7 @@ from memory_engine.errors import (
     IntegrityError,
     InvalidArgument,
 )
-from memory_engine.errors.base import is_url, shown_place
+from memory_engine.errors.base import shown_place
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
@@ -48,7 +47,7 @@ from memory_engine.recall.index import SearchModels
 from memory_engine.recall.ranking import Ranker, rank
 from memory_engine.recall.rerankers import Reranker
 from memory_engine.recall.service import Recall
-from memory_engine.recall.vectors import Graphs
+from memory_engine.recall.vectors import PassageVectors
 from memory_engine.reducers import core_plugin
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
@@ -201,7 +200,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             compact_model=model,
             model=_probed(_model(memory_model), probe),
             probe=probe,
-            models=_search_models(place, embedder, ranker, reranker),
+            models=_search_models(embedder, ranker, reranker),
             settings=dict(_settings(domain, scorers, redactor)),
         )
         return await _started(place, durability, config, taken, sources)
@@ -228,13 +227,11 @@ def _check_parts(*parts: object) -> None:
             raise InvalidArgument(what, part, f"give an object that has `{name}`")
 
 
-def _search_models(
-    place: str | Store, embedder: str | Embedder | None, ranker: Ranker, reranker: Reranker | None
-) -> SearchModels:
+def _search_models(embedder: str | Embedder | None, ranker: Ranker, reranker: Reranker | None) -> SearchModels:
     return SearchModels(
         embedder=_embedder(embedder, reranker),
         vector_index=_vector_index,
-        graphs=_graphs(place),
+        passage_vectors=_passage_vectors,
         ranker=ranker,
         reranker=reranker,
     )
@@ -432,7 +429,6 @@ def _services(
     threads.keeping += [compaction.is_running]
     threads.before_context += [compaction.before_context]
     threads.before_scopes += [relay.recover]
-    threads.after_delete += [recall.forget_thread]
     for attach in attachments:
         attach(kernel)
     threads.before_delete += [compacted]  # plug-ins may dispatch before it
@@ -445,10 +441,7 @@ def _vector_index(dimension: int) -> VectorIndex:
     return AdaptiveIndex(dimension)
 
 
-def _graphs(path: str | Store) -> Graphs | None:
-    """Beside the database file, if there is one."""
-    if not isinstance(path, str) or path == ":memory:" or is_url(path):
-        return None
-    from memory_engine.storage.vectors.graphs import GraphFolder
+def _passage_vectors(dimension: int) -> PassageVectors:
+    from memory_engine.storage.vectors.quantized import QuantizedVectors
 
-    return GraphFolder(Path(f"{path}-graphs"))
+    return QuantizedVectors(dimension)

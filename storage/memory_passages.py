@@ -13,7 +13,15 @@ from memory_engine.storage import passage_search, passage_vectors, passages
 from memory_engine.storage.passage_rows import INDEXED_MAX, words_prefix
 from memory_engine.storage.passage_search import Lists, Members
 from memory_engine.storage.passages import is_whole
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, VectorsAmong, index_version
+from memory_engine.store.passages import (
+    LookedUp,
+    LookUp,
+    PassageChange,
+    Threads,
+    VectorRows,
+    VectorsAmong,
+    index_version,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,7 +185,7 @@ class MemoryPassages:
         with self._transaction() as raw:
             passage_vectors.put_vectors(raw, self._tid(thread_id), model, vectors, (first, upto))
 
-    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
+    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[VectorRows]:
         """The vectors of places above `after`, in order of places."""
         self._head_of(thread_id)
         with self._transaction() as raw:

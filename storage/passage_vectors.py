@@ -5,8 +5,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from memory_engine.errors import InvalidVector
+from memory_engine.storage import vector_blocks
 from memory_engine.storage.passages import base, has_index
-from memory_engine.store.passages import PLACES_BITS
+from memory_engine.store.passages import PLACES_BITS, VectorRows
 
 
 def unembedded(raw: sqlite3.Connection, tid: int, model: str, limit: int) -> tuple[list[int], int]:
@@ -35,10 +37,16 @@ def put_vectors(
     came = raw.execute("SELECT seq FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if came is None or came[0] < upto >> PLACES_BITS:
         return
-    raw.executemany(
-        "INSERT OR REPLACE INTO vectors (tid, model, pos, vector) SELECT ?, ?, pos, ? FROM passages WHERE pos = ?",
-        [(tid, model, vector, base(tid) + place) for place, vector in vectors.items()],
-    )
+    there = {
+        place
+        for place in vectors
+        if raw.execute("SELECT 1 FROM passages WHERE pos = ?", (base(tid) + place,)).fetchone()
+    }
+    try:
+        vector_blocks.put(raw, tid, model, {place: vectors[place] for place in there})
+    except InvalidVector:
+        vector_blocks.drop(raw, tid, model)
+        return
     raw.execute(
         "INSERT INTO embedded (tid, model, pos) VALUES (?, ?, ?) "
         "ON CONFLICT (tid, model) DO UPDATE SET pos = max(pos, excluded.pos)",
@@ -46,15 +54,9 @@ def put_vectors(
     )
 
 
-def vectors(raw: sqlite3.Connection, tid: int, model: str, after: int) -> list[tuple[int, bytes]]:
+def vectors(raw: sqlite3.Connection, tid: int, model: str, after: int) -> list[VectorRows]:
     """See `PassageIndex.vectors`."""
-    if not has_index(raw, tid):
-        return []
-    rows = raw.execute(
-        "SELECT pos, vector FROM vectors WHERE tid = ? AND model = ? AND pos > ? ORDER BY pos",
-        (tid, model, base(tid) + after),
-    )
-    return [(pos - base(tid), vector) for pos, vector in rows]
+    return vector_blocks.read(raw, tid, model, after) if has_index(raw, tid) else []
 
 
 def models(raw: sqlite3.Connection, tid: int) -> dict[str, int]:
@@ -68,8 +70,7 @@ def models(raw: sqlite3.Connection, tid: int) -> dict[str, int]:
 def drop_vectors(raw: sqlite3.Connection, tid: int, names: Iterable[str]) -> None:
     """See `PassageIndex.drop_vectors`."""
     for name in names if has_index(raw, tid) else ():
-        raw.execute("DELETE FROM vectors WHERE tid = ? AND model = ?", (tid, name))
-        raw.execute("DELETE FROM embedded WHERE tid = ? AND model = ?", (tid, name))
+        vector_blocks.drop(raw, tid, name)
 
 
 class Came(msgspec.Struct, frozen=True):
@@ -99,11 +100,7 @@ def came(raw: sqlite3.Connection, tids: Collection[int], model: str) -> Came:
 
 def vectors_beyond(
     raw: sqlite3.Connection, upto: Mapping[int, int], model: str, known: Mapping[int, int]
-) -> list[tuple[int, bytes]]:
-    """The vectors of the threads that have come further than what is known, by position."""
+) -> list[tuple[int, VectorRows]]:
+    """The vectors of the threads that have come further than what is known, with the number of each."""
     later = [tid for tid, place in upto.items() if place > known.get(tid, -1)] if upto is not known else []
-    return [
-        (base(tid) + place, vector)
-        for tid in sorted(later)
-        for place, vector in vectors(raw, tid, model, known.get(tid, 0))
-    ]
+    return [(tid, rows) for tid in sorted(later) for rows in vectors(raw, tid, model, known.get(tid, 0))]

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from memory_engine.core.aside import giving_way
-from memory_engine.storage import passage_counts
+from memory_engine.storage import passage_counts, vector_blocks
 from memory_engine.storage.passage_rows import (
     FIRST_OF_EVENT,
     INDEXED_BULK,
@@ -93,13 +93,7 @@ TABLES = (
     "CREATE INDEX passages_by_key ON passages (tid, key) WHERE key <> ''",
     "CREATE INDEX passages_drawn ON passages (tid) WHERE origins <> ''",
     TERMS,
-    """CREATE TABLE vectors (
-        tid INTEGER NOT NULL,
-        model TEXT NOT NULL,
-        pos INTEGER NOT NULL,
-        vector BLOB NOT NULL,
-        PRIMARY KEY (tid, model, pos)
-    ) STRICT""",
+    vector_blocks.TABLE,
     """CREATE TABLE embedded (
         tid INTEGER NOT NULL,
         model TEXT NOT NULL,
@@ -178,7 +172,7 @@ def destroy(raw: sqlite3.Connection, tid: int) -> bool:
     whole = (base(tid), base(tid + 1) - 1)
     _unindex(raw, tid, "pos BETWEEN ? AND ?", whole)
     raw.execute("DELETE FROM passages WHERE pos BETWEEN ? AND ? AND tid = ?", (*whole, tid))
-    for table in ("vectors", "embedded", "passage_indexes"):
+    for table in ("vector_blocks", "embedded", "passage_indexes"):
         raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
     passage_counts.drop(raw, tid)
     return True
@@ -313,7 +307,7 @@ def _destroy(raw: sqlite3.Connection, tid: int, doomed: Iterable[int]) -> None:
         ).fetchone()
         _unindex(raw, tid, f"pos IN ({marks})", some)
         raw.execute(f"DELETE FROM passages WHERE tid = ? AND pos IN ({marks})", (tid, *some))
-        raw.execute(f"DELETE FROM vectors WHERE tid = ? AND pos IN ({marks})", (tid, *some))
+        vector_blocks.destroy(raw, tid, [place_of(pos) for pos in some])
         raw.execute(
             "UPDATE passage_indexes SET passages = passages - ?, terms = terms - ? WHERE tid = ?", (count, size, tid)
         )

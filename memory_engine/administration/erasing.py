@@ -291,8 +291,6 @@ async def _delete(kernel: Kernel, thread_id: str, created_at_us: int, pieces: Er
         await kernel.store.delete(thread_id)
     except ThreadNotFound:  # an earlier attempt has
         runtime = None
-    for clear in threads.after_delete:
-        await clear(thread_id)
     threads.drop(thread_id)
     if runtime is not None:
         runtime.end(DELETED)
@@ -340,8 +338,6 @@ class _ThreadErasing:
                 count = await runtime.exclusively(replace)
             except (HeadMoved, EventIdTaken):  # another process has written meanwhile, or goes on with this act too
                 count = await self._done()
-        for clear in kernel[OpenThreads].after_delete:  # the vectors beside the store
-            await clear(self._thread_id)
         return count
 
     async def _done(self) -> int | None:

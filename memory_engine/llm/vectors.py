@@ -1,6 +1,7 @@
 """The interfaces for similarity: embedders of texts, and indexes of vectors."""
 
 import logging
+import math
 import sys
 from array import array
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -16,6 +17,11 @@ Vector = Sequence[float]
 """Finite numbers, as many as the embedder's dimension. Only its direction counts, not its length."""
 Packed = bytes
 """A vector as stored (see `packed`): its numbers in single precision, four bytes each, little-endian."""
+
+Quantized = bytes
+"""A vector as stored for search (see `quantized`): of unit length, two bytes a number, little-endian."""
+QUANTIZED_ONE = 32_767
+"""The integer that stands for 1 in a quantized vector."""
 
 
 INVALID = "invalid_response"
@@ -135,6 +141,18 @@ def checked_vector(vector: Vector, dimension: int, source: str) -> Vector:
 def packed(vector: Vector) -> Packed:
     """The vector in four bytes a number. Numbers beyond single precision become infinite, which no index takes."""
     numbers = array("f", vector)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def quantized(vector: Vector) -> Quantized:
+    """The vector at unit length, each number as an integer of 16 bits: off by 1.5e-5 at most.
+
+    One of length zero stays so. The numbers must be finite.
+    """
+    length = math.hypot(*vector) or 1.0
+    numbers = array("h", [round(number / length * QUANTIZED_ONE) for number in vector])
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tobytes()

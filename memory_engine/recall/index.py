@@ -32,11 +32,11 @@ from memory_engine.errors import (
     StorageRefused,
     ThreadNotFound,
 )
-from memory_engine.llm.vectors import INVALID, Embedder, Vector, VectorIndexFactory, embedded, packed
+from memory_engine.llm.vectors import INVALID, Embedder, Vector, VectorIndexFactory, embedded, quantized
 from memory_engine.recall.hits import shown
 from memory_engine.recall.ranking import Ranker
 from memory_engine.recall.rerankers import Reranker
-from memory_engine.recall.vectors import Graphs
+from memory_engine.recall.vectors import PassageVectorsFactory
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
@@ -287,13 +287,15 @@ class SearchModels(msgspec.Struct, kw_only=True):
 
     embedder: Embedder | None
     vector_index: VectorIndexFactory
-    graphs: Graphs | None
+    passage_vectors: PassageVectorsFactory
     ranker: Ranker
     reranker: Reranker | None
 
 
 _log = logging.getLogger("memory_engine.recall")
 
+NUMBERS_AN_ITEM = 128
+"""Numbers of vectors that are quantized in the time of an item of other work (see `aside`)."""
 BATCH = 64
 """Passages embedded in one go."""
 RETRY_S = 1.0
@@ -389,6 +391,10 @@ class Embedding:
         return False
 
 
+def _quantized(vectors: Sequence[Vector]) -> list[bytes]:
+    return list(map(quantized, vectors))
+
+
 async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress: IndexProgress | None) -> None:
     """Embed the passages that a model has not embedded yet, in batches, each durable with its checkpoint."""
     store = kernel.store.passages
@@ -400,7 +406,9 @@ async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress
         found = await shown(kernel.reader, kernel.extractors, thread_id, places)
         texts = {place: one.embedded() for place, one in found.items()}
         vectors = await embed(embedder, list(texts.values()))
-        kept = {place: packed(vector) for place, vector in zip(texts, vectors, strict=True)}
+        size = sum(map(len, vectors)) // NUMBERS_AN_ITEM
+        numbers = await aside(partial(_quantized, vectors), items=size)
+        kept = dict(zip(texts, numbers, strict=True))
         await store.put_vectors(thread_id, embedder.name, kept, places[-1], first=places[0])
         done += len(places)
         if progress is not None:

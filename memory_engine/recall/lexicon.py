@@ -31,17 +31,15 @@ class Words(msgspec.Struct, frozen=True):
     """What the words of one language are for.
 
     A use is "?home" (it asks for this matter), "!home" (it speaks of it), or a list's name: "change", "self", ….
-    `phrases` are the sizes of the phrases that begin with a word, `compounded` words
-    with which compounds end (Messebudget). `stated` has the terms of each matter's words, `changing` those of change.
-    `known` remembers words that were looked up; a full one is emptied, and fills again.
+    `phrases` are the sizes of the phrases that begin with a word, `compounded` words with which compounds end
+    (Messebudget). `known` remembers words that were looked up; a full one is emptied, and fills again.
     """
 
+    language: str
     uses: Mapping[str, frozenset[str]]
     beginnings: Mapping[str, frozenset[str]]
     phrases: Mapping[str, tuple[int, ...]]
     compounded: frozenset[str]
-    stated: Mapping[str, tuple[str, ...]]
-    changing: frozenset[str]
     known: dict[str, frozenset[str]]
 
     def of(self, word: str) -> frozenset[str]:
@@ -64,6 +62,15 @@ class Words(msgspec.Struct, frozen=True):
             tails = (word[at:] for at in range(_BEGINNING_MIN, len(word) - _BEGINNING_MIN))
             return next((self.uses[tail] for tail in tails if tail in self.compounded), NOTHING)
         return NOTHING
+
+    def stated(self, matter: str) -> tuple[str, ...]:
+        """The terms of a matter's words, of those that only state it first."""
+        return _stated(self.language, matter)
+
+    @property
+    def changing(self) -> frozenset[str]:
+        """The terms of words of change."""
+        return _changing(self.language)
 
     def changes(self, word: str) -> bool:
         """Whether a word says that something has changed."""
@@ -158,7 +165,6 @@ def words_of(language: str) -> Words:
     uses: dict[str, set[str]] = {}
     beginnings: dict[str, set[str]] = {}
     phrases: dict[str, set[int]] = {}
-    stated: dict[str, tuple[str, ...]] = {}
     for use, lists in _data().items():
         asking, _, stating = lists[language].partition("|")
         for said, name in ((asking, use), (stating, use.replace("?", "!"))):
@@ -171,22 +177,30 @@ def words_of(language: str) -> Words:
                 first, *rest = phrase.split()
                 if rest:
                     phrases.setdefault(first, set()).add(1 + len(rest))
-        whole = [word for word in f"{stating} {asking}".split() if word.isalpha()]
-        stated[use[1:]] = tuple(dict.fromkeys(term for word in whole for term in terms(word) if len(term) > 1))
     for word in uses:  # a word that is listed whole keeps the uses of its beginning
         for size in range(_BEGINNING_MIN, min(len(word), _BEGINNING_MAX) + 1):
             uses[word] |= beginnings.get(word[:size], set())
     return Words(
+        language=language,
         uses={word: frozenset(found) for word, found in uses.items()},
         beginnings={word: frozenset(found) for word, found in beginnings.items()},
         phrases={word: tuple(sorted(sizes, reverse=True)) for word, sizes in phrases.items()},
         compounded=frozenset(_compounded(uses)) if language == "de" else NOTHING,
-        stated=stated,
-        changing=frozenset(
-            t for word, found in uses.items() if "change" in found and " " not in word for t in terms(word)
-        ),
         known={},
     )
+
+
+@cache  # stems take long: only those of what is asked for
+def _stated(language: str, matter: str) -> tuple[str, ...]:
+    asking, _, stating = _data()[f"?{matter}"][language].partition("|")
+    whole = [word for word in f"{stating} {asking}".split() if word.isalpha()]
+    return tuple(dict.fromkeys(term for word in whole for term in terms(word) if len(term) > 1))
+
+
+@cache
+def _changing(language: str) -> frozenset[str]:
+    uses = words_of(language).uses
+    return frozenset(t for word, found in uses.items() if "change" in found and " " not in word for t in terms(word))
 
 
 def _compounded(uses: Mapping[str, Collection[str]]) -> Iterator[str]:

@@ -304,17 +304,17 @@ class Searching:
         space = self._kernel.caches.made(
             OF_SEVERAL,
             f"vectors:{embedder.name}:{dimension}:{threads}",
-            lambda: VectorSpace(self._models.vector_index, dimension, None),
+            lambda: VectorSpace(self._models.passage_vectors, dimension),
             at_most=SPACES_MAX,
         )
-        store, spawn = self._kernel.store, self._kernel.tasks.spawn
-        waiting = await space.follow_among(store, threads, embedder.name, spawn)
+        store = self._kernel.store
+        waiting = await space.follow_among(store, threads, embedder.name)
         if 0 < sum(waiting.values()) <= BATCH and not self._kernel.config.read_only:
             try:
                 async with self._aside(), self._in_time(embedder.name, meaning.deadline_s):
                     for thread_id in waiting:
                         await self._embedding.catch_up(thread_id)
-                waiting = await space.follow_among(store, threads, embedder.name, spawn)
+                waiting = await space.follow_among(store, threads, embedder.name)
             except ModelError:
                 pass  # the question could be embedded, but not these: they wait in the queue, and the result says so
         for thread_id in waiting:
@@ -380,10 +380,10 @@ class Searching:
         space = self._kernel.caches.made(
             thread_id,
             f"vectors:{model}:{dimension}",
-            lambda: VectorSpace(self._models.vector_index, dimension, self._models.graphs),
+            lambda: VectorSpace(self._models.passage_vectors, dimension),
             at_most=SPACES_MAX,
         )
-        await space.follow(self._kernel.store, thread_id, model, self._kernel.tasks.spawn)
+        await space.follow(self._kernel.store, thread_id, model)
         return space, waiting
 
     async def _reranked(self, query: str, hits: list[Hit]) -> tuple[list[Hit], str]:

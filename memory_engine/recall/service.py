@@ -152,20 +152,13 @@ class Recall:
         self._kernel.caches.drop(thread_id)
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Queue new passages for their vectors, or their thread to be indexed; drop the graphs after a forgetting."""
+        """Queue new passages for their vectors, or their thread to be indexed."""
         self.indexing.wrote_s = asyncio.get_running_loop().time()
         forgot = MemoryForget.event_type in [step.stored.type for step in reduced]
         if not runtime.indexed:
             self._ahead.wrote(runtime, forgot=forgot)
         elif self._models.embedder is not None:
             self.embedding.touched(runtime.id)
-        if self._models.graphs is not None and forgot:
-            self._kernel.tasks.spawn(self.forget_thread(runtime.id))
-
-    async def forget_thread(self, thread_id: str) -> None:
-        """Drop the files with vectors beside the store: the thread was deleted, or forgot something."""
-        if self._models.graphs is not None:
-            await asyncio.to_thread(self._models.graphs.drop, thread_id)
 
     async def settle(self) -> None:
         """Work off the vectors' queue."""

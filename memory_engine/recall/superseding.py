@@ -174,7 +174,7 @@ def read_matter(question: Question) -> Matter | None:
     if (not attributes and not subject) or _SEVERAL[language].search(folded):
         return None
     is_past = "then" in used or not used.isdisjoint(("was", "unsaid"))
-    stated = [term for attribute in sorted(attributes) for term in words.stated[attribute]]
+    stated = [term for attribute in sorted(attributes) for term in words.stated(attribute)]
     if "then" in used:
         # the words that ask for it in the present, which come last, are those that stated it then
         stated = [*stated[: FURTHER_MAX // 2], *reversed(stated)]
@@ -413,7 +413,7 @@ class _SoughtMatter:
         words = words_of(matter.language)
         self._matter = matter
         self._changing = words.changing
-        self._about = frozenset(term for attribute in matter.attributes for term in words.stated[attribute])
+        self._about = frozenset(term for attribute in matter.attributes for term in words.stated(attribute))
         people = (key for word in matter.people for key in keys_of(word))
         self._asked = tuple(" " + key for key in (*matter.asked, *people))
         self.has_changed = matter.language == "zh"

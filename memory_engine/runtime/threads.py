@@ -88,8 +88,8 @@ class OpenThreads:
 
     `wiring` fills the lists of hooks: `on_open` runs once a thread was loaded to be written to, `on_commit` after each
     of its commits, in order; `keeping` says of a thread's id whether somebody is at work on it; `before_context` is
-    awaited before a context is made of its state, `before_delete` and `after_delete` around its end, `before_scopes`
-    before a user, tenant or agent is read.
+    awaited before a context is made of its state, `before_delete` before its end, `before_scopes` before a user, tenant
+    or agent is read.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -101,7 +101,6 @@ class OpenThreads:
         self.keeping: list[Callable[[str], bool]] = []
         self.before_context: list[Callable[[ThreadRuntime], Awaitable[None]]] = []
         self.before_delete: list[Callable[[str], Awaitable[None]]] = []
-        self.after_delete: list[Callable[[str], Awaitable[None]]] = []
         self.before_scopes: list[Callable[[], Awaitable[None]]] = []
         self._open: OrderedDict[str, ThreadRuntime] = OrderedDict()
         self._loading: dict[str, asyncio.Task[ThreadRuntime]] = {}

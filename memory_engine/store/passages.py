@@ -361,13 +361,23 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     numbers: tuple[int, ...] = ()
 
 
+class VectorRows(msgspec.Struct, frozen=True):
+    """Vectors of a thread's passages: their places in order, and their numbers one after the other.
+
+    A number takes two bytes (see `quantized`), or four in what an older release wrote (see `packed`).
+    """
+
+    places: Sequence[int]
+    numbers: bytes | bytearray
+
+
 class VectorsAmong(msgspec.Struct, frozen=True):
-    """Vectors of several threads that came since, in order of places, which begin with the store's own numbers.
+    """Vectors of several threads that came since, with the store's own numbers of the threads.
 
     `upto` says by number how far the model has embedded each thread, `waiting` by id how many passages have no vector.
     """
 
-    vectors: Sequence[tuple[int, bytes]]
+    vectors: Sequence[tuple[int, VectorRows]]
     upto: Mapping[int, int]
     waiting: Mapping[str, int]
 
@@ -382,7 +392,7 @@ class PassageIndex(Protocol):
     async def look_up_among(self, threads: Threads, wanted: LookUp) -> LookedUp:
         """Look up the indexes of several threads as if they were one; `wanted` names no seq and no keys.
 
-        Places of `near` begin with the store's own numbers of threads, as those of `vectors_among` do.
+        Places of `near` begin with the store's own numbers of threads, which `vectors_among` says.
 
         Counts are of them all, and so is the rarity of a term. Of threads named, each must be there.
         """
@@ -422,15 +432,15 @@ class PassageIndex(Protocol):
     async def put_vectors(
         self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int, *, first: int = 0
     ) -> None:
-        """Keep vectors (float32, little-endian) by place; all from `first` up to the place `upto` are then embedded.
+        """Keep vectors (see `quantized`) by place; all from `first` up to the place `upto` are then embedded.
 
         Vectors whose passage is gone meanwhile are left out. Where earlier passages wait (also after the index was made
         again), or the index has not come so far, nothing is kept: vectors come in the order of places.
         """
         ...
 
-    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
-        """The vectors of places above `after`, in order of places."""
+    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[VectorRows]:
+        """The vectors of places above `after`, in order of places: in one piece while all take as many bytes."""
         ...
 
     async def vectors_among(self, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:

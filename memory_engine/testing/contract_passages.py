@@ -16,13 +16,14 @@ from memory_engine.store.passages import (
     PassageRow,
     PassageStep,
     Threads,
+    VectorRows,
 )
 from memory_engine.store.protocol import CommitUnit, Store
 from memory_engine.testing.contract_rows import event, filled, head_at, unit
 
 MANY = 200
 """More passages than a store may leave aside before it indexes them for good."""
-VECTOR = b"\x00\x00\x80\x3f\x00\x00\x00\x00"
+VECTOR = b"\xff\x7f\x00\x00"
 
 
 def place(seq: int) -> int:
@@ -38,6 +39,15 @@ def row(seq: int, terms: str, *, key: str = "", kind: str = "note", origins: Seq
 def step(seq: int, *rows: PassageRow) -> PassageStep:
     """An event that only brings passages."""
     return PassageStep(seq, rows)
+
+
+def by_place(found: Iterable[VectorRows]) -> dict[int, bytes]:
+    """Each vector by its place, in order."""
+    vectors: dict[int, bytes] = {}
+    for rows in found:
+        size = len(rows.numbers) // len(rows.places)
+        vectors.update((place, bytes(rows.numbers[n * size : (n + 1) * size])) for n, place in enumerate(rows.places))
+    return vectors
 
 
 async def indexed(store: Store, thread_id: str, steps: Iterable[PassageStep]) -> None:
@@ -211,7 +221,7 @@ class PassageContract:
         assert {"a": MANY, "c": 0} == dict(looked.holding)
         assert (MANY, 2 * MANY) == (looked.passages, looked.terms)
         assert [] == await seqs(store, "t", LookUp(terms=("c",), upto=late))
-        assert [place(10)] == [found for found, _ in await store.passages.vectors("t", "m", 0)]
+        assert [place(10)] == list(by_place(await store.passages.vectors("t", "m", 0)))
 
     async def test_kinds_families_and_times_narrow_a_search(self, store: Store) -> None:
         """Only what fits is chosen, however many others hold the terms, indexed for good or not."""
@@ -366,10 +376,10 @@ class PassageContract:
         await indexed(store, "t", [step(n, row(n, "a")) for n in (1, 2, 3, 4)])
         assert ([place(1), place(2)], 4) == tuple(await passages.unembedded("t", "m", 2))
         await passages.put_vectors("t", "m", {place(2): VECTOR, place(1): VECTOR, place(99): VECTOR}, place(2))
-        await passages.put_vectors("t", "other", {place(1): b"\0\0\0\0"}, place(4))
+        await passages.put_vectors("t", "other", {place(1): b"\0\0"}, place(4))
         assert ([place(3)], 2) == tuple(await passages.unembedded("t", "m", 1))
-        assert [(place(1), VECTOR), (place(2), VECTOR)] == [tuple(one) for one in await passages.vectors("t", "m", 0)]
-        assert [place(2)] == [found for found, _ in await passages.vectors("t", "m", place(1))]
+        assert {place(1): VECTOR, place(2): VECTOR} == by_place(await passages.vectors("t", "m", 0))
+        assert {place(2): VECTOR} == by_place(await passages.vectors("t", "m", place(1)))
         assert {"m": place(2), "other": place(4)} == dict(await passages.models("t"))
         await passages.drop_vectors("t", ["m", "never there"])
         assert ({"other": place(4)}, []) == (
@@ -377,6 +387,31 @@ class PassageContract:
             list(await passages.vectors("t", "m", 0)),
         )
         assert 4 == (await passages.unembedded("t", "m", 0))[1]
+
+    async def test_vectors_come_back_however_many_were_put_at_once(self, store: Store) -> None:
+        """One by one or in batches, put again, and with some of them destroyed in between."""
+        passages = store.passages
+        await indexed(store, "t", [step(n, row(n, "a")) for n in range(1, MANY + 1)])
+        kept: dict[int, bytes] = {}
+        sizes = [1] * 70 + [63, 2, 1, 64]
+        seq = 1
+        for size in sizes:
+            some = {place(n): n.to_bytes(2, "little") * 2 for n in range(seq, seq + size)}
+            await passages.put_vectors("t", "m", some, place(seq + size - 1), first=place(seq))
+            kept |= some
+            seq += size
+        assert MANY == len(kept)
+        again = {place(n): VECTOR for n in range(60, 90)}
+        await passages.put_vectors("t", "m", again, place(89), first=place(60))
+        kept |= again
+        gone = (1, 64, 65, *range(100, 130), MANY)
+        assert await passages.write("t", PassageChange(MANY, MANY + 1, [PassageStep(MANY + 1, drops=gone)]))
+        for seq in gone:
+            del kept[place(seq)]
+        for after in (0, place(1), place(69), place(115), place(MANY - 1), place(MANY)):
+            later = {one: vector for one, vector in kept.items() if one > after}
+            assert later == by_place(await passages.vectors("t", "m", after))
+        assert [list(kept)] == [list(rows.places) for rows in await passages.vectors("t", "m", 0)]
 
     async def test_vectors_of_several_threads_come_at_once(self, store: Store) -> None:
         """Those that came since, with numbers by which passages near in meaning are named; who waits is counted."""
@@ -387,15 +422,17 @@ class PassageContract:
         for thread_id in ("u", "v"):
             await passages.put_vectors(thread_id, "m", dict.fromkeys(map(place, (1, 2, 3)), VECTOR), place(3))
         first = await passages.vectors_among(both, "m", {})
-        assert (5, {"t": 1}) == (len(first.vectors), dict(first.waiting))
+        near = [number << THREAD_BITS | one for number, rows in first.vectors for one in rows.places]
+        assert (5, {"t": 1}) == (len(near), dict(first.waiting))
         assert [] == list((await passages.vectors_among(both, "m", first.upto)).vectors)
         await passages.put_vectors("t", "m", {place(3): VECTOR}, place(3), first=place(3))
-        [(late, _)] = (await passages.vectors_among(both, "m", first.upto)).vectors
-        near = (late, *(one for one, _ in first.vectors))
-        looked = await passages.look_up_among(both, LookUp(near=near, near_max=9))
+        [(number, rows)] = (await passages.vectors_among(both, "m", first.upto)).vectors
+        late = number << THREAD_BITS | rows.places[0]
+        near = [late, *near]
+        looked = await passages.look_up_among(both, LookUp(near=tuple(near), near_max=9))
         assert (6, ("t", "u"), 2) == (looked.near, looked.threads, len(looked.numbers))
         assert place(3) | looked.numbers[0] << THREAD_BITS == late
-        only_v = await passages.look_up_among(Threads(thread_ids=("v",)), LookUp(near=near, near_max=9))
+        only_v = await passages.look_up_among(Threads(thread_ids=("v",)), LookUp(near=tuple(near), near_max=9))
         assert (0, ()) == (only_v.near, only_v.threads)
         assert {"t": 3, "u": 3} == dict((await passages.vectors_among(both, "other", {})).waiting)
 

@@ -1,7 +1,9 @@
 """The rows of the indexes of several threads for looking them up: see `memory_engine.storage.passage_lookup`."""
 
+from array import array
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from uuid import UUID
 
 import asyncpg
@@ -29,6 +31,7 @@ from memory_engine.store.passages import (
     LookUp,
     PassageRow,
     Threads,
+    VectorRows,
     VectorsAmong,
     index_version,
 )
@@ -66,6 +69,15 @@ async def look_up_among(reads: Reads, threads: Threads, wanted: LookUp) -> Looke
     )
 
 
+def in_pieces(vectors: Sequence[tuple[int, bytes]]) -> list[VectorRows]:
+    """Vectors after each other, those of one size in one piece."""
+    pieces = []
+    for _, alike in groupby(vectors, key=lambda vector: len(vector[1])):
+        some = list(alike)
+        pieces.append(VectorRows(array("q", (place for place, _ in some)), b"".join(vector for _, vector in some)))
+    return pieces
+
+
 async def vectors_among(reads: Reads, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
     """See `PassageIndex.vectors_among`. The number of a thread is that of its key."""
     ids = {row["tid"]: row["id"] for row in await _members(reads, threads) if row["is_indexed"]}
@@ -86,7 +98,11 @@ async def vectors_among(reads: Reads, threads: Threads, model: str, known: Mappi
         model,
     )
     return VectorsAmong(
-        [(row["tid"].int << THREAD_BITS | row["place"], row["vector"]) for row in found],
+        [
+            (tid.int, piece)
+            for tid, rows in groupby(found, key=lambda row: row["tid"])
+            for piece in in_pieces([(row["place"], row["vector"]) for row in rows])
+        ],
         {tid.int: place for tid, place in upto.items()},
         {ids[row["tid"]]: row["waiting"] for row in rows if row["waiting"]},
     )

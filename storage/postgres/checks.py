@@ -5,6 +5,7 @@ from uuid import UUID
 
 from memory_engine.storage.postgres.reads import LAST_SEQ, Reads
 from memory_engine.storage.postgres.rows import id_from_row, id_key, term_key
+from memory_engine.storage.vector_blocks import size_faults
 
 
 async def faults_of(reads: Reads, thread_id: str) -> Mapping[str, Sequence[str]]:
@@ -80,12 +81,11 @@ async def _vectors(reads: Reads, tid: UUID) -> list[str]:
     ):
         sizes.setdefault(row["model"], {})[row["size"]] = row["n"]
     for model, by_size in sizes.items():
-        usual, *odd = by_size
-        if odd or usual % 4 or not usual:
-            others = sum(by_size[size] for size in odd)
-            lines.append(
-                f"vectors of {model}: {others:,} are not of {usual // 4:,} dimensions as {by_size[usual]:,} are"
-            )
+        counted: dict[int, int] = {}
+        for size in sorted(by_size):  # an older release has written four bytes a number
+            key = size if size % 2 or size // 2 not in counted else size // 2
+            counted[key] = counted.get(key, 0) + by_size[size]
+        lines += size_faults(model, counted)
     lost = await reads.fetch(
         "SELECT model, count(*) AS n FROM @.vectors v WHERE v.tid = $1 AND NOT EXISTS "
         "(SELECT 1 FROM @.passages p WHERE p.tid = v.tid AND p.place = v.place) GROUP BY model ORDER BY model",

@@ -22,7 +22,7 @@ from memory_engine.storage.passage_rows import (
     Waiting,
     within,
 )
-from memory_engine.storage.postgres.among import look_up_among, vectors_among, waiting_in
+from memory_engine.storage.postgres.among import in_pieces, look_up_among, vectors_among, waiting_in
 from memory_engine.storage.postgres.passage_reader import CHARS_AN_ITEM, IndexReader, filter_of, from_stored, waiting
 from memory_engine.storage.postgres.pool import Connection, Pool, T, Work
 from memory_engine.storage.postgres.reads import Reads
@@ -34,6 +34,7 @@ from memory_engine.store.passages import (
     LookUp,
     PassageChange,
     Threads,
+    VectorRows,
     VectorsAmong,
     index_version,
 )
@@ -253,10 +254,10 @@ class PostgresPassages:
 
         await self._write(put)
 
-    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
+    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[VectorRows]:
         """The vectors of places above `after`, in order of places."""
 
-        async def found(connection: Connection) -> Sequence[tuple[int, bytes]]:
+        async def found(connection: Connection) -> Sequence[VectorRows]:
             reads = Reads(connection, self._schema)
             tid = (await reads.there(thread_id))["tid"]
             rows = await reads.fetch(
@@ -265,7 +266,7 @@ class PostgresPassages:
                 model,
                 after,
             )
-            return [(row["place"], row["vector"]) for row in rows]
+            return in_pieces([(row["place"], row["vector"]) for row in rows])
 
         return await self._pool.read_all(found)
 

@@ -1,7 +1,7 @@
 """Backups of a live store: one file, as it is at one moment, checked before it is there.
 
 SQLite copies page by page inside one read transaction, so writers go on and none of what they write gets in. The copy
-needs neither the write-ahead log nor the graph files beside the database: these are made again.
+needs no write-ahead log beside it.
 """
 
 import sqlite3

@@ -4,7 +4,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from memory_engine.storage import passages
+from memory_engine.storage import passages, vector_blocks
 from memory_engine.storage.sqlite.schema import id_from_row, position
 from memory_engine.storage.sqlite.transactions import find_tid
 
@@ -106,24 +106,11 @@ def _lists(raw: sqlite3.Connection, prefix: str, span: tuple[int, int], words: i
 
 def _vectors(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
     """Vectors of one model are of one dimension, and each stands for a passage."""
-    if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'vectors'").fetchone() is None:
+    if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'vector_blocks'").fetchone() is None:
         return
-    sizes: dict[str, dict[int, int]] = {}
-    counted = "SELECT model, length(vector), count(*) FROM vectors WHERE tid = ? GROUP BY 1, 2 ORDER BY 1, 3 DESC, 2"
-    for model, size, count in raw.execute(counted, (tid,)):
-        sizes.setdefault(model, {})[size] = count
-    for model, by_size in sizes.items():
-        usual, *odd = by_size
-        if odd or usual % 4 or not usual:
-            others = sum(by_size[size] for size in odd)
-            yield f"vectors of {model}: {others:,} are not of {usual // 4:,} dimensions as {by_size[usual]:,} are"
-    lost = raw.execute(
-        "SELECT model, count(*) FROM vectors v WHERE v.tid = ? AND NOT EXISTS "
-        "(SELECT 1 FROM passages p NOT INDEXED WHERE p.pos = v.pos AND p.tid = v.tid) GROUP BY model",
-        (tid,),
-    )
-    for model, count in lost:
-        yield f"vectors of {model}: {count:,} are of no passage"
+    query = "SELECT pos FROM passages NOT INDEXED WHERE pos BETWEEN ? AND ? AND tid = ?"
+    there = {passages.place_of(pos) for (pos,) in raw.execute(query, (*_whole(tid), tid))}
+    yield from vector_blocks.faults(raw, tid, there)
 
 
 def _whole(tid: int) -> tuple[int, int]:

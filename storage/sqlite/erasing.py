@@ -97,7 +97,7 @@ def erase(raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit,
 def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
     """Where pieces stand in the files of a store. Another process reads them, as `pages` says.
 
-    A graph that goes away meanwhile holds nothing any more.
+    Graphs that an older release left beside it are looked through too, if they could not be deleted.
     """
     files: dict[str, int] = {}
     for file in (Path(path), Path(f"{path}-wal"), *sorted(Path(f"{path}-graphs").glob("*"))):

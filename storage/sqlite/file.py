@@ -1,6 +1,7 @@
 """The file of a store while no store has it open: whether it can be one, and what version it has."""
 
 import logging
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -42,6 +43,17 @@ def signature(path: str) -> tuple[int, ...]:
     """What changes when a file is written to: its size and time, and the size of its write-ahead log."""
     file = Path(path).stat()
     return file.st_size, file.st_mtime_ns, size_of(path + "-wal")
+
+
+def remove_graphs(path: str) -> None:
+    """Delete the graphs of vectors that older releases kept beside the file: nothing reads or forgets them any more."""
+    folder = Path(f"{path}-graphs")
+    if not os.path.isdir(folder):  # noqa: PTH112 - a third of the cost, at every opening
+        return
+    with suppress(OSError):
+        for graph in folder.glob("[0-9a-f]*-[0-9a-f]*"):
+            graph.unlink()
+        folder.rmdir()
 
 
 def check_place(path: str) -> None:

@@ -14,7 +14,7 @@ from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.among import Among, members_of
 from memory_engine.storage.sqlite.transactions import begin_passages, find_tid
 from memory_engine.storage.sqlite.writer import NoWriter, Writer
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, VectorsAmong
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, VectorRows, VectorsAmong
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -110,7 +110,7 @@ class SQLitePassages:
             lambda raw: passage_vectors.put_vectors(raw, find_tid(raw, thread_id), model, vectors, (first, upto))
         )
 
-    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
+    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[VectorRows]:
         """The vectors of places above `after`, in order of places."""
         return await self._read(lambda raw: passage_vectors.vectors(raw, find_tid(raw, thread_id), model, after))
 

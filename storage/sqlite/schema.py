@@ -21,6 +21,7 @@ from memory_engine.core.threads import (
     readable_policy,
 )
 from memory_engine.errors import SchemaError
+from memory_engine.storage import vector_blocks
 from memory_engine.storage.passages import SCHEMA as PASSAGES
 from memory_engine.storage.passages import SCOPES, fill_scopes
 from memory_engine.store.protocol import Migrated
@@ -140,9 +141,12 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # 6. Words that are indexed already stay as they are.
     f"-- what a search over many threads asks of each index; words of passages indexed by tenant\n{SCOPES}",
+    # 7. The table is made with the first index.
+    "-- vectors in blocks, two bytes a number",
 )
 
 _SCOPES_SINCE = 6
+_BLOCKS_SINCE = 7
 
 
 def brings(number: int) -> str:
@@ -164,6 +168,8 @@ def migrate(connection: sqlite3.Connection, path: str, migrated: Migrated | None
                 connection.execute(statement)
             if number + 1 == _SCOPES_SINCE:
                 fill_scopes(connection)
+            if number + 1 == _BLOCKS_SINCE:
+                vector_blocks.take_over(connection)
             connection.execute(f"PRAGMA user_version = {number + 1}")
             if migrated is not None:
                 migrated(number + 1, brings(number + 1))

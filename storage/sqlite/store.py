@@ -21,7 +21,14 @@ from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, Readers
 from memory_engine.storage.sqlite.faults import FaultPlan, ToldLock, connecting
-from memory_engine.storage.sqlite.file import check_place, check_sqlite_version, close_for_good, signature, version_of
+from memory_engine.storage.sqlite.file import (
+    check_place,
+    check_sqlite_version,
+    close_for_good,
+    remove_graphs,
+    signature,
+    version_of,
+)
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
@@ -479,5 +486,6 @@ def _prepare(
         raw.execute("PRAGMA wal_autocheckpoint = 4000")  # where the writer was not the first to do it
         raw.execute("PRAGMA secure_delete = OFF")
         migrate(raw, path, migrated)
+        remove_graphs(path)
         lock.watch()
         return erasing.is_settled(raw)

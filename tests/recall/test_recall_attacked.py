@@ -1,7 +1,6 @@
 """What search withstands: plug-ins, embedders and re-rankers that misbehave, and calls that cross each other."""
 
 import asyncio
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,20 +8,16 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import Engine, Plugin, Thread
+from memory_engine import Plugin, Thread
 from memory_engine import events as e
 from memory_engine.errors import ModelError, ReducerError
 from memory_engine.llm.vectors import Vector
-from memory_engine.recall.vectors import VectorSpace
-from memory_engine.storage.vectors.adaptive import AdaptiveIndex
-from memory_engine.storage.vectors.graph_files import MARK
-from memory_engine.store.passages import PLACES_BITS, Extracted, Text
+from memory_engine.store.passages import Extracted, Text
 from memory_engine.testing import HashEmbedder
 from tests.recall.recalled import KEPT
 
 FOREIGN = 1 << 28
 """The first seq whose place would lie among those of the next thread of a file."""
-GRAPH_MIN = 1_200
 
 
 @e.event("attacked_odd")
@@ -273,7 +268,7 @@ async def test_a_rebuild_while_passages_are_embedded_leaves_none_without_a_vecto
             await thread.rebuild()
             await engine.settle()
             model = HashEmbedder(16).name
-            embedded = len(await engine.store.passages.vectors(thread.id, model, 0))
+            embedded = sum(len(rows.places) for rows in await engine.store.passages.vectors(thread.id, model, 0))
             assert 150 == embedded
 
 
@@ -344,60 +339,3 @@ async def test_a_change_of_models_happens_or_does_not(refuses_at: int) -> None:
         else:
             assert (new, True) == (engine.recall.embedder, old.is_closed)
         await disturbing
-
-
-def _kept(folder: Path) -> list[bytes]:
-    kept = []
-    for file in sorted(folder.iterdir()) if folder.exists() else ():
-        with contextlib.suppress(FileNotFoundError):  # it was a draft, and stands in its place by now
-            kept.append(file.read_bytes())
-    return kept
-
-
-async def _many(engine: Engine) -> Thread:
-    """A thread with vectors enough for a graph, in an engine that builds one of so few."""
-    pytest.importorskip("usearch")
-    engine.recall._models.vector_index = lambda dimension: AdaptiveIndex(dimension, threshold=100)
-    thread = await engine.create_thread("t")
-    for at in range(0, GRAPH_MIN, 200):
-        await thread.dispatch_all([user(f"parcel {n} goes") for n in range(at, at + 200)])
-    await thread.prepare_search()
-    return thread
-
-
-async def _built(thread: Thread, folder: Path) -> bytes:
-    """Search until a graph was built and written; its head."""
-    await thread.search("parcel")
-    while not (heads := [kept for kept in _kept(folder) if kept.startswith(MARK)]):  # noqa: ASYNC110 - files
-        await asyncio.sleep(0.01)
-    return heads[0]
-
-
-async def test_a_forgotten_vector_is_in_no_graph(tmp_path: Path) -> None:
-    """The graph's files go with it; the one that is built again does not have it."""
-    path = str(tmp_path / "m.db")
-    folder = Path(f"{path}-graphs")
-    place = b"\xa4%d" % (2 << PLACES_BITS)  # as msgpack writes a text of four bytes
-    async with memory_engine.open(path, embedder=HashEmbedder(16), config=KEPT) as engine:
-        thread = await _many(engine)
-        built = await _built(thread, folder)
-        assert place in built
-        (second,) = [event.id async for event in thread.events(after=1, upto=2)]
-        await thread.forget(event_ids=[second])
-        while _kept(folder):  # noqa: ASYNC110 - files
-            await asyncio.sleep(0.01)
-        built = await _built(thread, folder)
-        assert place not in built
-
-
-async def test_a_graph_that_is_being_built_does_not_outlive_its_thread(tmp_path: Path) -> None:
-    """What the builder writes after the thread was deleted is removed, at the latest when it has ended."""
-    path = str(tmp_path / "m.db")
-    async with memory_engine.open(path, embedder=HashEmbedder(16), config=KEPT) as engine:
-        thread = await _many(engine)
-        await thread.search("parcel")
-        spaces = [one for one in engine.kernel.caches._of["t"].values() if isinstance(one, VectorSpace)]
-        await thread.delete()
-        while any(space._is_building for space in spaces):  # noqa: ASYNC110 - a worker's end
-            await asyncio.sleep(0.01)
-        assert [] == _kept(Path(f"{path}-graphs"))

@@ -58,14 +58,19 @@ async def verified(path: str) -> list[tuple[str, str]]:
 
 LIES = {
     "a vector of another dimension": (
-        "UPDATE vectors SET vector = x'00000000' WHERE pos = (SELECT min(pos) FROM vectors)",
+        "UPDATE vector_blocks SET numbers = zeroblob(2), places = substr(places, -8) WHERE length(places) = 48",
         "search",
         "1 are not of 256 dimensions",
     ),
     "a vector of no passage": (
-        "INSERT INTO vectors SELECT tid, model, pos + 7, vector FROM vectors LIMIT 1",
+        "INSERT INTO vector_blocks SELECT tid, model, 7, x'0700000000000000', zeroblob(512) FROM vector_blocks LIMIT 1",
         "search",
         "1 are of no passage",
+    ),
+    "vectors whose places are damaged": (
+        "UPDATE vector_blocks SET places = x'00' WHERE length(places) = 48",
+        "search",
+        "is damaged",
     ),
     "a count of terms": ("UPDATE passage_indexes SET terms = terms + 1", "search", "terms: "),
     "a list of words": (
