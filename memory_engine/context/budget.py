@@ -129,6 +129,9 @@ SUMMARY_SHARE = 0.5
 """The share of the room that summaries may take before turns are dropped in their favour."""
 QUESTION_SHARE = 0.5
 """The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
+QUESTION_STEPS = 8
+"""As long as newer turns need less, that message has what they leave, in steps of so many to a room: it is cut anew,
+and a provider's cache lost, only so often."""
 SPARED_SHARE = 0.25
 """The share of a room that is kept for recall even where the newest turn does not fit."""
 
@@ -158,9 +161,13 @@ def _newest_turns(flow: Flow, room: int, counter: TokenCounter, refill: float) -
     window, asked = flow.window(room, refill), flow.asked
     if not 0 <= asked < min(window.start, len(flow.turns) - 1):
         return _shown(flow, window, counter)
-    question = _cut_to(flow, flow.turns.one(asked), int(room * QUESTION_SHARE), counter)
+    step = max(room // QUESTION_STEPS, 1)
+    left = room - -(-flow.turns.tokens_since(asked + 1) // step) * step
+    question = _cut_to(flow, flow.turns.one(asked), max(left, int(room * QUESTION_SHARE)), counter)
     if question is None:
         return _shown(flow, window, counter)
+    if left >= question.tokens:
+        return [question, *flow.turns.since(asked + 1)]
     window = flow.window(room - -(-question.tokens // GRAIN) * GRAIN, refill)
     rest = _shown(flow, window, counter, room - question.tokens - window.room)
     if rest is None:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import memory_engine
@@ -85,6 +85,8 @@ async def test_of_a_cut_result_what_was_asked_stays() -> None:
     assert ("invoice 0:" in text(context), "characters of 3.0" in text(context)) == (True, True)
 
 
+@example(sizes=[("u", 210), ("a", 15)], budget=300)
+@example(sizes=[("u", 400), ("a", 15), ("a", 20)], budget=500)
 @settings(deadline=None, max_examples=60)
 @given(
     sizes=st.lists(st.tuples(st.sampled_from("uatl"), st.integers(1, 400)), min_size=1, max_size=40),
