@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ import memory_engine
 from memory_engine import EngineConfig, NewEvent, UserMessage
 from memory_engine.core.codec import LARGE_CHARS
 from memory_engine.core.tokens import estimate_text
-from memory_engine.errors import EventTooLarge, IdempotencyConflict, InvalidEvent
+from memory_engine.errors import EngineClosed, EventTooLarge, IdempotencyConflict, InvalidEvent
 from memory_engine.events import TextPart
 
 MAY = datetime(2024, 5, 1, tzinfo=UTC)
@@ -89,3 +90,24 @@ async def test_what_is_wrong_with_a_large_event_is_said() -> None:
             await thread.dispatch(UserMessage(content="x" * LARGE_CHARS + "\ud800"))
 
         assert 1 == (await thread.dispatch(UserMessage(content="small"))).seq
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3, 10, 100, 1_000])
+async def test_closing_amid_a_large_event_leaves_all_of_it_or_nothing(rounds: int, tmp_path: Path) -> None:
+    """Every sender is answered: with the receipt of an event that is in the log, or with `EngineClosed`."""
+    path = tmp_path / "a.db"
+    engine = await memory_engine.open(path)
+    thread = await engine.create_thread("t")
+    await thread.dispatch(UserMessage(content="first"))
+    texts = ["x" * (4 * LARGE_CHARS), "small", "y" * (2 * LARGE_CHARS)]
+    sent = [asyncio.ensure_future(thread.dispatch(UserMessage(content=text))) for text in texts]
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    await engine.close()
+    told = await asyncio.gather(*sent, return_exceptions=True)
+    kept = [text for text, answer in zip(texts, told, strict=True) if not isinstance(answer, EngineClosed)]
+    async with memory_engine.open(path) as again:
+        thread = await again.open_thread("t")
+        events = [row.event for row in await thread.latest(4)]
+        assert ["first", *kept] == [event.content for event in events if isinstance(event, UserMessage)]
+        assert (await thread.verify()).ok
