@@ -21,6 +21,8 @@ from memory_engine import (
     Thread,
 )
 
+EQUALLY_DURABLE = 0.77
+"""At least 1.3 times as fast as each peer that promises as much."""
 BARE = "bare aiosqlite: BEGIN, INSERT, COMMIT, NORMAL"
 OURS, OURS_OFF = "compaction on (default)", "compaction off"
 BLOCK = 50
@@ -37,6 +39,7 @@ class Side:
 async def dispatch(setting: Setting) -> list[Figure]:
     """Each round is one new conversation of the same messages for all; every side has its turn in each.
 
+    The peers' SQLite syncs as ours does by default (`synchronous` NORMAL), not as they ship it: see `durability`.
     Bars are held against the run on one core, which repeats itself; the other is as the
     scheduler likes, where the sides may by chance meet different latencies.
     """
@@ -69,7 +72,7 @@ async def _measure(setting: Setting) -> dict[str, Rounds]:
                     taken[name].add(await dispatch_timed(thread, block))
                     await thread.settle()
                 taken[BARE].add(await append_timed(bare, [payload(event) for event in block]))
-            _let_peers_append(setting, taken, seed, count)
+            _let_peers_append(setting, taken, seed, count, synchronous="NORMAL")
     return taken
 
 
@@ -78,9 +81,9 @@ def _turned(threads: list[tuple[str, Thread]], by: int) -> list[tuple[str, Threa
     return threads if by % 2 else threads[::-1]
 
 
-def _let_peers_append(setting: Setting, taken: dict[str, Rounds], seed: int, count: int) -> None:
+def _let_peers_append(setting: Setting, taken: dict[str, Rounds], seed: int, count: int, synchronous: str = "") -> None:
     for name in setting.peers.names:
-        appended = setting.peers.append(name, seed, count)
+        appended = setting.peers.append(name, seed, count, synchronous)
         if appended is not None:
             taken[name].add(appended.times)
 
@@ -90,15 +93,14 @@ def _report(setting: Setting, taken: dict[str, Rounds], pinned: bool) -> list[Fi
     where = "one core" if pinned else "any core"
     ours, off, bare = (Side(f"{name}, {where}", taken[name]) for name in (OURS, OURS_OFF, BARE))
     bare = Side(BARE, bare.rounds)
-    bar = Bar("ratio", "<=", 1.5) if pinned else None
+    bar = Bar("ratio", "<=", 1.2) if pinned else None
     found = [_compared(setting, ours, bare, bar), _compared(setting, off, bare, bar)]
     peers = [Side(name, taken[name]) for name in setting.peers.names if taken[name].taken]
     peers.sort(key=lambda side: side.rounds.p50_us)
-    bar = Bar("ratio", "<=", 0.5) if pinned else None
+    bar = Bar("ratio", "<=", EQUALLY_DURABLE) if pinned else None
     if not peers:
         return [*found, _against_none(setting, ours)] if pinned else found
-    found.append(_compared(setting, ours, Side(f"{peers[0].name}: the fastest peer", peers[0].rounds), bar))
-    return [*found, *(_compared(setting, ours, peer, None) for peer in peers[1:])]
+    return [*found, *(_compared(setting, ours, peer, bar) for peer in peers)]
 
 
 def _compared(setting: Setting, ours: Side, theirs: Side, bar: Bar | None) -> Figure:
@@ -129,13 +131,13 @@ def _against_none(setting: Setting, ours: Side) -> Figure:
         value=ours.rounds.p50_us,
         unit="us, p50",
         reference=setting.peers.missing_reference("the fastest peer"),
-        bar=Bar("ratio", "<=", 0.5),
+        bar=Bar("ratio", "<=", EQUALLY_DURABLE),
         asserted=not setting.quick,
     )
 
 
 async def durability(setting: Setting) -> list[Figure]:
-    """What surviving a power failure costs; most peers ship with it, so they are compared with it too."""
+    """What surviving a power failure costs, against our own default and the peers as they ship: most sync too."""
     taken: dict[str, Rounds] = {name: Rounds() for name in ("full", "normal", *setting.peers.names)}
     count = setting.size(200, 40)
     full_path, normal_path = setting.new_path("full"), setting.new_path("normal")
@@ -164,6 +166,7 @@ def _durability_report(setting: Setting, taken: dict[str, Rounds]) -> list[Figur
             unit="us, p50",
             reference=Reference(name, theirs.p50_us),
             ratio_best=full.best_us / theirs.best_us,
+            bar=Bar("ratio", "<=", EQUALLY_DURABLE) if name != "normal" else None,
             asserted=not setting.quick,
             detail={"p99_us": full.p99_us, "reference_p99_us": theirs.p99_us},
         )

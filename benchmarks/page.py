@@ -11,8 +11,8 @@ HEAD = """\
 Written by `python -m benchmarks --write`, which measures all benches or those that you name; do not edit.
 Times are of one machine, which may have been busy (`load`: how many processes wanted its cores when a bench
 began): the ratios, of sides that took turns in one run, say more than the microseconds. Each peer is used as
-its documentation says and with the settings that it ships with, which for most of them is a sync to disk with
-every commit; `durability` compares the engine with the same guarantee.
+its documentation says and with the settings that it ships with. For most of them that is a sync to disk with every
+commit: `dispatch` has them without it, as the engine's default, and `durability` has both sides with it.
 
 A bar is what the engine is meant to reach; **no** is one that this run missed. `best` is the ratio between the
 best rounds of both sides, which noise cannot flatter.

@@ -45,15 +45,16 @@ class Peers:
         """Those not found missing so far."""
         return [name for name in self.versions if name not in self.missing]
 
-    def append(self, peer: str, seed: int, count: int) -> Appended | None:
+    def append(self, peer: str, seed: int, count: int, synchronous: str = "") -> Appended | None:
         """Let a peer append a conversation to a new store, on the cores that this process may use now.
 
+        SQLite's `synchronous` is as the peer ships it, or as given.
         `None`, and a note in `missing`, if it cannot.
         """
         if self.process is None or self.process.stdin is None or self.process.stdout is None:
             return None
         cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
-        job = {"peer": peer, "seed": seed, "count": count, "cores": cores}
+        job = {"peer": peer, "seed": seed, "count": count, "cores": cores, "synchronous": synchronous}
         print(json.dumps(job), file=self.process.stdin, flush=True)
         line = self.process.stdout.readline()
         if not line:

@@ -1,8 +1,8 @@
 """Appends the same messages to other engines' SQLite stores. Runs in their environment.
 
-Each is used as its documentation says, with the settings that it ships with. `python -m
-benchmarks.peers` reads jobs (see `Job`) as JSON lines and answers each with one. The libraries are
-imported by name, so that this file can be read where they are not installed.
+Each is used as its documentation says, with the settings that it ships with, but for how often SQLite syncs
+where a job says so. `python -m benchmarks.peers` reads jobs (see `Job`) as JSON lines and answers each with
+one. The libraries are imported by name, so that this file can be read where they are not installed.
 """
 
 import asyncio
@@ -12,15 +12,17 @@ import importlib.metadata
 import itertools
 import json
 import os
+import sqlite3
 import sys
 import tempfile
 import types
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Protocol, TextIO
+from unittest import mock
 
 from benchmarks.payloads import Message, conversation
 
@@ -32,13 +34,15 @@ Open = Callable[[Path, AsyncExitStack], Awaitable[Append]]
 class Job:
     """Append the first `count` messages of the conversation of `seed` to a new store of `peer`.
 
-    On these cores only, where there are any given.
+    On these cores only, where there are any given; with SQLite's `synchronous` at this value instead of the
+    one that the peer ships with.
     """
 
     peer: str
     seed: int
     count: int
     cores: tuple[int, ...] = ()
+    synchronous: str = ""
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,7 @@ PEERS = {
 async def perform(job: Job) -> dict[str, object]:
     """Nanoseconds that each message took, and the bytes that the closed store takes."""
     times: list[int] = []
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, _every_connection(job.synchronous):
         folder = Path(name)
         async with AsyncExitStack() as stack:
             append = await PEERS[job.peer].open(folder, stack)
@@ -210,6 +214,23 @@ async def perform(job: Job) -> dict[str, object]:
                 await append(message)
                 times.append(perf_counter_ns() - begun)
         return {"ns": times, "bytes": _size(folder)}
+
+
+@contextmanager
+def _every_connection(synchronous: str) -> Iterator[None]:
+    """Give each connection that a peer opens this `synchronous`: not every peer has a setting for it."""
+    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+
+    def connected(*args: object, **options: object) -> sqlite3.Connection:
+        connection = connect(*args, **options)
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        return connection
+
+    if not synchronous:
+        yield
+        return
+    with mock.patch.object(sqlite3, "connect", connected):
+        yield
 
 
 def _size(folder: Path) -> int:
