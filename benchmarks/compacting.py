@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter, perf_counter_ns
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 import memory_engine
 from benchmarks.figures import Bar, Figure, Reference, quantile
@@ -56,6 +56,7 @@ async def compacting(setting: Setting) -> list[Figure]:
                 async with memory_engine.open(str(setting.new_path("compacting")), config=config) as engine:
                     taken[name].add(*await (_all_at_once if at_once else _one_by_one)(engine, batches))
         found += _at_once(setting, taken) if at_once else _sequential(setting, taken)
+    found.append(await _without_rest(setting))
     for chunks in (20, setting.size(MANY, 100)):
         found.append(_extracting(setting, chunks))
     return [*found, *await _beside(setting)]
@@ -68,27 +69,38 @@ def _conversations(count: int) -> list[list[Event]]:
 
 
 async def _one_by_one(engine: Engine, batches: Sequence[Sequence[Event]]) -> tuple[list[int], float]:
+    """Nanoseconds of each dispatch, and seconds until all is compacted too."""
+    threads = [await engine.create_thread() for _ in batches]
     times: list[int] = []
     begun = perf_counter()
-    for batch in batches:
-        times += await dispatch_timed(await engine.create_thread(), batch)
-    return times, perf_counter() - begun
+    for thread, batch in zip(threads, batches, strict=True):
+        times += await dispatch_timed(thread, batch)
+    return times, await _settled(threads) - begun
 
 
 async def _all_at_once(engine: Engine, batches: Sequence[Sequence[Event]]) -> tuple[list[int], float]:
+    """Nanoseconds of each dispatch, and seconds until all is compacted too."""
     threads = [await engine.create_thread() for _ in batches]
     begun = perf_counter()
     found = await asyncio.gather(*(dispatch_timed(t, batch) for t, batch in zip(threads, batches, strict=True)))
-    return [time for times in found for time in times], perf_counter() - begun
+    return [time for times in found for time in times], await _settled(threads) - begun
+
+
+async def _settled(threads: Sequence[Thread]) -> float:
+    for thread in threads:
+        await thread.settle()
+    return perf_counter()
 
 
 def _sequential(setting: Setting, taken: dict[str, Taken]) -> list[Figure]:
-    """The mean holds all that the default does meanwhile, the 99th percentile what a sender waits for at worst."""
+    """What a sender waits for; and all that the default does, also what it puts off to a quiet moment."""
     on, off = taken[ON].times_us, taken[OFF].times_us
     case = f"{len(off):,} dispatches, one sender"
     mean = statistics.fmean(on), statistics.fmean(off)
+    whole = tuple(1e6 / statistics.median(side.rates) for side in (taken[ON], taken[OFF]))
     return [
         _figure(setting, f"{case}, mean", mean, "us, mean", Bar("ratio", "<=", 1.5)),
+        _figure(setting, f"{case}, until all is compacted, a dispatch", whole, "us", None),
         _figure(setting, f"{case}, p99", (quantile(on, 0.99), quantile(off, 0.99)), "us, p99", None),
     ]
 
@@ -103,7 +115,25 @@ def _at_once(setting: Setting, taken: dict[str, Taken]) -> list[Figure]:
     ]
 
 
-def _figure(setting: Setting, case: str, sides: tuple[float, float], unit: str, bar: Bar | None) -> Figure:
+async def _without_rest(setting: Setting) -> Figure:
+    """One thread that is written to without a pause: who writes waits for compactions, and the state stays small."""
+    count = setting.size(MANY, 300)
+    took, chunks = dict.fromkeys(CONFIGS, 0.0), dict.fromkeys(CONFIGS, 0)
+    for name, config in CONFIGS.items():
+        settle_memory()
+        async with memory_engine.open(str(setting.new_path("compacting")), config=config) as engine:
+            thread = await engine.create_thread()
+            begun = perf_counter()
+            for at in range(0, count, BATCH):
+                await dispatch_timed(thread, events(at, min(BATCH, count - at)))
+                chunks[name] = max(chunks[name], (await thread.info()).chunks)
+            took[name] = (await _settled([thread]) - begun) * 1e6 / count
+    case = f"{count:,} dispatches to one thread without a pause, until all is compacted, a dispatch"
+    figure = _figure(setting, case, (took[ON], took[OFF]), "us", None)
+    return evolve(figure, detail={"chunks_max": chunks[ON], "chunks_max_off": chunks[OFF]})
+
+
+def _figure(setting: Setting, case: str, sides: tuple[float, ...], unit: str, bar: Bar | None) -> Figure:
     return Figure(
         bench="compacting",
         case=case,

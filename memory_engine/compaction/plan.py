@@ -20,6 +20,8 @@ SUMMARY_TOKENS_MIN = 400
 
 PRESSING = 2
 """From so many thresholds of chunks, or soft limits of tokens, on a compaction waits for no quiet moment."""
+FLOODED = 10
+"""From so many thresholds of chunks on, those who write wait for the compaction under way."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +54,11 @@ def is_pressing(tally: Tally, policy: CompactionPolicy) -> bool:
     """Whether so much waits that a compaction no longer waits for a quiet moment: who writes without rest has none."""
     many, large = PRESSING * policy.threshold, PRESSING * policy.soft_tokens
     return tally.compactable >= many or tally.compactable_tokens > large
+
+
+def is_flooded(tally: Tally, policy: CompactionPolicy) -> bool:
+    """Whether so much waits that events must: else a state grows faster than a compactor reads it."""
+    return tally.compactable >= FLOODED * policy.threshold or is_overdue(tally, policy)
 
 
 def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:

@@ -13,7 +13,7 @@ from memory_engine.compaction.assignment import Afresh, assigned, checked_compac
 from memory_engine.compaction.base import Compactor, works_ahead
 from memory_engine.compaction.failures import SUPERSEDED, Failures
 from memory_engine.compaction.history import LogOriginals
-from memory_engine.compaction.plan import Plan, is_due, is_overdue, is_pressing, plan_auto, plan_manual
+from memory_engine.compaction.plan import Plan, is_due, is_flooded, is_overdue, is_pressing, plan_auto, plan_manual
 from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, owner_is_gone
 from memory_engine.core.cancellation import finished, observed
 from memory_engine.core.events.base import Event
@@ -105,7 +105,11 @@ class CompactionService:
         self._pace.here.committed()
         policy = self.policy_of(runtime)
         tally = runtime.state.tally
-        if not is_due(tally, policy) or self.is_running(runtime.id) or self._kernel.tasks.closing:
+        if not is_due(tally, policy) or self._kernel.tasks.closing:
+            return
+        if self.is_running(runtime.id):
+            if is_flooded(tally, policy) and self._works_ahead("auto"):
+                self._hold(runtime)
             return
         self._spare_restored(runtime)
         if tally.compactable < runtime.compaction_backoff:
@@ -117,6 +121,12 @@ class CompactionService:
         last = reduced[-1].stored if reduced else None
         with linked(Links() if last is None else Links(last.id, last.correlation_id)):
             self._start(runtime, "auto", None)
+
+    def _hold(self, runtime: ThreadRuntime) -> None:
+        """Let events wait until the compaction under way has ended, which hurries."""
+        if runtime.queue.blocking_reason is None:
+            runtime.queue.block(BlockingReason.COMPACTING)
+            self._kernel.tasks.spawn(self.settle(runtime))
 
     def _spare_restored(self, runtime: ThreadRuntime) -> None:
         """Leave chunks that an undo put back until half a threshold has come, whoever undid it and when."""
