@@ -89,7 +89,7 @@ class Pace:
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
-        """A block that waits for the work, which then waits for no quiet moment."""
+        """A block that waits for the work, which then waits for no quiet moment and takes no rest."""
         self._awaited += 1
         self._hurry.set()
         try:
@@ -109,7 +109,8 @@ class Pace:
             begun = perf_counter()
             loop = asyncio.get_running_loop()
             self._moment = loop.create_future()
-            timer = loop.call_later(REST_S, lambda: self._end(after_commit=False))
+            rest_s = 0.0 if self._awaited else REST_S
+            timer = loop.call_later(rest_s, lambda: self._end(after_commit=False))
             try:
                 after_commit = await self._moment
             finally:
