@@ -32,7 +32,7 @@ class Targets:
 
     def brought(self, chunk: Chunk) -> bool:
         """Whether the chunk, or an older version of it, is among them."""
-        return self.match(chunk.id) or any(map(self.match, chunk.parent_ids))
+        return self.match(chunk.id) or (bool(chunk.parent_ids) and any(map(self.match, chunk.parent_ids)))
 
     def shortened(self, summary: Chunk) -> Chunk | None:
         """A summary without its forgotten lines, under its old id; `None` where none of it is forgotten."""
@@ -81,14 +81,16 @@ def remainders(view: StateView, targets: Targets) -> Iterator[tuple[Chunk, Chunk
     A container comes before its children, which go with it and are not named.
     """
     for chunk in view.chunks():
-        shared = chunk.category is Category.SCRATCHPAD  # it came with the first snippet, and holds those of others
-        if not shared and (targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk))):
+        lines = chunk.lines
+        is_reached = targets.match(chunk.id) if lines else targets.brought(chunk)
+        # the scratchpad came with the first snippet, and holds those of others
+        if is_reached and chunk.category is not Category.SCRATCHPAD:
             yield chunk, None
-        elif chunk.lines:
+        elif lines:
             kept = targets.shortened(chunk)
             if kept is not None:
                 yield chunk, kept
-        else:
+        elif chunk.is_container:
             yield from ((child, None) for child in view.children(chunk.id) if targets.brought(child))
 
 

@@ -183,15 +183,23 @@ class Remaking:
 
     async def _live(self) -> dict[str, LiveChunk | None]:
         """The change that writes the rows of the state and drops all others."""
-        stale = (row.chunk_id for row in (await self.store.load(self.thread_id, sources=False)).live)
-        live: dict[str, LiveChunk | None] = dict.fromkeys(stale)
-        live.update((placed.chunk.id, live_chunk(placed)) for placed in self.draft.placed())
-        return live
+        former = (await self.store.load(self.thread_id, sources=False)).live
+
+        def change() -> dict[str, LiveChunk | None]:
+            live: dict[str, LiveChunk | None] = dict.fromkeys(row.chunk_id for row in former)
+            live.update((placed.chunk.id, live_chunk(placed)) for placed in self.draft.placed())
+            return live
+
+        return await aside(change, items=len(former) + len(self.draft))
 
     async def _rows(self, projection: Projection[object]) -> ProjectionChange:
         _, former = await self.store.rows(projection.name, projection.version, self.thread_id)
-        rows: dict[str, bytes | None] = dict.fromkeys(former)
-        rows.update(self.refolding.rows[projection.name].encoded())
+        made = self.refolding.rows[projection.name]
+
+        def change() -> dict[str, bytes | None]:
+            return {**dict.fromkeys(former), **made.encoded()}
+
+        rows = await aside(change, items=len(former) + len(made))
         return ProjectionChange(projection.name, projection.version, rows, self.seq)
 
     def _dropped(self) -> ProjectionChange:

@@ -447,7 +447,10 @@ def _is_small(unit: CommitUnit) -> bool:
     rows = len(unit.events) + len(unit.live)
     for change in unit.projections:
         rows += len(change.rows)
-    for step in unit.passages.steps if unit.passages is not None else ():
+    steps = unit.passages.steps if unit.passages is not None else ()
+    if rows + len(steps) > HERE_ROWS:  # before a look at each of very many
+        return False
+    for step in steps:
         rows += len(step.rows)
     return rows <= HERE_ROWS and _bytes_of(unit) <= HERE_BYTES
 
