@@ -108,7 +108,8 @@ class CompactionService:
         if not is_due(tally, policy) or self._kernel.tasks.closing:
             return
         if self.is_running(runtime.id):
-            if is_flooded(tally, policy) and self._works_ahead("auto"):
+            is_too_much = is_flooded if self._works_ahead("auto") else is_overdue
+            if is_too_much(tally, policy):
                 self._hold(runtime)
             return
         self._spare_restored(runtime)

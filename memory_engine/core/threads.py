@@ -69,8 +69,8 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
     together exceed `summary_tokens_max` they are merged into one. A compactor's deadline is `deadline_s` seconds.
 
     `blocking` says how long events wait: with `whole`, from the compaction's start to its end; with `commit`, only
-    while its result is checked against them and written, not while the compactor works. If they have changed what it
-    read, its result is discarded.
+    while its result is checked against them and written, not while the compactor works, unless they go over
+    `hard_tokens`. If they have changed what it read, its result is discarded.
 
     Raises `InvalidPolicy` for a value that could not be read back from a thread's record.
     """

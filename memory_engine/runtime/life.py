@@ -1,7 +1,6 @@
 """A thread's life after its creation: pausing, forking, archiving and forgetting."""
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -34,7 +33,6 @@ from memory_engine.errors import (
     MemoryEngineError,
     SeqNotInLog,
     ThreadClosed,
-    UnknownChunk,
 )
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
@@ -208,28 +206,26 @@ async def _miscited(thread: ThreadHandle, summaries: Sequence[str], forgotten: S
 
     A model's line may cite the wrong chunk. Where citations alone decided, it would go on saying what was forgotten.
     """
-    reader = thread.kernel.reader
     if not summaries:
         return ()
-    said = await _words_of(thread, forgotten)
-    found: dict[str, None] = {}
-    for summary in (await reader.chunks(thread.id, list(summaries))).values():
-        for line in summary.lines:
-            cites_others = line.sources and forgotten.isdisjoint(line.sources)
-            if cites_others and repeats(line, await _words_of(thread, line.sources), said):
-                found[line_digest(line)] = None
-    return tuple(found)
+    held = (await thread.kernel.reader.chunks(thread.id, list(summaries))).values()
+    lines = {line_digest(line): line for summary in held for line in summary.lines}  # versions of one share most
+    said = set().union(*(await _words_of(thread, forgotten)).values())
+    suspects = {
+        digest: line
+        for digest, line in lines.items()
+        if line.sources and forgotten.isdisjoint(line.sources) and repeats(line, (), said)
+    }
+    words = await _words_of(thread, {source for line in suspects.values() for source in line.sources})
+    cited = {digest: set().union(*(words.get(one, ()) for one in line.sources)) for digest, line in suspects.items()}
+    return tuple(digest for digest, line in suspects.items() if repeats(line, cited[digest], said))
 
 
-async def _words_of(thread: ThreadHandle, chunk_ids: Collection[str]) -> set[str]:
-    """The analysed words of chunks; of a source that is not a chunk, none."""
+async def _words_of(thread: ThreadHandle, chunk_ids: Collection[str]) -> dict[str, set[str]]:
+    """The analysed words of each of these chunks; of a source that is not a chunk, none."""
     known = [one for one in chunk_ids if one.partition(".")[0].isdecimal() and one.partition(".")[2].isdecimal()]
-    words: set[str] = set()
-    for chunk_id in known:
-        with suppress(UnknownChunk):
-            for chunk in (await thread.kernel.reader.chunks(thread.id, [chunk_id])).values():
-                words.update(terms(chunk.text))
-    return words
+    found = await thread.kernel.reader.found_chunks(thread.id, known)
+    return {chunk_id: set(terms(chunk.text)) for chunk_id, chunk in found.items()}
 
 
 async def _ids_at(thread: ThreadHandle, seqs: Sequence[int]) -> list[str]:

@@ -5,6 +5,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.records import RecordedEvent
@@ -261,7 +262,7 @@ class OpenThreads:
     def _evict(self) -> None:
         """Evict the least recently used threads that are not at work."""
         excess = len(self._open) - self._kernel.config.open_threads_max + 1
-        for thread_id in list(self._open)[: excess + 64] if excess > 0 else ():
+        for thread_id in list(islice(self._open, excess + 64)) if excess > 0 else ():
             if excess > 0 and self.let_go(self._open[thread_id]):
                 excess -= 1
 

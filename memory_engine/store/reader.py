@@ -244,15 +244,20 @@ class LogReader:
 
     async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
         """Chunks by id, wherever in the log they are. Raises `UnknownChunk` for one that never was."""
+        found = await self.found_chunks(thread_id, chunk_ids)
+        missing = [chunk_id for chunk_id in chunk_ids if chunk_id not in found]
+        if missing:
+            raise UnknownChunk("read", missing[0])
+        return found
+
+    async def found_chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
+        """Those of the chunks that there are, by id."""
         rows = (await self.rows_at(thread_id, {_seq(chunk_id) for chunk_id in chunk_ids})).values()
         found = await aside(
             lambda: {c.id: c for row in rows for c in decode_row(thread_id, row, self.registry)[1].chunks},
             items=len(rows),
         )
-        missing = [chunk_id for chunk_id in chunk_ids if chunk_id not in found]
-        if missing:
-            raise UnknownChunk("read", missing[0])
-        return {chunk_id: found[chunk_id] for chunk_id in chunk_ids}
+        return {chunk_id: found[chunk_id] for chunk_id in chunk_ids if chunk_id in found}
 
     async def ids_at(self, thread_id: str, seqs: Collection[int]) -> list[str]:
         """The ids of the events at these seqs."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from memory_engine import (
     BlockingReason,
@@ -19,11 +20,12 @@ from memory_engine import (
     Event,
     LlmTextResponse,
     LlmThinking,
+    Receipt,
     Thread,
     ToolResult,
     UserMessage,
 )
-from memory_engine.errors import CompactorFailed
+from memory_engine.errors import CompactorFailed, EngineClosed
 from memory_engine.events import LlmToolCall, MemoryMarkCritical, TaskCompleted, TaskStarted, ToolCall, Usage
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.thread_runtime import ThreadRuntime
@@ -32,6 +34,7 @@ from tests.conversations import LONG, call, log, note, of_type, opened, say, tex
 from tests.scripted_compactors import Held, Scripted, Yielding, a_line, a_line_each, summary
 
 AT_FOUR = CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0, blocking="commit")
+SMALL = replace(AT_FOUR, soft_tokens=640, hard_tokens=650)
 ASKED = CompactionPolicy(enabled=False, keep_recent=0, blocking="commit")
 STARTED, COMPLETED, FAILED = "compaction_started", "compaction_completed", "compaction_failed"
 
@@ -69,6 +72,37 @@ async def test_events_go_on_while_the_compactor_works() -> None:
         assert ["4", "word5", "word6", "word7"] == await texts(thread)
         assert [STARTED, COMPLETED] == await types(thread)
         assert (await thread.verify()).ok
+
+
+async def test_over_the_hard_limit_events_wait_for_the_compactor() -> None:
+    """A program that wrote without rest beside a slow model left it ever more to read: more than a model can."""
+    compactor, engine_ = held(SMALL)
+    async with engine_ as engine:
+        thread, _ = await under_way(engine, compactor, turns(4))
+        await thread.dispatch_all(turns(2, start=5))
+        assert None is await thread.blocking_reason()
+        await thread.dispatch(*turns(1, start=7))
+        assert BlockingReason.COMPACTING == await thread.blocking_reason()
+        late = asyncio.ensure_future(thread.dispatch(*turns(1, start=8)))
+        await asyncio.sleep(0.05)
+        assert not late.done()
+        compactor.release.set()
+        assert 10 == (await late).seq
+        await thread.settle()
+        assert None is await thread.blocking_reason()
+        assert ["4", "4"] == await texts(thread)  # the next compaction took what came meanwhile
+
+
+async def test_an_event_that_waits_at_the_hard_limit_is_answered_when_the_engine_closes() -> None:
+    """Closing ends the compaction that it waits for."""
+    compactor, engine_ = held(SMALL)
+    async with engine_ as engine:
+        thread, _ = await under_way(engine, compactor, turns(4))
+        await thread.dispatch_all(turns(3, start=5))
+        late = asyncio.ensure_future(thread.dispatch(*turns(1, start=8)))
+        await asyncio.sleep(0)
+    [answer] = await asyncio.wait_for(asyncio.gather(late, return_exceptions=True), 5)
+    assert isinstance(answer, Receipt | EngineClosed)
 
 
 async def test_with_whole_they_wait() -> None:

@@ -1,6 +1,6 @@
 """Forgetting: a text that is forgotten by the event that brought it is found nowhere afterwards."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -8,6 +8,7 @@ import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmToolCall, Thread, ToolCall, ToolResult, UserMessage
 from memory_engine import events as e
 from memory_engine.agents import AgentLifecycle
+from memory_engine.core.records import StoredEvent
 from memory_engine.errors import StorageBusy, ThreadClosed
 from memory_engine.events import Destination, PlaybookCall
 from memory_engine.projections.base import event_types
@@ -332,3 +333,30 @@ async def test_what_was_recalled_from_a_forgotten_event_goes_with_it() -> None:
         await thread.forget(event_ids=[said.event_id])
         shown = str((await thread.context()).messages)
         assert ("zebra" in shown, "tea" in shown) == (False, True)
+
+
+class CountingStore(MemoryStore):
+    """Counts the reads of events by seq."""
+
+    reads = 0
+
+    async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
+        """Count, and read."""
+        self.reads += 1
+        return await super().read_at(thread_id, seqs)
+
+
+async def test_a_forgetting_reads_the_sources_of_all_lines_at_once() -> None:
+    """Each line of each version of a summary had its sources read by itself: the more was forgotten, the slower."""
+    policy = CompactionPolicy(threshold=20, tokens_min=0, keep_recent=0)
+    store = CountingStore()
+    async with memory_engine.open(store, config=EngineConfig(compaction=policy)) as engine:
+        thread = await engine.create_thread("t")
+        orders = [UserMessage(content=f"Order A-{n:03} of {n} chairs goes to hall {n % 7} at noon.") for n in range(60)]
+        receipts = [await thread.dispatch(event) for event in orders]
+        await thread.settle()
+        for receipt in receipts[:9]:
+            await thread.forget(chunk_ids=[receipt.chunks[0].id])
+        store.reads = 0
+        await thread.forget(chunk_ids=[receipts[9].chunks[0].id])
+        assert store.reads < 20
