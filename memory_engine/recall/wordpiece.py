@@ -8,7 +8,8 @@ import gzip
 import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
+
+from memory_engine.core.text import data_bytes
 
 WORD_CHARS_MAX = 100
 """A longer word is unknown as a whole."""
@@ -21,7 +22,7 @@ _LETTERS_APART = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000
 @cache
 def vocabulary() -> Mapping[str, int]:
     """The number of each piece; pieces within a word begin with `##`."""
-    packed = (files("memory_engine.recall") / "uncased.txt.gz").read_bytes()
+    packed = data_bytes("memory_engine.recall", "uncased.txt.gz")
     return {piece: number for number, piece in enumerate(gzip.decompress(packed).decode("utf-8").splitlines())}
 
 

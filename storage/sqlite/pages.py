@@ -115,23 +115,23 @@ class Pages:
                 raise UnknownFormat
             yield at + block + 4, at + block + size
             block = following
-        if kind != 5:
-            for cell in struct.unpack_from(f">{cells}H", data, pointers):
-                yield from self._overflow_end(at + cell, kind)
+        if kind == 5:
+            return
+        most = self.usable - 35 if kind == 13 else (self.usable - 12) * 64 // 255 - 23
+        first_of_long = 0x80 | min(most >> 7, 0x7F)
+        at += 4 if kind == 2 else 0  # in these the page below comes first
+        for cell in struct.unpack_from(f">{cells}H", data, pointers):
+            # nearly all cells are seen to be short by the first bytes of their lengths, without a call
+            first = data[at + cell]
+            if first >= 0x80 and (first >= first_of_long or data[at + cell + 1] >= 0x80):
+                yield from self._overflow_end(at + cell, kind, most)
 
-    def _overflow_end(self, cell: int, kind: int) -> Iterator[tuple[int, int]]:
-        """The bytes behind a cell's payload on the last page of its overflow chain."""
+    def _overflow_end(self, cell: int, kind: int, most: int) -> Iterator[tuple[int, int]]:
+        """The bytes behind a cell's payload on the last page of its overflow chain, if it is longer than `most`."""
         data, usable = self.data, self.usable
-        if kind == 2:
-            cell += 4  # the page below comes first
-        if data[cell] < 0x80:
-            return  # under 128 bytes
         payload, cell = _varint(data, cell)
         if kind == 13:
-            most = usable - 35
             _, cell = _varint(data, cell)
-        else:
-            most = (usable - 12) * 64 // 255 - 23
         if payload <= most:
             return
         least = (usable - 12) * 32 // 255 - 23

@@ -141,7 +141,8 @@ class QuantizedVectors:
     def _found(self, held: _CodedRows, among: Collection[int]) -> "NDArray[np.int64]":
         """Where the vectors of these places stand, as far as there are any."""
         numpy, places = self._numpy, held.places[: held.count]
-        wanted = numpy.unique(numpy.fromiter(among, numpy.int64, len(among)))
+        wanted = numpy.sort(numpy.fromiter(among, numpy.int64, len(among)))
+        wanted = wanted[numpy.diff(wanted, prepend=-1) > 0]  # `numpy.unique` would import masked arrays: 10 ms
         at = numpy.searchsorted(places, wanted, sorter=held.order)
         wanted, at = wanted[at < held.count], at[at < held.count]
         at = at if held.order is None else held.order[at]

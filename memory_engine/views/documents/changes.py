@@ -27,24 +27,21 @@ _NAMESPACE = uuid.UUID("0a1cf1de-55f0-5c0c-9f6c-7c1d5d5f8b11")
 """Event ids are version 5 UUIDs in here: two that change a document from the same state on have the same id."""
 
 
-def digest_of(loaded: Loaded, splitting: Splitting) -> str:
-    """A digest of all that a document was read to, and of how it is split."""
-    return _digest((loaded, splitting.chars, splitting.overlap))
-
-
 def changes(
     known: Document | None, loaded: Loaded, splitting: Splitting, limits: ReadingLimits = DEFAULT_LIMITS
 ) -> list[DocumentAdded]:
-    """The events that turn the document `known` (`None`: it is new) into the one `loaded`. At least one.
+    """The events that turn the document `known` (`None`: it is new) into the one `loaded`; none if it is that already.
 
-    Raises `InvalidDocument` for one of more passages than the limits allow.
+    Raises `InvalidDocument` for one of more passages than the limits allow, or with a lone surrogate in it.
     """
+    digest = _digest_of(loaded, splitting)
+    if known is not None and known.digest == digest:
+        return []
     pieces = split(loaded.sections, splitting)
     if len(pieces) > limits.passages:
         why = f"the limit is {limits.passages:,}; cut it, or raise the limit: limits=ReadingLimits(passages=…)"
         raise InvalidDocument("passages", len(pieces), why)
     batches = list(_batches(_splices(known, loaded, pieces))) or [()]
-    digest = digest_of(loaded, splitting)
     return [
         DocumentAdded(
             document_id=loaded.id,
@@ -74,6 +71,14 @@ def with_ids(events: Sequence[Event], document_id: str, thread_id: str, base: in
         NewEvent(event, id=str(uuid.uuid5(_NAMESPACE, f"{base}.{part} {document_id} {thread_id}")))
         for part, event in enumerate(events, 1)
     ]
+
+
+def _digest_of(loaded: Loaded, splitting: Splitting) -> str:
+    """A digest of all that a document was read to, and of how it is split."""
+    try:
+        return _digest((loaded, splitting.chars, splitting.overlap))
+    except UnicodeEncodeError:
+        raise InvalidDocument("a text", loaded.title, "a lone surrogate in it is not a character") from None
 
 
 def _digest(value: object) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from attrs import define, evolve, field
 
@@ -27,7 +28,7 @@ from memory_engine.recall.service import Recall, search_thread
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import Extractors
-from memory_engine.views.documents.changes import changes, digest_of, with_ids
+from memory_engine.views.documents.changes import changes, with_ids
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved
 from memory_engine.views.documents.fold import (
     DOCUMENTS,
@@ -43,9 +44,12 @@ from memory_engine.views.documents.readers.files import File, SkippedFile, absol
 from memory_engine.views.documents.readers.splitting import Splitting, markdown_document
 from memory_engine.views.documents.readers.text import in_utc, text_document
 
+T = TypeVar("T")
+
 TRIES_MAX = 5
 """How often a change is recomputed when others change the same document."""
-LOADED_AT_ONCE = 64
+AT_ONCE = 64
+"""Files that are found, and documents that are read, in one go beside the event loop."""
 TITLE_CHARS_MAX = 80
 DEFAULT = Splitting()
 UNDESCRIBED = Described()
@@ -186,21 +190,20 @@ class Documents:
     async def _ingest(self, paths: Sequence[Path], run: "_Ingestion") -> DocumentReport:
         report = run.report
         files = find(paths)
-        while True:
-            found = await asyncio.to_thread(next, files, None)
-            if found is None:
-                if report.added or report.changed:
-                    await self._tenant.kernel[Recall].index_words(self._tenant.id)
-                return report
-            if isinstance(found, SkippedFile):
-                report.skipped.append(found.path)
-            elif isinstance(found, UnreadableDocument):
-                report.failed.append(found)
-            else:
-                report.files += 1
-                await self._file(found, run)
-            if run.progress is not None:
-                run.progress(report)
+        while some := await asyncio.to_thread(_some, files):
+            for found in some:
+                if isinstance(found, SkippedFile):
+                    report.skipped.append(found.path)
+                elif isinstance(found, UnreadableDocument):
+                    report.failed.append(found)
+                else:
+                    report.files += 1
+                    await self._file(found, run)
+                if run.progress is not None:
+                    run.progress(report)
+        if report.added or report.changed:
+            await self._tenant.kernel[Recall].index_words(self._tenant.id)
+        return report
 
     async def _file(self, found: File, run: "_Ingestion") -> None:
         documents = load(found, run.limits)
@@ -218,7 +221,7 @@ class Documents:
                     await self._put(one, run)
                 except InvalidInput as error:
                     run.report.failed.append(_failure(found, "" if one.id == found.name else one.id, error))
-            if len(loaded) < LOADED_AT_ONCE:
+            if len(loaded) < AT_ONCE:
                 return
 
     async def _put(self, loaded: Loaded, run: "_Ingestion") -> int:
@@ -227,16 +230,10 @@ class Documents:
         has_text = any(section.text.strip() for section in loaded.sections)
         if not has_text and not loaded.may_be_empty:
             raise InvalidDocument("text", "", "it holds no words")
-        try:
-            digest = await asyncio.to_thread(digest_of, loaded, run.splitting)
-        except UnicodeEncodeError:
-            raise InvalidDocument("a text", loaded.title, "a lone surrogate in it is not a character") from None
 
         def wanted(known: Document | None) -> Sequence[Event]:
             if not has_text:
                 return _removal(known, "no longer in its source")
-            if known is not None and known.digest == digest:
-                return ()
             return changes(known, loaded, run.splitting, run.limits)
 
         is_new, events, seq = await self._changed(loaded.id, wanted)
@@ -328,5 +325,5 @@ def _failure(found: File, place: str, error: InvalidInput) -> UnreadableDocument
     return failure
 
 
-def _some(documents: Iterator[Loaded | UnreadableDocument]) -> Sequence[Loaded | UnreadableDocument]:
-    return tuple(islice(documents, LOADED_AT_ONCE))
+def _some(of: Iterator[T]) -> Sequence[T]:
+    return tuple(islice(of, AT_ONCE))

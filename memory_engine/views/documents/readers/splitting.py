@@ -87,13 +87,15 @@ def _cutter(cut: "_Split", splitting: Splitting) -> "_Split":
         yield from cut_one(stretch[begin:])
 
     def cut_one(text: str) -> Iterable[str]:
-        longest = UNBROKEN_PASSAGES_MAX * splitting.chars
-        is_unbroken = len(text) > longest and any(
-            len(word) > longest and max(map(len, _BREAK.split(word))) > longest for word in text.split()
-        )
+        most, words = UNBROKEN_PASSAGES_MAX * splitting.chars, text.split()
+        is_unbroken = _longest(words) > most and _longest(chain.from_iterable(map(_BREAK.split, words))) > most
         return split_simply(text, splitting) if is_unbroken else cut(text)
 
     return cut_within
+
+
+def _longest(texts: Iterable[str]) -> int:
+    return max(map(len, texts), default=0)
 
 
 _BREAK = regex(r"[。！？.!?；;，、]")  # noqa: RUF001 - marks of several scripts
