@@ -31,6 +31,8 @@ LAST_ENDS = 4
 """Of the places up to which chunks could be settled, so many of the last ones are tried before the others."""
 SETTLED_TO_ONE = 128
 """For so many chunks that are settled, one more waits to be: what settling copies is then spread over many contexts."""
+RETURNS_MAX = 4
+"""The number of shorter settled beginnings that are kept, to go back to when a change falls behind them."""
 
 
 @frozen
@@ -194,6 +196,10 @@ class ContextSeries:
         self.max_tokens = max_tokens
         self.messages = messages
         self.settled = Settled()
+        self._returns: list[Settled] = []
+        """Beginnings of the flow, shortest first: the first one settled after each time that the flow was read again.
+        A compaction mostly leaves what stood before the former one."""
+        self._was_read_again = True
         self._bonds: Bonds | None = None
         """The bonds of the whole flow; `None` where it changed elsewhere than at its end."""
         self._flowing: dict[str, int] = {}
@@ -287,10 +293,13 @@ class ContextSeries:
             self._bonds = None
 
     def _read_again(self) -> Bonds:
-        """The bonds of the current flow. The settled part is kept if the flow still begins with it."""
+        """The bonds of the current flow. Of the settled part, what the flow still begins with is kept."""
         top = in_flow(self._draft.chunks())
+        while self._returns and not self._returns[-1].begins(top):
+            self._returns.pop()
         if not self.settled.begins(top):
-            self.settled = Settled()
+            self.settled = self._returns[-1] if self._returns else Settled()
+        self._was_read_again = True
         self._flowing = {chunk.id: position for position, chunk in enumerate(top)}
         placed = self._draft.placed_at(top[-1].id) if top else None
         self._last_key = placed.key if placed is not None else b""
@@ -323,6 +332,8 @@ class ContextSeries:
         tail = more.tail(bonds.chunks)
         if more.is_touched_by(tail):
             return costed
+        if self._was_read_again:
+            self._returns, self._was_read_again = [*self._returns[1 - RETURNS_MAX :], more], False
         rest = costed[len(done) :]
         self._went_on(more, tail, rest, provisional)
         return rest
