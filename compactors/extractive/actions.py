@@ -11,7 +11,7 @@ from itertools import chain
 from math import sqrt
 
 from memory_engine.compactors.extractive.coverage import NO_TERMS, LaterDraft, LineDraft, LinePiece, Terms
-from memory_engine.compactors.extractive.entries import LINE_FRAME_CHARS, Entry, Section
+from memory_engine.compactors.extractive.entries import GAP, LINE_FRAME_CHARS, Entry, Section
 from memory_engine.compactors.extractive.sentences import clean, words
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
 from memory_engine.compactors.extractive.structured import ToldRecord, Value
@@ -107,10 +107,11 @@ class _RepeatedAction:
     def later_draft(self) -> LaterDraft:
         """The same, to be made when any of its records may be worth it."""
         rate_max, chars_min = 0.0, CHARS_MAX
-        opening = len(self._title) + LINE_FRAME_CHARS
+        title = len(self._title) + LINE_FRAME_CHARS + len(f" {GAP}")
         for index, text, factor in self._texts:
+            opening = title + len(ARROW) if index == self._actions[-1].outcome else title
             for record, worth in _weighed(self._reading, index, text.records or (), factor):
-                chars = opening + record.name.chars_min
+                chars = opening + len(record.opening)
                 chars_min = min(chars_min, chars)
                 rate_max = max(rate_max, worth * _rate_max(self._reading.usage, record, chars))
         return LaterDraft(rate_max * ROUNDING_FACTOR, chars_min, self.draft)

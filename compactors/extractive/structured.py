@@ -82,20 +82,34 @@ class ToldRecord:
     """A record as its line tells it.
 
     `identity` is its label (the key it was filed under, "" for the outermost) and the text that names it. `keys` are
-    the names of its leaves' keys, and `values` their values. It `tells_prose` if a leaf is too long for a value.
+    the names of its leaves' keys, and `values` their values. Its line
+    begins with its `opening`. It `tells_prose` if a leaf is too long for a value.
     """
 
-    __slots__ = ("_labelled", "_named_by", "_parts", "_record", "identity", "keys", "label", "tells_prose", "values")
+    __slots__ = (
+        "_named_by",
+        "_parts",
+        "_record",
+        "identity",
+        "keys",
+        "label",
+        "opening",
+        "tells_prose",
+        "values",
+    )
 
     def __init__(self, record: ScalarRecord, *, labelled: bool) -> None:
         leaves = record.leaves
-        self._record, self._labelled = record, labelled
+        self._record = record
         self._parts: tuple[LinePart, ...] = ()
         self.label = record.label
         self.values = [_VALUES[leaf.text] for leaf in leaves]
         self._named_by = at = next((n for n, value in enumerate(self.values) if value.is_identifier), 0)
         self.identity = record.label, leaves[at].text
-        self.keys = _shape(record.label, tuple([leaf.keys for leaf in leaves])).names
+        shape = _shape(record.label, tuple([leaf.keys for leaf in leaves]))
+        self.keys = shape.names
+        shown_label = f"{clean(record.label)} " if labelled and record.label not in leaves[at].text else ""
+        self.opening = f"; {shown_label}{_shown(leaves[at], shape.shown[at], self.values[at])}"
         self.tells_prose = any(len(leaf.text) > LONG_VALUE_CHARS for leaf in leaves)
 
     @property
@@ -112,7 +126,7 @@ class ToldRecord:
     def parts(self) -> Sequence[LinePart]:
         """The leaf that names it first, the others as they were grouped: made when they are first asked for."""
         if not self._parts:
-            self._parts = tuple(_parts(self._record, self.values, self._named_by, labelled=self._labelled))
+            self._parts = tuple(_parts(self._record, self.values, self._named_by, self.opening))
         return self._parts
 
 
@@ -233,11 +247,10 @@ def _distinct(key: str, shared: Collection[str]) -> str:
     return "_".join([part for part in key.split("_") if part not in shared]) or key
 
 
-def _parts(record: ScalarRecord, values: Sequence[Value], at: int, *, labelled: bool) -> Iterator[LinePart]:
+def _parts(record: ScalarRecord, values: Sequence[Value], at: int, opening: str) -> Iterator[LinePart]:
     leaves, first = record.leaves, record.leaves[at]
     shape = _shape(record.label, tuple([leaf.keys for leaf in leaves]))
-    label = f"{clean(record.label)} " if labelled and record.label not in first.text else ""
-    yield LinePart(f"; {label}{_shown(first, shape.shown[at], values[at])}", -1, shape.names[at], values[at])
+    yield LinePart(opening, -1, shape.names[at], values[at])
     named = f"{record.label} {first.text}"
     group, group_at, count = "", 0, 1
     for n, leaf in enumerate(leaves):
@@ -271,24 +284,26 @@ _VALUES = _Values()
 
 
 def _value(text: str) -> Value:
-    specific = is_specific(text)
+    said = tuple(words(text[:LONG_VALUE_CHARS]))
+    terms = list(chain.from_iterable(map(terms_of, said)))
+    is_word = said == (text,) and text.isascii()  # most values: what is known of the word holds for the value
+    specific = terms[0][0] == VALUE_MARK if is_word else is_specific(text)
     is_id = specific and refers(text)
-    is_date = not is_id and len(text) <= DATE_CHARS_MAX and DATE.match(text) is not None
-    shown = clean(text[: 2 * LONG_VALUE_CHARS])
+    is_date = specific and not is_id and len(text) <= DATE_CHARS_MAX and DATE.match(text) is not None
+    shown = text if is_word else clean(text[: 2 * LONG_VALUE_CHARS])
     if len(shown) > LONG_VALUE_CHARS:
         shown = f"{shown[:LONG_VALUE_CHARS].rstrip()} {GAP}"
-    said = tuple(words(text[:LONG_VALUE_CHARS]))
     return Value(
         VALUE_MARK + text.lower(),
         said,
-        tuple([term for term in chain.from_iterable(map(terms_of, said)) if term[0] == VALUE_MARK]),
+        tuple([term for term in terms if term[0] == VALUE_MARK]),
         shown,
         LIKELY if is_date or is_id else UNLIKELY,
         sum(map(worth_max, said)),
         len(shown) + 1,
         specific,
         is_id,
-        not is_id and _needs_key(shown) if shown is text else _needs_key(shown),
+        not (is_id or _stands_alone(shown)) if shown is text else _needs_key(shown),
     )
 
 
@@ -298,4 +313,8 @@ def _shown(leaf: Leaf, key: str, value: Value) -> str:
 
 
 def _needs_key(text: str) -> bool:
-    return not (text[:1].isupper() or " " in text or is_identifier(text))
+    return not (_stands_alone(text) or is_identifier(text))
+
+
+def _stands_alone(text: str) -> bool:
+    return text[:1].isupper() or " " in text

@@ -87,7 +87,7 @@ class TermUsage:
         kind, terms, values = heard.entry.kind, heard.text.terms, heard.text.values
         if kind == "tool_call":
             arguments = heard.arguments
-            self._used.update(term for term in arguments.values if term in self._first)
+            self._used |= self._first.keys() & arguments.values
             terms = tuple({*terms, *arguments.terms})
             values |= arguments.values
         self._meet(index, terms)
