@@ -57,6 +57,9 @@ async def rebuild(
     await remaking.advance((await kernel.store.head(thread_id)).seq, progress)
     await _swap(kernel, runtime, remaking)
     report = _report(remaking, None)
+    former = runtime.state.top.draft()
+    del runtime  # its state goes, but for these blocks, which may be the last to hold the chunks
+    await aside(former.let_go, items=len(former))
     await aside(remaking.let_go, items=remaking.draft.tally.chunks)
     if not with_index:
         return report
