@@ -86,6 +86,7 @@ async def stalls(setting: Setting) -> list[Figure]:
 
 def _calls(thread: Thread, count: int) -> dict[str, Callable[[], Awaitable[object]]]:
     half = count // 2
+    large, larger = UserMessage(content="word " * 800_000), UserMessage(content="größe " * 1_800_000)
     return {
         "opening": thread.state,
         "context(8000)": lambda: thread.context(max_tokens=8_000),
@@ -96,8 +97,8 @@ def _calls(thread: Thread, count: int) -> dict[str, Callable[[], Awaitable[objec
         "forget": lambda: thread.forget(seqs=[10]),
         "verify": thread.verify,
         "rebuild": thread.rebuild,
-        "an event of 4 MB": lambda: thread.dispatch(UserMessage(content="word " * 800_000)),
-        "an event of 15 MB": lambda: thread.dispatch(UserMessage(content="größe " * 1_800_000)),
+        "an event of 4 MB": lambda: thread.dispatch(large),
+        "an event of 15 MB": lambda: thread.dispatch(larger),
     }
 
 

@@ -30,9 +30,15 @@ class Targets:
         # compared as text: a compactor may have given a source that is not a chunk id at all
         return chunk_id in self._ids or chunk_id.partition(".")[0] in self._seqs
 
+    def may_reach(self, chunk: Chunk) -> bool:
+        """Whether it is worth a look: told in well under a microsecond, since all chunks of a state are asked."""
+        if chunk.parent_ids or chunk.lines or chunk.is_container or chunk.id in self._ids:
+            return True
+        return bool(self._seqs) and chunk.id.partition(".")[0] in self._seqs
+
     def brought(self, chunk: Chunk) -> bool:
         """Whether the chunk, or an older version of it, is among them."""
-        return self.match(chunk.id) or (bool(chunk.parent_ids) and any(map(self.match, chunk.parent_ids)))
+        return self.match(chunk.id) or any(map(self.match, chunk.parent_ids))
 
     def shortened(self, summary: Chunk) -> Chunk | None:
         """A summary without its forgotten lines, under its old id; `None` where none of it is forgotten."""
@@ -80,17 +86,15 @@ def remainders(view: StateView, targets: Targets) -> Iterator[tuple[Chunk, Chunk
 
     A container comes before its children, which go with it and are not named.
     """
-    for chunk in view.chunks():
-        lines = chunk.lines
-        is_reached = targets.match(chunk.id) if lines else targets.brought(chunk)
-        # the scratchpad came with the first snippet, and holds those of others
-        if is_reached and chunk.category is not Category.SCRATCHPAD:
+    for chunk in filter(targets.may_reach, view.chunks()):
+        shared = chunk.category is Category.SCRATCHPAD  # it came with the first snippet, and holds those of others
+        if not shared and (targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk))):
             yield chunk, None
-        elif lines:
+        elif chunk.lines:
             kept = targets.shortened(chunk)
             if kept is not None:
                 yield chunk, kept
-        elif chunk.is_container:
+        else:
             yield from ((child, None) for child in view.children(chunk.id) if targets.brought(child))
 
 

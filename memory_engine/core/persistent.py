@@ -260,6 +260,12 @@ class SequenceDraft(Generic[K]):
         at, index = self._find(item.key)
         self._own(at)[index] = item
 
+    def let_go(self) -> None:
+        """Drop the items a block at a time: freed by one call, many keep other threads from the interpreter."""
+        while self._blocks:
+            self._blocks.pop()
+        self._owned.clear()
+
     def freeze(self) -> SortedSequence[K]:
         """The changed value. The draft may not be used any more."""
         for at in self._owned:

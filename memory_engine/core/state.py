@@ -319,6 +319,15 @@ class StateDraft(_StateQueries):
         self.tally = self.tally.plus(chunk, -1)
         self.touched[chunk.id] = None
 
+    def let_go(self) -> None:
+        """Drop everything in pieces, where the state was large: work for another thread. The draft is then empty."""
+        empty = State().draft()
+        self._index, self._names, self._nested = empty._index, empty._names, empty._nested
+        self.touched.clear()
+        self._opened.clear()
+        self.tally = empty.tally
+        self._top.let_go()  # the last to hold most of the chunks
+
     def freeze(self, seq: int) -> State:
         """The state at `seq`. Do not use the draft afterwards."""
         state = State.__new__(State)

@@ -22,7 +22,7 @@ from memory_engine.projections.inline import InlinePlan, last_of
 from memory_engine.store import snapshots
 from memory_engine.store.passages import Extractors, PassageChange, PassageStep, passage_step
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
-from memory_engine.store.reader import LogReader, unlinked
+from memory_engine.store.reader import PAGE, LogReader, unlinked
 from memory_engine.store.snapshots import ROWS_SHARE, WINDOW
 
 V = TypeVar("V")
@@ -181,16 +181,16 @@ class Remaking:
         await self.store.commit(unit)
         return rebuilt
 
+    def let_go(self) -> None:
+        """Drop what was made, in pieces: work for another thread."""
+        self.draft.let_go()
+        while self.steps:
+            del self.steps[-PAGE:]
+
     async def _live(self) -> dict[str, LiveChunk | None]:
-        """The change that writes the rows of the state and drops all others."""
-        former = (await self.store.load(self.thread_id, sources=False)).live
-
-        def change() -> dict[str, LiveChunk | None]:
-            live: dict[str, LiveChunk | None] = dict.fromkeys(row.chunk_id for row in former)
-            live.update((placed.chunk.id, live_chunk(placed)) for placed in self.draft.placed())
-            return live
-
-        return await aside(change, items=len(former) + len(self.draft))
+        """The change that writes those rows of the state that are not so in the store, and drops all others."""
+        stored = (await self.store.load(self.thread_id, sources=False)).live
+        return await aside(partial(_rows_changed, stored, self.draft), items=len(stored) + self.draft.tally.chunks)
 
     async def _rows(self, projection: Projection[object]) -> ProjectionChange:
         _, former = await self.store.rows(projection.name, projection.version, self.thread_id)
@@ -206,6 +206,17 @@ class Remaking:
         """The change that drops snapshots: they are made again when they are needed."""
         names = frozenset(projection.name for projection in self.wanted.projections)
         return snapshots.dropped(self.seq, None if self.wanted.state else names)
+
+
+def _rows_changed(stored: Sequence[LiveChunk], draft: StateDraft) -> dict[str, LiveChunk | None]:
+    known = {row.chunk_id: row for row in stored}
+    changed: dict[str, LiveChunk | None] = {}
+    for placed in draft.placed():
+        row = live_chunk(placed)
+        if known.pop(placed.chunk.id, None) != row:
+            changed[placed.chunk.id] = row
+    changed.update(dict.fromkeys(known))
+    return changed
 
 
 async def rebuild_thread(

@@ -217,7 +217,10 @@ async def diff(a: PastHandle, b: PastHandle, *, views: bool = True) -> Diff:
         restored=chunks.restored,
         context=await aside(lambda: _contexts(a, one, b, other), items=items),
         views=await _views(a, b, shared) if views else None,
-        containers=(_containers(chunks.removed, one), _containers(chunks.added, other)),
+        containers=await aside(
+            lambda: (_containers(chunks.removed, one), _containers(chunks.added, other)),
+            items=len(chunks.removed) + len(chunks.added),
+        ),
     )
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_call, checked_list
+from memory_engine.core.aside import aside
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.threads import DamagedRecord
 from memory_engine.errors import ContentionError, HeadMoved, UnknownView
@@ -55,12 +56,18 @@ async def rebuild(
     remaking = Remaking(kernel.store, kernel.reader, thread_id, wanted)
     await remaking.advance((await kernel.store.head(thread_id)).seq, progress)
     await _swap(kernel, runtime, remaking)
+    report = _report(remaking, None)
+    former = runtime.state.top.draft()
+    del runtime  # its state goes, but for these blocks, which may be the last to hold the chunks
+    await aside(former.let_go, items=len(former))
+    await aside(remaking.let_go, items=remaking.draft.tally.chunks)
     if not with_index:
-        return _report(remaking, None)
+        return report
     kernel.caches.drop(thread_id)
     recall.embedding.touched(thread_id)
     await recall.index_words(thread_id)
-    return _report(remaking, (await kernel.store.passages.look_up(thread_id, LookUp())).passages)
+    indexed = await kernel.store.passages.look_up(thread_id, LookUp())
+    return msgspec.structs.replace(report, passages=indexed.passages)
 
 
 async def _mend_record(kernel: Kernel, thread_id: str) -> None:

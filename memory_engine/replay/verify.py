@@ -182,9 +182,12 @@ class Verifier:
             return replay.report(Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why))
         if found is not None and found.kind == "unloaded":
             return await self._unloaded(replay, found)
-        found = found or _check_record(replay)
-        found = found or await aside(partial(_check_head, replay), items=len(loaded.live))
-        found = found or await self._check_rows(replay)
+        found = (
+            found
+            or _check_record(replay)
+            or await aside(partial(_check_head, replay), items=replay.draft.tally.chunks)
+            or await self._check_rows(replay)
+        )
         if found is None and replay.passages is not None:
             try:
                 lines = await replay.passages.differences(self._store.passages)
@@ -196,7 +199,9 @@ class Verifier:
         if found is None:
             for kind, faults in (await self._store.faults(thread_id)).items():
                 found = found or replay.diverged(kind, lines=limited(faults))
-        return replay.report(found)
+        report = replay.report(found)
+        await aside(replay.draft.let_go, items=replay.draft.tally.chunks)
+        return report
 
     async def _unloaded(self, replay: _ThreadReplay, found: Divergence) -> VerifyReport:
         """The report of a log that stops at an event of a plug-in that is not loaded: all such types, at once."""

@@ -96,20 +96,26 @@ class LogReader:
         Raises `ThreadNotFound`.
         """
         loaded = await self._store.load(thread_id)
-        checked = await self._checked(thread_id, list(loaded.sources.values()))
-        return msgspec.structs.replace(loaded, sources={stored.seq: stored for stored in checked})
+        sources = loaded.sources
+        if self._check_hashes:
+            await self._check_vouched(thread_id, sources.values())
+            return loaded
+        unchecked = await aside(lambda: {seq: unlinked(stored) for seq, stored in sources.items()}, items=len(sources))
+        return msgspec.structs.replace(loaded, sources=unchecked)
 
     async def state_of(self, loaded: LoadedThread) -> State:
         """The state of a thread as it was loaded. Raises `IntegrityError` (see `load_state`)."""
         return await aside(lambda: load_state(loaded, self.registry), items=len(loaded.live))
 
     async def _checked(self, thread_id: str, rows: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-        """Rows ready to be decoded, which checks their hashes.
-
-        Raises `IntegrityError` for one without its texts that no recorded act has left so.
-        """
+        """Rows ready to be decoded, which checks their hashes. Raises `IntegrityError` (see `_check_vouched`)."""
         if not self._check_hashes:
             return [unlinked(stored) for stored in rows]
+        await self._check_vouched(thread_id, rows)
+        return rows
+
+    async def _check_vouched(self, thread_id: str, rows: Collection[StoredEvent]) -> None:
+        """Raise `IntegrityError` for a row without its texts that no recorded act has left so."""
         redacted = await aside(lambda: list(filter(is_redacted, rows)), items=len(rows) // 10)
         if redacted:
             attested = await attested_of(self._store, self.registry, thread_id)
@@ -117,7 +123,6 @@ class LogReader:
             for stored in redacted:
                 if not attested.vouches(stored, imported):
                     raise IntegrityError(thread_id, stored.seq, UNVOUCHED)
-        return rows
 
     async def head(self, thread_id: str) -> Head:
         """Where a thread stands. Raises `ThreadNotFound`, `IntegrityError` where its marks cannot be read."""
