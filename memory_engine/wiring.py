@@ -370,9 +370,9 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         if id(plugin) not in builtin:
             plugin.install(events, reducers)
         for projection in plugin.projections:
+            check_events(projection)  # here, since the classes may be declared after the projection was added
             if projection.name in projections:
                 raise DuplicateRegistration("projection", projection.name)
-            check_events(projection)  # here, since the classes may be declared after the projection was added
             projections[projection.name] = projection
         compactors += plugin.compactors
         renderers.update(plugin.renderers)

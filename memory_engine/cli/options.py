@@ -80,5 +80,5 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown word: the nearest known ones, if any is near."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, list(known), n=2, cutoff=0.6)
+    near = get_close_matches(word, dict.fromkeys(known), n=2, cutoff=0.6)
     return f"; did you mean {' or '.join(near)}?" if near else ""

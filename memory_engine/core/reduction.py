@@ -4,7 +4,7 @@ Unlike in Redux, a reducer returns operations, not a state, so that the log can 
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -179,9 +179,15 @@ def _reduced(
     draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str
 ) -> Reduction:
     try:
-        return entry.reduce(draft, event, ctx)
+        reduction: object = entry.reduce(draft, event, ctx)
     except InvalidOperation as error:
         raise EventRefused(thread_id, event.event_type, entry.name, "", str(error)) from error
+    if isinstance(reduction, Reduction):
+        return reduction
+    if isinstance(reduction, Coroutine):
+        reduction.close()  # else Python warns that nobody awaited it
+    why = f"it returned a {type(reduction).__name__}, not a Reduction"
+    raise ReducerError(thread_id, event.event_type, entry.name, "", why)
 
 
 def _stamped(chunk: Chunk, tokens_of_text: Callable[[str], int]) -> Chunk:

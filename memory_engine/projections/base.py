@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import lru_cache
+from inspect import iscoroutinefunction
 from typing import Generic, Literal, Protocol, TypeVar, get_args
 
 import msgspec
@@ -104,8 +105,13 @@ def check_events(projection: Projection[V]) -> None:
     """Raise `UntrackedEvents` for an inline projection that lists both tracked and untracked events.
 
     One untracked class would make the view a projection of every event, and its `apply` would get events that it does
-    not list. Raises `InvalidArgument` for an unknown mode: a class may declare any text.
+    not list. Raises `InvalidArgument` for a class in place of an instance, for an `apply` that is `async` (it would
+    never run), and for an unknown mode: a class may declare any text.
     """
+    if isinstance(projection, type):
+        raise InvalidArgument("a projection", projection, "it is a class; give an instance of it")
+    if iscoroutinefunction(projection.apply):
+        raise InvalidArgument(f"apply of projection {projection.name!r}", projection.apply, "write it without async")
     if projection.mode not in get_args(ProjectionMode):
         raise InvalidArgument(
             f"the mode of projection {projection.name!r}", projection.mode, 'give "inline" or "async"'

@@ -159,6 +159,38 @@ def test_replacing_what_is_not_there_is_a_key_error() -> None:
         given(plugins=[plugin])
 
 
+def test_a_reducer_that_returns_no_reduction_is_told_what_it_returned() -> None:
+    """A forgotten `return`, a list and an `async def` are named, not an attribute that they lack."""
+
+    async def waiting(_view: StateView, _event: Event, _ctx: ReduceContext) -> Reduction:
+        return Reduction()
+
+    wrong: list[tuple[Any, str]] = [
+        (lambda _view, _event, _ctx: None, "NoneType"),
+        (lambda _view, _event, _ctx: [], "list"),
+        (waiting, "coroutine"),
+    ]
+    for reducer, found in wrong:
+        plugin = Plugin("p")
+        plugin.replaces_reducer("reduce_user_message")(reducer)
+        with pytest.raises(errors.ReducerError, match=f"it returned a {found}, not a Reduction"):
+            given(plugins=[plugin]).when(e.UserMessage(content="hello")).then(state=[])
+
+
+def test_a_declaration_with_a_wrong_value_says_what_it_takes() -> None:
+    """A misspelt role, a decorator without its call, a class that is not an event."""
+    plugin, declare = Plugin("p"), cast("Any", billing.event)
+    with pytest.raises(errors.InvalidArgument, match=r"role of event 'a' cannot be 'boss': give one of 'user', "):
+        declare("a", role="boss")
+    with pytest.raises(errors.InvalidArgument, match=r"chunks of event 'a' cannot be 'mine': give one of 'any', "):
+        declare("a", chunks="mine")
+    with pytest.raises(errors.InvalidArgument, match=r'write @event\("name"\) above the class'):
+        declare(InvoicePaid)
+    with pytest.raises(errors.InvalidArgument, match=r"the class of event 'a' .* derive it from memory_engine\.Event"):
+        cast("Any", plugin.event("a"))(int)
+    assert plugin.events == []
+
+
 def test_a_registry_tells_and_forgets_its_reducers() -> None:
     """Names are unique; a removed reducer runs no more and its name is free."""
     registry = ReducerRegistry()

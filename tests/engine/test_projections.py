@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -252,6 +253,25 @@ async def test_two_projections_of_one_name_are_refused() -> None:
     with pytest.raises(errors.DuplicateRegistration, match="counts"):
         async with memory_engine.open(":memory:", plugins=plugin(Counts("async"), Counts("inline"))):
             raise AssertionError("it opened")
+
+
+async def test_a_projection_that_could_never_run_is_refused_at_open() -> None:
+    """Its class in place of an instance, and an `apply` that nobody would await."""
+
+    class Waiting(Counts):
+        async def apply(self, rows: Rows[dict[str, int]], event: RecordedEvent) -> None:  # type: ignore[override]
+            raise AssertionError("it ran")
+
+    wrong: list[tuple[Any, str]] = [
+        (Counts, "a projection cannot be .*: it is a class"),
+        (Waiting("inline"), "apply of projection 'counts' .* write it without async"),
+    ]
+    for given, why in wrong:
+        made = Plugin("p")
+        made.projection(given)
+        with pytest.raises(errors.InvalidArgument, match=why):
+            async with memory_engine.open(":memory:", plugins=[made]):
+                raise AssertionError("it opened")
 
 
 async def test_a_view_that_lists_an_untracked_event_is_refused() -> None:

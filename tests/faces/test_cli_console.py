@@ -87,7 +87,7 @@ def test_a_group_alone_lists_its_commands(capsys: pytest.CaptureFixture[str]) ->
     ("words", "meant"),
     [
         (("serach", "x"), "there is no command 'serach'; did you mean search?"),
-        (("--json", "thread"), "did you mean threads"),
+        (("--json", "thread"), "did you mean threads?"),
         (("debug", "wyh", "t"), "'debug' has no command 'wyh'; did you mean why?"),
         (("threads", "lsit"), "'threads' has no command 'lsit'; did you mean list?"),
         (("zzzzzz",), "there is no command 'zzzzzz'; `memory-engine --help` lists them"),

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable, Mapping, Set
-from typing import ClassVar, Literal, Self, TypeVar, dataclass_transform
+from typing import ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args
 
 import msgspec
 
 from memory_engine.core.events.roles import ChunkId, Id, JsonText
+from memory_engine.errors import InvalidArgument
 
 
 class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text", gc=False):
@@ -84,6 +85,7 @@ nothing else; `summaries` stand for several. `any`: it may be any of these.
 Delivers = Literal["", "tenant", "industry", "ending"]
 """Whether an event has `deliveries()`: facts for threads of its own tenant, or for an industry. `ending`: it has none,
 and ends what such facts rested on."""
+_ROLES, _ORIGINS, _DELIVERS = get_args(EventRole), get_args(ChunkOrigin), get_args(Delivers)
 
 
 class Body(msgspec.Struct, frozen=True, gc=False):
@@ -199,12 +201,19 @@ def event(  # noqa: PLR0913 - all that is to be said of an event, by keyword
     reads only such types opens without reading the log; an event that `delivers` is tracked. `role` groups the event in
     lists, `chunks` says where its chunks come from: leave it out if unsure. `upkeep`: it changes nothing that a thread
     holds, only how the engine keeps it, so that a dispatch with an `expected_seq` before it still fits. Raises
-    `ValueError` for an empty name or a version below 1.
+    `ValueError` for an empty name or a version below 1, `InvalidArgument` for any other value that is not as declared.
     """
     if not name or version < 1:
         raise ValueError(f"an event needs a name and a version of at least 1, got {name!r}, {version}")
+    if not isinstance(name, str):
+        raise InvalidArgument("the name of an event", name, 'write @event("name") above the class')
+    for what, given, known in (("role", role, _ROLES), ("chunks", chunks, _ORIGINS), ("delivers", delivers, _DELIVERS)):
+        if given not in known:
+            raise InvalidArgument(f"{what} of event {name!r}", given, f"give one of {', '.join(map(repr, known))}")
 
     def declare(cls: type[E]) -> type[E]:
+        if not issubclass(cls, Event):
+            raise InvalidArgument(f"the class of event {name!r}", cls, "derive it from memory_engine.Event")
         cls.event_type = name
         cls.event_version = version
         cls.event_tracked = tracked or bool(delivers)
