@@ -367,10 +367,12 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
     renderers = dict(DEFAULT_RENDERERS)
     extractors: dict[str, Extractor] = {}
     for plugin in plugins:
-        if id(plugin) not in builtin:
+        is_builtin = id(plugin) in builtin
+        if not is_builtin:
             plugin.install(events, reducers)
         for projection in plugin.projections:
-            check_events(projection)  # here, since the classes may be declared after the projection was added
+            if not is_builtin:
+                check_events(projection)  # here, since the classes may be declared after the projection was added
             if projection.name in projections:
                 raise DuplicateRegistration("projection", projection.name)
             projections[projection.name] = projection
@@ -425,7 +427,8 @@ def _services(
     threads.on_open += [compaction.recover]
     # the queue is blocked first, if it must be
     threads.on_commit += [compaction.after_commit, recall.after_commit, relay.after_commit, observers.after_commit]
-    threads.on_commit += [lambda runtime, _: worker.touched(runtime.id)]
+    if worker.is_needed:
+        threads.on_commit += [lambda runtime, _: worker.touched(runtime.id)]
     threads.keeping += [compaction.is_running]
     threads.before_context += [compaction.before_context]
     threads.before_scopes += [relay.recover]

@@ -237,7 +237,7 @@ class ContextSeries:
         self._draft = state.draft()
         return state
 
-    def step(self, operations: Sequence[Operation], chunks: Iterable[Chunk], seq: int) -> None:
+    def step(self, operations: Sequence[Operation], chunks: Sequence[Chunk], seq: int) -> None:
         """Apply the operations of the next event."""
         if operations:
             apply_to_draft(self._draft, operations, chunks, seq=seq)

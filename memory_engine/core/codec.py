@@ -16,7 +16,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Body, Event, UnknownEvent
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.operations import Operation
-from memory_engine.core.reduction import Reduction
+from memory_engine.core.reduction import Reduction, RegisteredReducer
 from memory_engine.errors import (
     DuplicateRegistration,
     EventDecodeError,
@@ -150,7 +150,9 @@ def encode_reduction(reduction: Reduction, event: Event) -> bytes:
     return _ENCODER.encode(ReductionRecord(reduction.operations, tuple(chunks), tuple(shares)))
 
 
-def checked_record(reduction: Reduction, event: Event, *, thread_id: str, reducers: Iterable[str]) -> bytes:
+def checked_record(
+    reduction: Reduction, event: Event, *, thread_id: str, reducers: Iterable[RegisteredReducer]
+) -> bytes:
     """The record of a reduction, after a check that the log can give it back.
 
     Raises `ReducerError` for chunks that JSON or their own types cannot hold: a reducer's
@@ -161,7 +163,8 @@ def checked_record(reduction: Reduction, event: Event, *, thread_id: str, reduce
         decode_reduction(record)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         why = f"what it returned cannot be recorded: {error}"
-        raise ReducerError(thread_id, event.event_type, ", ".join(reducers), "", why) from error
+        names = ", ".join([entry.name for entry in reducers])
+        raise ReducerError(thread_id, event.event_type, names, "", why) from error
     return record
 
 

@@ -38,7 +38,7 @@ from memory_engine.errors import (
 BATCH_DEPTH_MAX = 16
 
 
-def apply(state: State, operations: Sequence[Operation], chunks: Iterable[Chunk], *, seq: int) -> State:
+def apply(state: State, operations: Sequence[Operation], chunks: Sequence[Chunk], *, seq: int) -> State:
     """The state after the operations of the event at `seq`; `state` itself is as it was.
 
     Raises the `InvalidOperation` that names the first operation which does not fit.
@@ -48,16 +48,13 @@ def apply(state: State, operations: Sequence[Operation], chunks: Iterable[Chunk]
     return draft.freeze(seq)
 
 
-def apply_to_draft(draft: StateDraft, operations: Sequence[Operation], chunks: Iterable[Chunk], *, seq: int) -> None:
+def apply_to_draft(draft: StateDraft, operations: Sequence[Operation], chunks: Sequence[Chunk], *, seq: int) -> None:
     """Apply to a draft (see `apply`). Where this raises, throw the draft away."""
-    carried = {chunk.id: chunk for chunk in chunks}
-    if len(operations) == 1 == len(carried):
-        only = operations[0]
-        if type(only) is Add and only.chunk in carried and only == Add(only.chunk):  # a chunk at the end: most events
-            draft.insert(Placed(carried[only.chunk], key_between(draft.siblings("").last_key(), None)))
-            draft.seq = seq
-            return
-    run = _Application(draft, carried)
+    if len(operations) == 1 == len(chunks) and operations[0] == Add(chunks[0].id):  # a chunk at the end: most events
+        draft.insert(Placed(chunks[0], key_between(draft.siblings("").last_key(), None)))
+        draft.seq = seq
+        return
+    run = _Application(draft, {chunk.id: chunk for chunk in chunks})
     for operation in operations:
         run.apply(operation, 0)
     if run.unplaced:

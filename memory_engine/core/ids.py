@@ -1,12 +1,15 @@
 """Event ids: UUIDv7 (RFC 9562), sortable by the millisecond they were made in."""
 
 import os
+import struct
+from collections.abc import Iterator
 from typing import Protocol
+from weakref import WeakSet
 
 from memory_engine.errors import InvalidIdentifier
 
 ID_BYTES_MAX = 4096
-_DRAWN = 256
+_DRAWN = 4096
 
 
 class IdSource(Protocol):
@@ -29,19 +32,20 @@ class RandomIds:
     """
 
     def __init__(self) -> None:
-        self._drawn: list[bytes] = []
-        self._pid = os.getpid()
+        self._drawn: Iterator[tuple[bytes]] = iter(())
+        _DRAWING.add(self)
+
+    def forget(self) -> None:
+        """Draw anew: what is drawn already belongs to the process that this one was forked off from."""
+        self._drawn = iter(())
 
     def _draw(self) -> bytes:
         """16 bytes that were given to nobody."""
-        if self._pid != (pid := os.getpid()):
-            self._pid, self._drawn = pid, []
         try:
-            return self._drawn.pop()
-        except IndexError:
-            fresh = os.urandom(_DRAWN * 16)
-            self._drawn.extend(fresh[at : at + 16] for at in range(16, len(fresh), 16))
-            return fresh[:16]
+            return next(self._drawn)[0]
+        except StopIteration:
+            self._drawn = struct.iter_unpack("16s", os.urandom(_DRAWN))
+            return next(self._drawn)[0]
 
     def event_id(self, now_us: int) -> str:
         """A UUIDv7 in canonical form."""
@@ -50,6 +54,18 @@ class RandomIds:
     def salt(self) -> bytes:
         """16 bytes from the operating system."""
         return self._draw()
+
+
+_DRAWING: "WeakSet[RandomIds]" = WeakSet()
+
+
+def _forget_the_parents() -> None:
+    for ids in list(_DRAWING):
+        ids.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_the_parents)
 
 
 def uuid7(unix_ms: int, random: bytes) -> str:

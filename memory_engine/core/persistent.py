@@ -15,7 +15,9 @@ Fractional Indexing", 2020) over base 256.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 V = TypeVar("V")
 
@@ -34,28 +36,23 @@ class Keyed(Protocol):
 K = TypeVar("K", bound=Keyed)
 
 
-class PersistentMap(Generic[V]):
+class PersistentMap(msgspec.Struct, Generic[V], frozen=True, eq=False):
     """An immutable mapping from str; iteration order is not defined and never used.
 
     `slot` gives the number by which a key finds its bucket. Keys that are put together share more with older values
     where their numbers are the same.
     """
 
-    __slots__ = ("_buckets", "_size", "_slot")
-
-    def __init__(
-        self, buckets: tuple[dict[str, V], ...] = ({},), size: int = 0, *, slot: Callable[[str], int] = hash
-    ) -> None:
-        self._buckets = buckets
-        self._size = size
-        self._slot = slot
+    slot: Callable[[str], int] = hash
+    _buckets: tuple[dict[str, V], ...] = ({},)
+    _size: int = 0
 
     def __len__(self) -> int:
         return self._size
 
     def get(self, key: str) -> V | None:
         """The value, or `None`."""
-        return self._buckets[self._slot(key) & (len(self._buckets) - 1)].get(key)
+        return self._buckets[self.slot(key) & (len(self._buckets) - 1)].get(key)
 
     def draft(self) -> "MapDraft[V]":
         """A mutable copy that shares everything."""
@@ -65,7 +62,7 @@ class PersistentMap(Generic[V]):
         """With these values put (`None`: removed). Copies touched buckets; splits all as they outgrow their number."""
         buckets = list(self._buckets)
         mask = len(buckets) - 1
-        size, slot = self._size, self._slot
+        size, slot = self._size, self.slot
         copied: set[int] = set()
         for key, value in changes.items():
             at = slot(key) & mask
@@ -81,7 +78,7 @@ class PersistentMap(Generic[V]):
                 size += 1
         if size > 64 * len(buckets) and size > 4 * len(buckets) ** 2:
             buckets = _split(buckets, size, slot)
-        return PersistentMap(tuple(buckets), size, slot=slot)
+        return PersistentMap(slot, tuple(buckets), size)
 
 
 def _split(buckets: list[dict[str, V]], size: int, slot: Callable[[str], int]) -> list[dict[str, V]]:
@@ -95,14 +92,11 @@ def _split(buckets: list[dict[str, V]], size: int, slot: Callable[[str], int]) -
     return grown
 
 
-class MapDraft(Generic[V]):
+class MapDraft(msgspec.Struct, Generic[V], frozen=True, eq=False):
     """A `PersistentMap` being changed: the changes, over the old value."""
 
-    __slots__ = ("_base", "_changes")
-
-    def __init__(self, base: PersistentMap[V]) -> None:
-        self._base = base
-        self._changes: dict[str, V | None] = {}
+    _base: PersistentMap[V]
+    _changes: dict[str, V | None] = msgspec.field(default_factory=dict)
 
     def get(self, key: str) -> V | None:
         """The value, or `None`."""
@@ -146,13 +140,10 @@ def _spliced(blocks: Sequence[Sequence[K]], added: Sequence[K]) -> Splice[K]:
     return Splice(removed[first : len(removed) - last], added[first : len(added) - last], last)
 
 
-class SortedSequence(Generic[K]):
+class SortedSequence(msgspec.Struct, Generic[K], frozen=True, eq=False):
     """An immutable sequence of items, ordered by their unique keys."""
 
-    __slots__ = ("_blocks",)
-
-    def __init__(self, blocks: tuple[tuple[K, ...], ...] = ()) -> None:
-        self._blocks = blocks
+    _blocks: tuple[tuple[K, ...], ...] = ()
 
     def __iter__(self) -> Iterator[K]:
         for block in self._blocks:
@@ -186,17 +177,14 @@ class SortedSequence(Generic[K]):
 
     def draft(self) -> "SequenceDraft[K]":
         """A mutable copy that shares every block until it is touched."""
-        return SequenceDraft(self._blocks)
+        return SequenceDraft(list(self._blocks))
 
 
-class SequenceDraft(Generic[K]):
-    """A `SortedSequence` being changed."""
+class SequenceDraft(msgspec.Struct, Generic[K], eq=False):
+    """A `SortedSequence` being changed: its blocks, and which of them are lists of its own."""
 
-    __slots__ = ("_blocks", "_owned")
-
-    def __init__(self, blocks: tuple[tuple[K, ...], ...]) -> None:
-        self._blocks: list[tuple[K, ...] | list[K]] = list(blocks)
-        self._owned: list[int] = []
+    _blocks: list[tuple[K, ...] | list[K]] = msgspec.field(default_factory=list)
+    _owned: list[int] = msgspec.field(default_factory=list)
 
     def __iter__(self) -> Iterator[K]:
         for block in self._blocks:
@@ -270,7 +258,7 @@ class SequenceDraft(Generic[K]):
         """The changed value. The draft may not be used any more."""
         for at in self._owned:
             self._blocks[at] = tuple(self._blocks[at])
-        return SortedSequence(cast("tuple[tuple[K, ...], ...]", tuple(self._blocks)))  # no block is a list any more
+        return SortedSequence(tuple(self._blocks))  # type: ignore[arg-type]  # no block is a list any more
 
     def _block_of(self, key: bytes) -> int:
         if len(self._blocks) == 1 or self._blocks[-1][0].key <= key:

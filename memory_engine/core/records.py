@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 import msgspec
-from attrs import field, frozen
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.clock import to_datetime
@@ -80,15 +79,12 @@ class RecordedEvent(msgspec.Struct, frozen=True):
     hash: str
 
 
-class StateHandle:
+class StateHandle(msgspec.Struct, eq=False):
     """The state at a receipt's seq: in memory for a fresh receipt, read from the store for an older one."""
 
-    __slots__ = ("_load", "_state", "seq")
-
-    def __init__(self, seq: int, state: State | None, load: Callable[[int], Awaitable[State]]) -> None:
-        self.seq = seq
-        self._state = state
-        self._load = load
+    seq: int
+    _state: State | None
+    _load: Callable[[int], Awaitable[State]]
 
     async def load(self) -> State:
         """The state after the event."""
@@ -100,18 +96,30 @@ class StateHandle:
         return f"StateHandle(seq={self.seq})"
 
 
-@frozen
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True, eq=False):
     """Proof that an event is durable. Equal receipts mean one event at one place in one history."""
 
     thread_id: str
     seq: int
     event_id: str
     hash: str
-    operations: tuple[Operation, ...] = field(eq=False, repr=False)
-    chunks: tuple[Chunk, ...] = field(eq=False, repr=False)
-    state: StateHandle = field(eq=False, repr=False)
-    recorded_at_us: int = field(eq=False)
+    operations: tuple[Operation, ...]
+    chunks: tuple[Chunk, ...]
+    state: StateHandle
+    recorded_at_us: int
+
+    def _place(self) -> tuple[str, int, str, str]:
+        return self.thread_id, self.seq, self.event_id, self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return self._place() == other._place() if isinstance(other, Receipt) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._place())
+
+    def __repr__(self) -> str:
+        names = ("thread_id", "seq", "event_id", "hash", "recorded_at_us")
+        return f"Receipt({', '.join([f'{name}={getattr(self, name)!r}' for name in names])})"
 
     @property
     def recorded_at(self) -> datetime:

@@ -33,20 +33,15 @@ NOTHING = Reduction()
 """The reduction of an event that leaves the state unchanged."""
 
 
-class ReduceContext:
+class ReduceContext(msgspec.Struct, eq=False):
     """Time, ids and randomness for reducers, all derived from the event: same log, same bytes."""
 
-    __slots__ = ("_made", "event_id", "now_us", "reducer", "seq", "tokens_of_text")
-
-    def __init__(
-        self, seq: int, event_id: str, now_us: int, tokens_of_text: Callable[[str], int] = estimate_text
-    ) -> None:
-        self.seq = seq
-        self.event_id = event_id
-        self.now_us = now_us
-        self.reducer = ""
-        self.tokens_of_text = tokens_of_text
-        self._made = 0
+    seq: int
+    event_id: str
+    now_us: int
+    tokens_of_text: Callable[[str], int] = estimate_text
+    reducer: str = ""
+    _made: int = 0
 
     def new_id(self) -> str:
         """The next chunk id of this event: `"<seq>.<n>"`, counted over all its reducers in order."""

@@ -75,7 +75,8 @@ class Pace:
     def committed(self) -> None:
         """A commit has ended: the loop and the connection have a moment."""
         self._committed_s = perf_counter()
-        self._end(after_commit=True)
+        if self._moment is not None:
+            self._end(after_commit=True)
 
     async def quiet(self, presses: Callable[[], bool] = lambda: False) -> None:
         """Wait until commits no longer follow one another, it presses, or somebody waits; not for ever, and in turn."""

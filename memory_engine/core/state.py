@@ -259,8 +259,8 @@ class StateDraft(_StateQueries):
         self.seq = state.seq
         self.tally = state.tally
         self.touched: dict[str, Placed | None] = {}
-        self._index = state._index.draft()  # pyright: ignore[reportIncompatibleVariableOverride]
-        self._names = state._names.draft()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._index = MapDraft(state._index)  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._names = MapDraft(state._names)  # pyright: ignore[reportIncompatibleVariableOverride]
         self._top = state._top.draft()  # pyright: ignore[reportIncompatibleVariableOverride]
         self._nested = state._nested
         self._opened: dict[str, SequenceDraft[Placed]] = {}
@@ -287,7 +287,7 @@ class StateDraft(_StateQueries):
             # in order of ids, not of insertion: a state that was read back must name the same chunk
             bearers = {*(self._names.get(name) or ()), chunk.id}
             self._names.set(name, tuple(sorted(bearers, key=_made)))
-        self.siblings(placed.container).insert(placed)
+        (self.siblings(placed.container) if placed.container else self._top).insert(placed)
         self.tally = self.tally.plus(chunk, 1)
         self.touched[chunk.id] = placed
 
@@ -296,7 +296,7 @@ class StateDraft(_StateQueries):
         for inner in list(self.placed_within(placed)) if placed.chunk.is_container else (placed,):
             self._forget(inner.chunk)
             if inner.chunk.is_container:
-                self._opened[inner.chunk.id] = SequenceDraft(())
+                self._opened[inner.chunk.id] = SequenceDraft()
         self.siblings(placed.container).remove(placed.key)
 
     def move(self, placed: Placed, key: bytes) -> None:
@@ -336,12 +336,10 @@ class StateDraft(_StateQueries):
         state._index = self._index.freeze()
         state._names = self._names.freeze()
         state._top = self._top.freeze()
-        state._nested = self._freeze_nested()
+        state._nested = self._freeze_nested() if self._opened else self._nested
         return state
 
     def _freeze_nested(self) -> PersistentMap[SortedSequence[Placed]]:
-        if not self._opened:
-            return self._nested
         nested = self._nested.draft()
         for container, sequence in self._opened.items():
             if sequence.first_key() is None:

@@ -41,6 +41,7 @@ class InlineProjections:
 
     def __init__(self, plan: InlinePlan, store: Store, reader: LogReader, thread_id: str) -> None:
         self._plan = plan
+        self.concerned = plan.concerned
         self._store = store
         self._reader = reader
         self._thread_id = thread_id
@@ -64,7 +65,7 @@ class InlineProjections:
 
     def missing(self, event_type: str) -> list[Projection[object]]:
         """The projections to bring in before an event of this type can be applied."""
-        concerned = self._plan.concerned(event_type)
+        concerned = self.concerned(event_type)
         if not concerned:
             return []
         missing = [one for one in concerned if one.name not in self._rows]
@@ -109,10 +110,6 @@ class InlineProjections:
         rows.keep()
         return rows
 
-    def concern(self, event_type: str) -> bool:
-        """Whether any projection reads events of a type."""
-        return bool(self._plan.concerned(event_type))
-
     def apply(self, events: Sequence[RecordedEvent]) -> None:
         """Change the rows by all of these events, or by none.
 
@@ -121,7 +118,7 @@ class InlineProjections:
         before: dict[str, RowChanges] = {}
         try:
             for event in events:
-                for projection in self._plan.concerned(event.type):
+                for projection in self.concerned(event.type):
                     rows = self._rows[projection.name]
                     if projection.name not in before:
                         before[projection.name] = rows.changes()

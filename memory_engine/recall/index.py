@@ -249,11 +249,14 @@ class IndexingAhead:
         self._wrote_s = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    def wrote(self, runtime: ThreadRuntime, *, forgot: bool) -> None:
-        """Note a commit to a thread whose index is not there, or not whole; where it `forgot`, that goes on at once."""
+    def wrote(self, runtime: ThreadRuntime, now_s: float, *, forgot: bool) -> None:
+        """Note a commit to a thread whose index is not there, or not whole; where it `forgot`, that goes on at once.
+
+        `now_s` is the loop's time.
+        """
         self._events += runtime.head.seq - self._waiting.get(runtime.id, 0)
         self._waiting[runtime.id] = runtime.head.seq
-        self._wrote_s = asyncio.get_running_loop().time() - (QUIET_S if forgot else 0.0)
+        self._wrote_s = now_s - (QUIET_S if forgot else 0.0)
         if self._events >= AHEAD_MIN and (self._task is None or self._task.done()) and not self._kernel.tasks.closing:
             self._task = self._kernel.tasks.spawn(self._work(), until_close=True)
 

@@ -153,10 +153,10 @@ class Recall:
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
         """Queue new passages for their vectors, or their thread to be indexed."""
-        self.indexing.wrote_s = asyncio.get_running_loop().time()
-        forgot = MemoryForget.event_type in [step.stored.type for step in reduced]
+        now_s = self.indexing.wrote_s = asyncio.get_running_loop().time()
         if not runtime.indexed:
-            self._ahead.wrote(runtime, forgot=forgot)
+            forgot = MemoryForget.event_type in [step.stored.type for step in reduced]
+            self._ahead.wrote(runtime, now_s, forgot=forgot)
         elif self._models.embedder is not None:
             self.embedding.touched(runtime.id)
 

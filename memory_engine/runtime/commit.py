@@ -61,19 +61,16 @@ class Reduced(msgspec.Struct, frozen=True, gc=False):
     reduction: Reduction
 
 
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """A commit in the making."""
 
-    __slots__ = ("head", "live", "passages", "record", "reduced", "requests", "state")
-
-    def __init__(self, state: State, head: Head, record: ThreadRecord) -> None:
-        self.state = state
-        self.head = head
-        self.record = record
-        self.requests: list[tuple[Request, list[Reduced], State]] = []
-        self.reduced: list[Reduced] = []
-        self.live: dict[str, LiveChunk | None] = {}
-        self.passages: list[PassageStep] = []
+    state: State
+    head: Head
+    record: ThreadRecord
+    requests: list[tuple[Request, list[Reduced], State]] = []
+    reduced: list[Reduced] = []
+    live: dict[str, LiveChunk | None] = {}
+    passages: list[PassageStep] = []
 
     def holds(self, request: Request) -> bool:
         """Whether an event of the request is in here already: the same id sent twice at once."""
@@ -96,6 +93,7 @@ class Attempt:
                 request.receipts.pop(step.stored.id, None)
 
 
+_NO_IDS = ("", "", "")
 SEEN_PAGE = 64
 """Events that are looked at in one go, when a sender has seen only earlier ones."""
 
@@ -279,11 +277,11 @@ class Preparer(msgspec.Struct, frozen=True):
         payload, recorded = encoded
         if len(payload) > self.bytes_max:
             raise EventTooLarge(recorded.event_type, len(payload), self.bytes_max)
-        for what, value in (
-            ("event id", event_id), ("causation id", causation_id), ("correlation id", correlation_id)
-        ):  # fmt: skip
-            if value != "":
-                check_identifier(what, value)
+        given = (event_id, causation_id, correlation_id)
+        if given != _NO_IDS:
+            for what, value in zip(("event id", "causation id", "correlation id"), given, strict=True):
+                if value != "":
+                    check_identifier(what, value)
         links = current_links()
         return Prepared(
             event=recorded,

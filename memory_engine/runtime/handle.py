@@ -1,7 +1,7 @@
 """The base handle: one thread's events, state and rows. Every view is given one."""
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
@@ -186,9 +186,11 @@ class ThreadHandle:
             runtime = await kernel[OpenThreads].taken(self.id)
         return await self._submitted(runtime, requested(prepared, expected_seq=expected_seq))
 
-    async def _submitted(self, runtime: ThreadRuntime, request: Request) -> tuple[Receipt, ...]:
-        if self.kernel.probe is None:
-            return await runtime.submit(request)
+    def _submitted(self, runtime: ThreadRuntime, request: Request) -> Coroutine[object, object, tuple[Receipt, ...]]:
+        """The request's way through the queue, as a span where there is a probe."""
+        return runtime.submit(request) if self.kernel.probe is None else self._probed(runtime, request)
+
+    async def _probed(self, runtime: ThreadRuntime, request: Request) -> tuple[Receipt, ...]:
         first, count = request.events[0], len(request.events)
         said = {
             "thread": self.id,

@@ -102,7 +102,7 @@ class Request:
         expected_seq: int | None = None,
     ) -> None:
         self.events = events
-        self.has_callers_ids = any(event.id_is_callers for event in events)
+        self.has_callers_ids = True in [event.id_is_callers for event in events]
         self.future: asyncio.Future[tuple[Receipt, ...]] = asyncio.get_running_loop().create_future()
         self.receipts: dict[str, Receipt] = {}
         self.system = system

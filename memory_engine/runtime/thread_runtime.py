@@ -20,15 +20,7 @@ from memory_engine.core.events.memory import ThreadUpdated
 from memory_engine.core.records import Receipt, RecordedEvent
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
-from memory_engine.core.threads import (
-    ARCHIVED,
-    DELETED,
-    PAUSED,
-    Head,
-    LiveChunk,
-    LoadedThread,
-    ThreadRecord,
-)
+from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import (
     ContentionError,
     EngineClosed,
@@ -150,7 +142,9 @@ class ThreadRuntime:
     def _take_up(self, requests: Sequence[Request]) -> None:
         """Reduce requests onto the current state, in one commit; requests that cannot join it go back."""
         missing: list[Projection[object]] = []
+        is_based_elsewhere = False
         for request in requests:
+            is_based_elsewhere |= request.based_on not in (None, self.head.seq)
             for prepared in request.events:
                 missing += self.projections.missing(prepared.event.event_type)
         if missing:
@@ -164,7 +158,7 @@ class ThreadRuntime:
             self.busy = True
             self._kernel.tasks.spawn(self.look_again())  # another process may have opened it again
             return
-        if [request for request in requests if request.based_on not in (None, self.head.seq)]:
+        if is_based_elsewhere:
             self.busy = True
             self._kernel.tasks.spawn(self._compare(requests))
             return
@@ -196,7 +190,7 @@ class ThreadRuntime:
             state, head, reduced, live = self._reduce(attempt, request)
             record = updated(attempt.record, reduced)
             passages = self._passages(reduced) if self.indexed else ()
-            concerned = [self.recorded(step) for step in reduced if self.projections.concern(step.stored.type)]
+            concerned = [self.recorded(step) for step in reduced if self.projections.concerned(step.stored.type)]
             if concerned:
                 self.projections.apply(concerned)
         except MemoryEngineError as error:
@@ -247,8 +241,7 @@ class ThreadRuntime:
             context = ReduceContext(head.seq + 1, prepared.id, now_us, prepared.tokens_of_text)
             entries = self._kernel.reducers.of_type(event.event_type)
             reduction = reduce_into(draft, entries, event, context, self.id)
-            names = [entry.name for entry in entries]
-            record = checked_record(reduction, event, thread_id=self.id, reducers=names)
+            record = checked_record(reduction, event, thread_id=self.id, reducers=entries)
             stored = linked_row(prepared, record, head, now_us)
             for chunk_id, placed in draft.touched.items():
                 live[chunk_id] = live_chunk(placed)
@@ -321,7 +314,7 @@ class ThreadRuntime:
         if self._woken:
             self._woken = []
             asyncio.get_running_loop().call_soon(self.pump)
-        else:
+        elif not self.queue.is_clear:
             self.pump()
 
     async def _retry(self, attempt: Attempt, error: MemoryEngineError) -> None:

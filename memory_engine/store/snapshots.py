@@ -70,7 +70,7 @@ def vectors_dropped(seq: int) -> ProjectionChange:
 def of_commit(before: Head, state: State, head: Head) -> list[ProjectionChange]:
     """The changes of a commit beside its events: a snapshot if one is due, and caches that a forgetting destroys."""
     changes: list[ProjectionChange] = []
-    dropped = forgotten_at(head) > forgotten_at(before)
+    dropped = head.marks is not before.marks and forgotten_at(head) > forgotten_at(before)
     if dropped:
         changes.append(vectors_dropped(head.seq))
     due = head.seq // EVERY > before.seq // EVERY and state.tally.chunks <= CHUNKS_MAX

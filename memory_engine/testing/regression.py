@@ -100,15 +100,15 @@ class _PluginReplay:
             why = f"nothing here declares version {recorded.version} of {recorded.type!r}"
             raise AssertionError(f"{what}: {why}; put its plug-in into PLUGINS, or `plugins=[...]`")
         entries = self._reducers.of_type(recorded.type)
-        names = [entry.name for entry in entries]
         try:
             reduction, state = self._reduced(state, entries, event, recorded)
-            decoded = decode_reduction(checked_record(reduction, event, thread_id=self._thread_id, reducers=names))
+            decoded = decode_reduction(checked_record(reduction, event, thread_id=self._thread_id, reducers=entries))
         except MemoryEngineError as error:
             raise AssertionError(f"{what} did what it does no more: {error}") from error
         lines = _lines_differ(recorded.operations, list(map(operation_line, decoded.operations)))
         chunks = chunks_differ(recorded.chunks, resolve_chunks(decoded, event))
-        by = f", of reducer {', '.join(names)}" if names else ", which has no reducer"
+        names = ", ".join([entry.name for entry in entries])
+        by = f", of reducer {names}" if names else ", which has no reducer"
         _compare(f"{what}{by}", [*lines, *chunks])
         return state
 

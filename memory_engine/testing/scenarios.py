@@ -44,8 +44,8 @@ class Scenario:
         try:
             _, recorded = encode_event(event, self._events)
             reduction, state = self._reduce(recorded, ReduceContext(seq, event_id, self._now_us))
-            names = [entry.name for entry in self._reducers.of_type(recorded.event_type)]
-            record = checked_record(reduction, recorded, thread_id=THREAD_ID, reducers=names)
+            entries = self._reducers.of_type(recorded.event_type)
+            record = checked_record(reduction, recorded, thread_id=THREAD_ID, reducers=entries)
         except MemoryEngineError as error:
             return Outcome(self.state, Reduction(), error)
         again, _ = self._reduce(recorded, ReduceContext(seq, event_id, self._now_us))

@@ -24,8 +24,9 @@ T = TypeVar("T")
 
 CACHE_KIB = 16 * 1024
 """What a reader keeps of the file while nobody writes: SQLite's own two megabytes hold a tenth of what searches see."""
-OPENING_S = 0.001
-"""Seconds that a query waits at most for a connection that is open, before another is opened for it."""
+OPENING_S = 0.005
+"""Seconds that a query waits at most for a connection that is at work, before another is opened: it is rarely needed,
+and to open the first takes one to three milliseconds of these."""
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _FAILING = frozenset(
     {
@@ -43,21 +44,25 @@ class Connection:
     cancelled await never leaves a transaction open.
     """
 
-    def __init__(self, connection: aiosqlite.Connection, path: str, *, is_started: bool = True) -> None:
-        self._connection = connection
+    def __init__(self, path: str, make: Callable[[], aiosqlite.Connection]) -> None:
         self._path = path
+        self._make = make
+        self._made: aiosqlite.Connection | None = None
+        self._writing: sqlite3.Connection | None = None
         self._open = True
-        self._started = is_started
 
     @classmethod
     async def writer(
         cls, path: str, busy_timeout_s: float, factory: Callable[..., sqlite3.Connection] = sqlite3.Connection
     ) -> "Connection":
         """The connection that writes; `factory` is that of `sqlite3.connect`."""
+        made = cls(path, lambda: _unconnected(path, busy_timeout_s, factory, anywhere=True))
         try:
-            return cls(await _unconnected(path, busy_timeout_s, factory, anywhere=True), path)
+            made._made = await made._make()
+            made._writing = made._made._conn
         except sqlite3.Error as error:
             raise storage_error(path, error) from error
+        return made
 
     @classmethod
     def reader(cls, path: str, busy_timeout_s: float, *, is_still: bool = False) -> "Connection":
@@ -65,8 +70,13 @@ class Connection:
 
         `is_still`: nobody else writes either, so that it needs no files beside.
         """
-        target = _read_only(path) + ("&immutable=1" if is_still else "")
-        return cls(_unconnected(target, busy_timeout_s), path, is_started=False)
+        return cls.readers(path, busy_timeout_s, 1, is_still=is_still)[0]
+
+    @classmethod
+    def readers(cls, path: str, busy_timeout_s: float, count: int, *, is_still: bool = False) -> "list[Connection]":
+        """Several of them, of the file that is there now, whatever the path names later."""
+        target = Path(path).resolve().as_uri() + "?mode=ro" + ("&immutable=1" if is_still else "")
+        return [cls(path, lambda: _unconnected(target, busy_timeout_s)) for _ in range(count)]
 
     def start(self, work: Callable[[sqlite3.Connection], T], ended: Callable[[T | BaseException], None]) -> None:
         """Start a closure on the connection's thread, after those started before: one hop, however many statements.
@@ -79,27 +89,32 @@ class Connection:
         """
         if not self._open:
             raise EngineClosed
-        raw = self._connection._conn
-        self._put(_ThreadFuture(asyncio.get_running_loop(), lambda: False, ended, ended), lambda: work(raw))
+        self._put(_ThreadFuture(asyncio.get_running_loop(), lambda: False, ended, ended), lambda: work(self._raw()))
 
     def here(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a closure on the caller's own thread. Only of a `writer`, and while nothing that was started runs."""
-        if not self._open:
+        if not self._open or self._writing is None:
             raise EngineClosed
-        return work(self._connection._conn)
+        return work(self._writing)
+
+    @property
+    def _begun(self) -> aiosqlite.Connection:
+        """aiosqlite's connection, whose thread is started now if it is not yet."""
+        if self._made is None:
+            self._made = self._make()
+            self._made._thread.start()
+        return self._made
 
     def _raw(self) -> sqlite3.Connection:
         """SQLite's own connection, opened now if it is not yet. On the connection's thread."""
-        if self._connection._connection is None:
-            self._connection._connection = self._connection._connector()
-            self._connection._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        return self._connection._connection
+        begun = self._begun
+        if begun._connection is None:
+            begun._connection = begun._connector()
+            begun._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        return begun._connection
 
     def _put(self, outcome: "_ThreadFuture", work: Callable[[], object]) -> None:
-        if not self._started:
-            self._started = True
-            self._connection._thread.start()
-        self._connection._tx.put_nowait((cast("asyncio.Future[object]", outcome), work))
+        self._begun._tx.put_nowait((cast("asyncio.Future[object]", outcome), work))
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a closure and wait for it.
@@ -125,13 +140,13 @@ class Connection:
     @property
     def is_started(self) -> bool:
         """Whether it has been asked for anything yet."""
-        return self._started
+        return self._made is not None
 
     async def close(self) -> None:
         """Close it and end its thread, in one hop."""
         was_open, self._open = self._open, False
-        is_there = self._connection._connection is not None or (was_open and self._started)
-        if is_there and (stopped := self._connection.stop()) is not None:
+        is_there = self._made is not None and (was_open or self._made._connection is not None)
+        if is_there and (stopped := self._begun.stop()) is not None:
             await stopped
 
 
@@ -215,10 +230,6 @@ class _ThreadFuture:
         """Tell the loop. One that has ended has nobody who waits, and the thread goes on for those of the next."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
-
-
-def _read_only(path: str) -> str:
-    return Path(path).resolve().as_uri() + "?mode=ro"
 
 
 def _unconnected(

@@ -47,7 +47,7 @@ class FileLock:
 
     def __enter__(self) -> "FileLock":
         self._keep_s = 0.0
-        if not self._is_still_held():
+        if self._kept is None or not self._is_still_held():  # the timer takes it away once it has let go
             self._acquire()
         while not self._is_in_place():
             self._file.close()  # it was removed: others hold another one
@@ -59,7 +59,8 @@ class FileLock:
     def try_enter(self) -> bool:
         """Begin a block if that is possible at once; `leave` ends it. Raises `StoreReplaced`."""
         self._keep_s = 0.0
-        if not (self._is_still_held() or (self._line.is_empty() and _try_lock(self._descriptor))):
+        is_held = self._kept is not None and self._is_still_held()
+        if not (is_held or (self._line.is_empty() and _try_lock(self._descriptor))):
             return False
         if not self._is_in_place():
             _unlock(self._descriptor)
@@ -107,8 +108,6 @@ class FileLock:
             self._wait()
 
     def _is_still_held(self) -> bool:
-        if self._kept is None:  # the timer takes it away once it has let go
-            return False
         with self._changing:
             kept, self._kept = self._kept, None
         if kept is not None:

@@ -235,10 +235,10 @@ _BYTE = regex(rb"\\x([0-9a-f]{2})")
 _MARKS = msgspec.json.Decoder(dict[str, int])
 
 
-def id_to_row(event_id: str) -> str | bytes:
+def id_to_row(event_id: str) -> str | bytearray:
     """16 bytes for a canonical UUID."""
     if len(event_id) == 36 and _UUID.fullmatch(event_id):
-        return bytes.fromhex(event_id.replace("-", ""))
+        return bytearray.fromhex(event_id.replace("-", ""))
     return event_id
 
 

@@ -171,7 +171,7 @@ class SQLiteStore:
             version = await version_of(path, busy_timeout_s, check_version, is_still=True)
         if version < len(MIGRATIONS):
             await cls._brought_up(path, version, busy_timeout_s)
-        found = Readers([Connection.reader(path, busy_timeout_s, is_still=is_still) for _ in range(readers)])
+        found = Readers(Connection.readers(path, busy_timeout_s, readers, is_still=is_still))
         store = cls(path, NoWriter(), found, Transactions(SPILL_BYTES, path), busy_timeout_s)
         store._leaves = is_alone and not is_still
         store._still = await asyncio.to_thread(signature, path) if is_still else None
@@ -210,7 +210,7 @@ class SQLiteStore:
             raise
         transactions = Transactions(SPILL_BYTES, path)
         writer = Writer(connection, lock, transactions, path, busy_timeout_s, syncs=durability == "full")
-        found = Readers([Connection.reader(path, busy_timeout_s) for _ in range(readers)])
+        found = Readers(Connection.readers(path, busy_timeout_s, readers))
         store = cls(path, writer, found, transactions, busy_timeout_s)
         store._is_settled = is_settled
         return store
@@ -240,7 +240,8 @@ class SQLiteStore:
             if size_of(self._path + "-wal") > WAL_BYTES:
                 self._shortened_s = math.inf  # until this one has ended
                 self._shortening = asyncio.get_running_loop().create_task(self._shorten())
-        self._hear_of_the_next_round()
+        if not self._in_round:
+            self._hear_of_the_next_round()
         self._in_round += 1
         return self._writer.submit(unit, at_once=self._in_round <= AT_ONCE_MAX)
 

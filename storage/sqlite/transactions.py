@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 import sqlite3
 from collections.abc import Sequence
 
@@ -36,6 +37,9 @@ from memory_engine.store.protocol import CommitUnit, ProjectionChange
 
 _log = logging.getLogger("memory_engine.storage")
 
+_bound, _NULL = bytearray, math.nan
+"""Bytes and NULL as SQLite's driver takes them at once; of `bytes` and of `None` it looks for an adapter each time,
+which costs more than all else that it does for a value. SQLite binds NaN as NULL."""
 _INSERT_EVENT = (
     "INSERT INTO events (pos, tid, id, type, version, recorded_at_us, occurred_at_us, causation_id, correlation_id, "
     "salt, hash, payload, spilled, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -130,7 +134,7 @@ class Transactions:
                 if row is None:
                     gone.append((tid, int(seq), int(n)))
                 else:
-                    placed.append((tid, int(seq), int(n), row.key, row.container))
+                    placed.append((tid, int(seq), int(n), _bound(row.key), row.container))
         if raw.executemany(_MOVE_HEAD, heads).rowcount != len(units):
             self.forget(*(unit.thread_id for unit in units))  # another process may have made one anew, as another row
             raise HeadMoved
@@ -151,7 +155,8 @@ class Transactions:
             raw.executemany(_DROP_LIVE, gone)
         raw.executemany(_PUT_LIVE, placed)
         for tid, unit in zip(tids, units, strict=True):
-            self._write_derived(raw, tid, unit)
+            if unit.projections or unit.passages is not None or unit.record is not None:
+                self._write_derived(raw, tid, unit)
 
     def _write_derived(self, raw: sqlite3.Connection, tid: int, unit: CommitUnit) -> None:
         """Write rows of views, passages, and what has changed in the thread's record."""
@@ -205,12 +210,13 @@ class Transactions:
         raw.execute(_INSERT_EVENT, self._event_row(raw, tid, stored))
 
     def _event_row(self, raw: sqlite3.Connection, tid: int, stored: StoredEvent) -> tuple[object, ...]:
-        payload: bytes | None = stored.payload
-        spilled = None
+        payload: object = _NULL
+        spilled: object = _NULL
         if len(stored.payload) > self._spill_bytes:
             spilled = hashlib.sha256(stored.payload).digest()
-            payload = None
             raw.execute(_PUT_BLOB, (tid, spilled, stored.payload))
+        else:
+            payload = _bound(stored.payload)
         return (
             position(tid, stored.seq),
             tid,
@@ -218,14 +224,14 @@ class Transactions:
             stored.type,
             stored.version,
             stored.recorded_at_us,
-            stored.occurred_at_us,
-            stored.causation_id or None,
-            stored.correlation_id or None,
-            stored.salt,
-            stored.hash,
+            _NULL if stored.occurred_at_us is None else stored.occurred_at_us,
+            stored.causation_id or _NULL,
+            stored.correlation_id or _NULL,
+            _bound(stored.salt),
+            _bound(stored.hash),
             payload,
             spilled,
-            stored.record,
+            _bound(stored.record),
         )
 
 
@@ -323,7 +329,7 @@ def _head_row(tid: int, unit: CommitUnit, epoch: int) -> tuple[object, ...]:
     head, expected = unit.head, unit.expected
     if epoch:
         head = msgspec.structs.replace(head, epoch=epoch + head.epoch - expected.epoch)
-    return (*head_to_row(head), tid, expected.seq, epoch or expected.epoch)
+    return (head.seq, _bound(head.hash), *head_to_row(head)[2:], tid, expected.seq, epoch or expected.epoch)
 
 
 def put_live(raw: sqlite3.Connection, tid: int, rows: Sequence[LiveChunk]) -> None:

@@ -149,7 +149,6 @@ def zeroed(raw: sqlite3.Connection, wiper: PageWiper, pages: Sequence[int]) -> b
     return True
 
 
-def rewritten(raw: sqlite3.Connection) -> bool:
-    """Write the whole file anew, where its pages cannot be told apart; whether no reader was in the way."""
+def rewrite(raw: sqlite3.Connection) -> None:
+    """Write the whole file anew, where its pages cannot be told apart."""
     raw.execute("VACUUM")
-    return emptied(raw)

@@ -67,7 +67,7 @@ class Writer:
     Two hops between threads cost as much as a small commit. So where nothing can make it wait, a unit is committed
     `here`, on the event loop's own thread, before `submit` returns: it is small and alone, the lock between processes
     is free at once, no sync of the disk is asked for, and the latest commits were fast. One that is slow after all is
-    the last for a while.
+    the last for a while. The first one of a write-ahead log that starts over syncs the disk: it never is.
     """
 
     def __init__(  # noqa: PLR0913 - what a writer is made of
@@ -84,6 +84,7 @@ class Writer:
         self._busy_ms = self._timeout_ms = round(busy_timeout_s * 1000)
         self._syncs = syncs
         self._slow = 0
+        self._restarts = True
         self._written = 0
         self._lock = lock
         self._transactions = transactions
@@ -104,7 +105,8 @@ class Writer:
     def submit(self, unit: CommitUnit, *, at_once: bool = False) -> "asyncio.Future[None]":
         """Take a unit; it is committed with the others that wait, or, `at_once`, now if nothing can make it wait."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if at_once and not (self._busy or self._units or self._jobs or self._crowded or self._slow or self._syncs):
+        waits = self._busy or self._units or self._jobs or self._crowded or self._slow or self._restarts or self._syncs
+        if at_once and not waits:
             outcome = self._committed_here(unit)
             if outcome is not _UNDONE:
                 self._ended(outcome, partial(_settle_all, ((unit, future),)))
@@ -319,6 +321,7 @@ class Writer:
             self._seen = self._lock.marks
             self._transactions.forget()
         outcomes = self._transactions.commit(raw, units)
+        self._restarts = False
         took = time.perf_counter() - began
         self._slow = FAST if took > SLOW_S * len(units) else max(0, self._slow - 1)
         self._written += PAGE_BYTES * (2 + 2 * len(units)) + sum(map(_bytes_of, units))
@@ -327,7 +330,7 @@ class Writer:
 
     def _keep_the_turn(self, outcomes: Sequence[MemoryEngineError | None]) -> None:
         """Where processes write to one thread, let the one that had to catch up use what that has cost it."""
-        if any(isinstance(outcome, HeadMoved) for outcome in outcomes):
+        if HeadMoved in map(type, outcomes):
             self._turn_ends_s = math.inf
             self._lock.keep(AGAIN_S)
         elif self._turn_ends_s:
@@ -360,7 +363,7 @@ class Writer:
         self._wait_at_most(raw, READERS_MS)
         with self._lock:
             self._lock.mark()  # the process that deleted may have died before it told the others
-            if not wiping.emptied(raw):
+            if not self._emptied(raw):
                 return False
             into.append(wiping.Watch(self._path))
             return True
@@ -375,14 +378,20 @@ class Writer:
     ) -> bool:
         self._wait_at_most(raw, READERS_MS)
         with self._lock:
-            return wiping.zeroed(raw, wiper, sorted({*pages, *watch.written()})) and wiping.emptied(raw)
+            return wiping.zeroed(raw, wiper, sorted({*pages, *watch.written()})) and self._emptied(raw)
 
     def _rewrite(self, raw: sqlite3.Connection) -> bool:
         with self._lock:
-            return wiping.rewritten(raw)
+            wiping.rewrite(raw)
+            return self._emptied(raw)
+
+    def _emptied(self, raw: sqlite3.Connection) -> bool:
+        self._restarts = True
+        return wiping.emptied(raw)
 
     def _checkpoint(self, raw: sqlite3.Connection, mode: str) -> None:
         with self._lock:
+            self._restarts = True
             raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
     def _shorten(self, raw: sqlite3.Connection) -> None:

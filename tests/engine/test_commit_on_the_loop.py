@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,19 @@ async def test_small_commits_need_no_other_thread(tmp_path: Path) -> None:
         assert (await watched(thread, watch, 3, "x" * 2 * writer.HERE_BYTES))[True] == 0
     async with await opened(tmp_path / "full.db", watch, "full") as engine:
         assert (await watched(await engine.create_thread(), watch, 10))[True] == 0
+
+
+@pytest.mark.usefixtures("never_slow")
+async def test_the_first_commit_of_a_write_ahead_log_is_made_beside_the_loop(tmp_path: Path) -> None:
+    """Where the log starts over, SQLite syncs the disk: after opening, and after a checkpoint."""
+    watch = Watch()
+    async with await opened(tmp_path / "memory.db", watch) as engine:
+        thread = await engine.create_thread()
+        assert {False: 1} == await watched(thread, watch, 1)
+        assert {True: 2} == await watched(thread, watch, 2)
+        await engine.store.flush()
+        assert {False: 1} == await watched(thread, watch, 1)
+        assert {True: 2} == await watched(thread, watch, 2)
 
 
 async def test_a_disk_that_turns_slow_stalls_the_loop_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,3 +150,21 @@ async def test_threads_that_dispatch_at_once_share_transactions(tmp_path: Path) 
             await asyncio.gather(*(thread.dispatch(UserMessage(content="x")) for thread in threads))
         assert watch.commits.total() <= 40
         assert [(await thread.info()).events for thread in threads] == [5] * 40
+
+
+async def test_rows_hold_blobs_and_nulls_as_before(tmp_path: Path) -> None:
+    """However values are given to SQLite, a row of the log has the types that every release has written."""
+    path = tmp_path / "memory.db"
+    async with memory_engine.open(str(path)) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch(UserMessage(content="plain"))
+        await thread.dispatch(UserMessage(content="x" * 100_000), causation_id="cause", event_id="mine")
+    with closing(sqlite3.connect(path)) as raw:
+        columns = "id, occurred_at_us, causation_id, correlation_id, salt, hash, payload, spilled, record"
+        found = raw.execute(f"SELECT {', '.join(f'typeof({one})' for one in columns.split(', '))} FROM events")
+        assert [
+            ("blob", "null", "null", "null", "blob", "blob", "blob", "null", "blob"),
+            ("text", "null", "text", "null", "blob", "blob", "null", "blob", "blob"),
+        ] == found.fetchall()
+        assert [("blob",)] == raw.execute("SELECT DISTINCT typeof(hash) FROM heads").fetchall()
+        assert [("blob",)] == raw.execute("SELECT DISTINCT typeof(key) FROM live").fetchall()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -43,6 +44,25 @@ def lock(path: str) -> Iterator[Callable[[float], FileLock]]:
     """Opens the lock of the file, as one process more would."""
     with ExitStack() as opened:
         yield lambda timeout_s: opened.enter_context(closing(FileLock(path, timeout_s)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_process_that_is_forked_off_draws_its_own_salts() -> None:
+    """What the parent has drawn ahead, it gives to nobody else."""
+    program = """
+import os
+from memory_engine.core.ids import RandomIds
+ids = RandomIds()
+ids.salt()
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+print(*(ids.salt().hex() for _ in range(300)), flush=True)
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    salts = done.stdout.split()
+    assert 600 == len(salts) == len(set(salts))
 
 
 @linux

@@ -127,8 +127,7 @@ class ForkLog:
         entries = self._rules.reducers.of_type(event.event_type)
         context = ReduceContext(seq, envelope.id, envelope.recorded_at_us)
         reduction = reduce_into(draft, entries, event, context, self.thread_id)
-        names = [entry.name for entry in entries]
-        record = checked_record(reduction, event, thread_id=self.thread_id, reducers=names)
+        record = checked_record(reduction, event, thread_id=self.thread_id, reducers=entries)
         header = (
             seq, envelope.id, event.event_type, version, envelope.recorded_at_us, envelope.occurred_at_us,
             envelope.causation_id, envelope.correlation_id,
