@@ -491,10 +491,8 @@ def test_a_ledger_as_data() -> None:
     assert {
         "calls": [],
         "breaks": [
-            {
-                "seq": 3, "event_id": "e", "event_type": "t", "call_seq": 4, "byte": 10, "message": 1,
-                "lost_tokens": 5, "why": "w", "trailing": True,
-            }
+            {"seq": 3, "event_id": "e", "event_type": "t", "call_seq": 4, "byte": 10, "message": 1,
+             "lost_tokens": 5, "why": "w", "trailing": True}
         ],
         "totals": {
             "calls": 0, "tokens": 0, "kept_tokens": 0, "fresh_tokens": 0, "lost_tokens": 5, "kept_share": 0.0,

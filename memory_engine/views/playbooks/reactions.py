@@ -149,6 +149,7 @@ def _parts(sentence: str, ending: str) -> Iterator[_Part]:
     if _is_made_of(whole, _signs().done, _signs().filler):
         yield _said(whole), whole
         return
+    is_ironic = "?" in ending or ending.startswith("..") or _QUOTES.search(sentence) is not None
     start = opening = begins = 0
     end = len(sentence.rstrip(OPENERS))
     for mark in [*_CLAUSES.finditer(sentence), None]:
@@ -162,7 +163,6 @@ def _parts(sentence: str, ending: str) -> Iterator[_Part]:
             yield ("other" if _doubts(rest, opened.end()) else "request"), rest
             return
         if said:
-            is_ironic = "?" in ending or ending.startswith("..") or _QUOTES.search(sentence) is not None
             yield ("other" if is_ironic else _said(said)), said
         if mark is not None:
             start, opening = mark.end(), mark.start() if mark.group().isalpha() else mark.end()
