@@ -258,7 +258,8 @@ class SequenceDraft(msgspec.Struct, Generic[K], eq=False):
         """The changed value. The draft may not be used any more."""
         for at in self._owned:
             self._blocks[at] = tuple(self._blocks[at])
-        return SortedSequence(tuple(self._blocks))  # type: ignore[arg-type]  # no block is a list any more
+        blocks = tuple(self._blocks)  # none of them is a list any more
+        return SortedSequence(blocks)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     def _block_of(self, key: bytes) -> int:
         if len(self._blocks) == 1 or self._blocks[-1][0].key <= key:

@@ -320,12 +320,9 @@ class StateDraft(_StateQueries):
         self.touched[chunk.id] = None
 
     def let_go(self) -> None:
-        """Drop everything in pieces, where the state was large: work for another thread. The draft is then empty."""
-        empty = State().draft()
-        self._index, self._names, self._nested = empty._index, empty._names, empty._nested
+        """Drop everything in pieces, where the state was large: work for another thread. The draft is of no use."""
+        del self._index, self._names, self._nested, self._opened
         self.touched.clear()
-        self._opened.clear()
-        self.tally = empty.tally
         self._top.let_go()  # the last to hold most of the chunks
 
     def freeze(self, seq: int) -> State:

@@ -75,6 +75,9 @@ def path(made: Path, tmp_path: Path) -> str:
 
 DAMAGE = {
     "a row of the state moved": "UPDATE live SET key = x'99' WHERE seq = 70",
+    "two rows of the state exchanged": (
+        "UPDATE live SET key = other.key FROM live AS other WHERE live.seq IN (70, 71) AND other.seq = 141 - live.seq"
+    ),
     "a row of the state lost": "DELETE FROM live WHERE seq = 70",
     "a row of the state made up": "INSERT INTO live SELECT tid, 1, 77, x'98', container FROM live LIMIT 1",
     "counters": "UPDATE heads SET tokens = 1, chunks = 1",
