@@ -20,6 +20,11 @@ T = TypeVar("T")
 READ_MAX = 16_000
 READ_MIN = 500
 """Entries read of all terms' lists together, and at least of each: the latest passages that hold it."""
+COUNTED_MAX = 512
+"""Up to so many passages that hold a term are counted; how many more do is inferred from how close together these are.
+
+The same for every question, so that a word's count serves the next question as well (see `Lists`).
+"""
 LEFT_OUT_MAX = 2_000
 """Up to this many passages that ended are known by their places; of more, each entry is looked up."""
 ROWS_MAX = 400
@@ -326,7 +331,7 @@ class _Postings:
             lists = await self._reader.latest_fitting(terms, self._parts, self._span, self._most)
             return {term: self._read(lists[term]) for term in terms}
         if not left_out and len(self._parts) == 1 and len(terms) > 1:
-            counted = await self._reader.counts(terms, self._parts[0], self._span, self._most)
+            counted = await self._reader.counts(terms, self._parts[0], self._span, COUNTED_MAX)
             if counted is not None:
                 return {term: _List(self._count(*counted[term])) for term in terms}
         lists = await self._reader.latest(terms, self._parts, self._span, self._most + len(left_out))
@@ -336,7 +341,8 @@ class _Postings:
 
     def _read(self, parts: Sequence[Sequence[int]]) -> "_List":
         places = self._merged(parts)
-        return _List(self._count(len(places), places[-1] if places else 0), places)
+        counted = places[:COUNTED_MAX]
+        return _List(self._count(len(counted), counted[-1] if counted else 0), places)
 
     def _left(self, places: Sequence[int], without: frozenset[int]) -> list[int]:
         return [place for place in places if place not in without][: self._most]
@@ -347,8 +353,8 @@ class _Postings:
         return sorted({place for part in parts for place in part}, reverse=True)[: self._most]
 
     def _count(self, latest: int, earliest: int) -> int:
-        """The number of passages. Where only the latest were read, it is inferred from how close together these are."""
-        if latest < self._most:
+        """The number of passages of which so many of the latest, down to the earliest of them, were counted."""
+        if latest < COUNTED_MAX:
             return latest
         extent = self._reader.extent
         first, last = map(extent, self._span)

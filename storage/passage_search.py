@@ -24,6 +24,7 @@ _FOUND_AND_READ = (
 _LISTED = f"SELECT group_concat(rowid) FROM ({_FOUND} ORDER BY rowid DESC LIMIT ?)"
 _COUNTED = f"SELECT count(*) || ',' || coalesce(min(rowid), 0) FROM ({_FOUND} ORDER BY rowid DESC LIMIT ?)"
 """To read a row of a list costs as much again as to find it, so they come as one text."""
+_NUMBERS = msgspec.json.Decoder(list[int])
 LISTED_ENTRIES_MAX = 524_288
 """Entries of lists that are kept: four megabytes."""
 LISTS_MAX = 2_048
@@ -65,7 +66,7 @@ class Lists:
         found = self._kept.pop(key, None)
         if found is None:
             (listed,) = raw.execute(query, values).fetchone()
-            found = array("q", map(int, listed.split(",")) if listed else ())
+            found = array("q", _NUMBERS.decode(f"[{listed or ''}]"))
             self._entries += len(found)
         self._kept[key] = found
         while len(self._kept) > LISTS_MAX or (self._entries > LISTED_ENTRIES_MAX and len(self._kept) > 1):

@@ -44,6 +44,10 @@ _log = logging.getLogger("memory_engine.recall")
 
 QUERY_CHARS_MAX = 8_192
 """Characters of a query that are searched for, from its beginning."""
+LEXICAL_MIN = 40
+"""Passages that words add to the candidates at least; at most `LEXICAL_MAX`, or as many as are asked for."""
+CANDIDATES_A_HIT = 4
+"""Candidates by words for each hit that is asked for, between these bounds: each costs as much as any other."""
 NEAREST = 60
 """Passages that vectors add to the candidates."""
 NEAREST_READ = 120
@@ -425,5 +429,6 @@ def _wanted(asked: Asked, question: Question, part: Part) -> LookUp:
         within=part.within,
         since_us=asked.since_us,
         until_us=asked.until_us,
-        limit=max(LEXICAL_MAX, asked.limit) + 2 * len(question.further),
+        limit=max(asked.limit, min(LEXICAL_MAX, max(LEXICAL_MIN, asked.limit * CANDIDATES_A_HIT)))
+        + 2 * len(question.further),
     )
