@@ -44,6 +44,7 @@ COMMANDS = {
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 LOCK = ROOT / "requirements.lock"
+INSTALLERS = min(4, os.cpu_count() or 1)
 NEWEST_MINOR = 14  # of the Pythons that the wheel is checked with, where they can be had
 LOCK_HEAD = "# Made by `python3 tasks.py lock`; do not edit. Names no index: pip's configuration does.\n\n"
 BEYOND_BASE = "\n# Beyond what the wheel needs: the inspector, whose command ends the demo.\n\n"
@@ -81,11 +82,18 @@ def pip_install(*words: str | Path, venv: Path = VENV) -> None:
 
 
 def install_pins(pins: list[str], *how: str, venv: Path = VENV) -> None:
-    """Install pinned packages, each file checked against its hashes."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "requirements.txt")
-        file.write_text("".join(pins), "utf-8")
-        pip_install("--require-hashes", *how, "-r", file, venv=venv)
+    """Install pinned packages, each file checked against its hashes; pip keeps one core busy, so several run at once."""
+    shares = [share for first in range(INSTALLERS) if (share := pins[first::INSTALLERS])]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(INSTALLERS) as pool:
+
+        def install(number: int, share: list[str]) -> None:
+            file = Path(folder, f"requirements-{number}.txt")
+            file.write_text("".join(share), "utf-8")
+            # What is imported is compiled then, which is less than half of what there is.
+            pip_install("--require-hashes", "--no-deps", "--no-compile", *how, "-r", file, venv=venv)
+
+        for _ in pool.map(install, range(len(shares)), shares):
+            pass
 
 
 def pins_in(text: str) -> list[str]:
@@ -128,7 +136,7 @@ def provide(pins: list[str]) -> None:
         compiled = [pin for pin in pins if pin.startswith("hnswlib==")]
         install_pins([pin for pin in pins if pin not in compiled], "--only-binary", ":all:")
         if compiled:
-            install_pins(compiled, "--no-deps", "--no-build-isolation")
+            install_pins(compiled, "--no-build-isolation")
         pip_install("--no-deps", "--no-build-isolation", "--editable", ROOT)
         note.write_text("".join((package, *pins)), "utf-8")
 

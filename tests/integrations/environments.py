@@ -60,7 +60,7 @@ from memory_engine.cli import main
 sys.exit(main())
 """
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
-_INSTALL = ("install", "--require-hashes", "--only-binary=:all:", "--requirement")
+_INSTALL = ("install", "--require-hashes", "--no-deps", "--no-compile", "--only-binary=:all:", "--requirement")
 
 
 def run_tests(name: str, report: Path) -> subprocess.CompletedProcess[str]:
