@@ -82,7 +82,7 @@ def pip_install(*words: str | Path, venv: Path = VENV) -> None:
 
 
 def install_pins(pins: list[str], *how: str, venv: Path = VENV) -> None:
-    """Install pinned packages, each file checked against its hashes; pip keeps one core busy, so several run at once."""
+    """Install pinned packages, each file checked against its hashes, by several pips: one keeps one core busy."""
     shares = [share for first in range(INSTALLERS) if (share := pins[first::INSTALLERS])]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(INSTALLERS) as pool:
 
@@ -185,8 +185,7 @@ def check() -> None:
     """Do all of these but demo, test, coverage and fix, to the end even if one fails."""
     with ThreadPoolExecutor(2) as pool:
         # the longest first, so that none is waited for alone at the end
-        verdicts = list(pool.map(verdict, ("pyright", "mypy", "docs", "wheel", "site", "quicktest", "lint")))
-    verdicts.append(verdict("quick"))  # alone: what runs beside it would be measured too
+        verdicts = list(pool.map(verdict, ("pyright", "quicktest", "mypy", "wheel", "docs", "site", "lint")))
     say("\n".join(["check", *verdicts]))
     if any(line.startswith("FAILED") for line in verdicts):
         raise TaskError("a check failed")
