@@ -83,7 +83,7 @@ def pip_install(*words: str | Path, venv: Path = VENV) -> None:
 
 def install_pins(pins: list[str], *how: str, venv: Path = VENV) -> None:
     """Install pinned packages, each file checked against its hashes, by several pips: one keeps one core busy."""
-    shares = [share for first in range(INSTALLERS) if (share := pins[first::INSTALLERS])]
+    shares = [pins[first::INSTALLERS] for first in range(min(INSTALLERS, len(pins)))]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(INSTALLERS) as pool:
 
         def install(number: int, share: list[str]) -> None:
