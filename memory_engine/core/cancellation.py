@@ -1,7 +1,9 @@
 """Work that cancelling its caller does not stop, and work that nobody awaits."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,16 +16,25 @@ async def finished(work: Awaitable[T]) -> T:
     process is never left half done. `asyncio.shield` goes on with the work too, but lets its caller go before the end.
     """
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        with _left_alone():
+            while not task.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([task])
         observed(task)  # nobody else will look at it
-        raise cancelled
+        raise
     return task.result()
+
+
+def _left_alone() -> AbstractContextManager[object]:
+    """A block in which scopes of anyio do not cancel: they do so in every round of the loop, which would never rest."""
+    if "anyio" not in sys.modules:  # then the caller has none
+        return nullcontext()
+    from anyio import CancelScope
+
+    return CancelScope(shield=True)
 
 
 def observed(future: "asyncio.Future[T]") -> None:

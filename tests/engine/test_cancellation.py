@@ -1,12 +1,15 @@
 """Cancellation at every await, by a task's cancel and by a scope's."""
 
 import asyncio
+import fcntl
 import gc
 import threading
 import time
 from itertools import islice
 from pathlib import Path
+from unittest.mock import patch
 
+import anyio
 import pytest
 from attrs import frozen
 from msgspec.structs import replace
@@ -301,3 +304,27 @@ async def test_an_opening_that_is_cancelled_leaves_nothing_open(tmp_path: Path, 
             thread.join(30)  # it ends after it has said so
             assert not thread.is_alive()
     gc.collect()  # a file that nobody closed would complain here, and a warning is an error
+
+
+async def test_a_loop_rests_while_a_cancelled_scope_is_left(tmp_path: Path) -> None:
+    """What has to end before its cancelled caller goes on is waited for in peace, though anyio cancels every round."""
+    path = str(tmp_path / "memory.db")
+    loop, rounds, at_rest = asyncio.get_running_loop(), 200, 20
+    with Path(path + ".lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process has the file
+        opening = asyncio.create_task(_opened_in(scope := anyio.CancelScope(), path))
+        await asyncio.sleep(0)
+        scope.cancel()
+        with patch.object(loop, "call_soon", wraps=loop.call_soon) as scheduled:
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    await opening
+    assert scope.cancelled_caught
+    assert scheduled.call_count < rounds + at_rest
+
+
+async def _opened_in(scope: anyio.CancelScope, path: str) -> None:
+    with scope:
+        async with memory_engine.open(path):
+            pass
