@@ -310,8 +310,8 @@ async def test_a_loop_rests_while_a_cancelled_scope_is_left(tmp_path: Path) -> N
     """What has to end before its cancelled caller goes on is waited for in peace, though anyio cancels every round."""
     path = str(tmp_path / "memory.db")
     loop, rounds, at_rest = asyncio.get_running_loop(), 200, 20
-    with Path(path + ".lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process has the file
+    with Path(path + ".lock").open("ab") as lock:  # noqa: ASYNC230 - it is empty
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as another process would
         opening = asyncio.create_task(_opened_in(scope := anyio.CancelScope(), path))
         await asyncio.sleep(0)
         scope.cancel()
