@@ -201,9 +201,13 @@ def hit_lines(
         yield (HIT_INDENT, ""), (escaped(said), "dim")
 
 
+_MONTHS = "_ January February March April May June July August September October November December".split()
+"""As models read them, whatever the locale of the process: what is embedded and recalled depends on none."""
+
+
 def day_of(moment: datetime) -> str:
     """The day of a moment, as written before a passage."""
-    return f"{moment.day} {moment:%B} {moment.year}"
+    return f"{moment.day} {_MONTHS[moment.month]} {moment.year}"
 
 
 _N_MASK = (1 << PLACES_BITS) - 1
@@ -225,7 +229,8 @@ class Shown(msgspec.Struct, frozen=True):
     def embedded(self) -> str:
         """The text to embed: it begins with when it was said, by whom, and its title. Models match on all of these."""
         at = self.at
-        when = f"{at.hour % 12 or 12}:{at:%M} {'am' if at.hour < 12 else 'pm'} on {at.day} {at:%B}, {at.year}"
+        hour, half = at.hour % 12 or 12, "am" if at.hour < 12 else "pm"
+        when = f"{hour}:{at:%M} {half} on {at.day} {_MONTHS[at.month]}, {at.year}"
         who, title = self.text.speaker or self.text.role, self.text.about
         return f"[{when}] {f'{who}: ' if who else ''}{f'{title}: ' if title else ''}{self.text.text}"
 

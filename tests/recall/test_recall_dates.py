@@ -1,6 +1,11 @@
-"""Stretches of days that a question names: the second week of a month, the weekend before a date."""
+"""Stretches of days that a question names: the second week of a month, the weekend before a date; days as shown."""
 
+import os
+import shutil
+import subprocess
+import sys
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,6 +13,7 @@ from hypothesis import strategies as st
 
 from memory_engine.recall.dates import DAY_US
 from memory_engine.recall.question import read_question
+from tests.recall.recalled import ASKED, CODE
 
 NOW_US = 1_718_200_000_000_000  # a Wednesday: 2024-06-12, 13:46 UTC
 
@@ -59,3 +65,31 @@ def test_any_text_has_its_days_read(text: str, at: int) -> None:
     """Whatever it says, and whenever that is compared with."""
     question = read_question(f"the last week of May {text} 31 Feb weekend after 1 January {text}", now_us=NOW_US)
     assert 0.0 <= question.nearness(at) <= 1.0
+
+
+def test_the_language_of_the_process_changes_nothing(tmp_path: Path) -> None:
+    """A month is told in English, whatever the locale: the same log gives the same context, byte for byte."""
+    program = shutil.which("localedef")
+    sources = Path("/usr/share/i18n/locales/de_DE")
+    if program is None or not sources.is_file():
+        pytest.skip("needs localedef and the sources of locales, to make a German one")
+    made = ["-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")]
+    subprocess.run([program, "--no-archive", *made], check=True, capture_output=True)
+    code = f"""
+import asyncio, locale
+from datetime import UTC, datetime
+import memory_engine
+locale.setlocale(locale.LC_ALL, "de_DE.UTF-8")
+async def main():
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread()
+        said = memory_engine.UserMessage(content={CODE!r})
+        await thread.dispatch(said, occurred_at=datetime(2024, 3, 5, tzinfo=UTC))
+        await thread.dispatch_all([memory_engine.UserMessage(content=f"word{{n}} " * 40) for n in range(20)])
+        print(f"{{datetime(2024, 3, 5):%B}}", (await thread.context(600, query={ASKED!r})).recalled_text)
+asyncio.run(main())
+"""
+    where = {**os.environ, "LOCPATH": str(tmp_path), "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run([sys.executable, "-c", code], env=where, capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.startswith("März ")
+    assert "[5 March 2024]" in done.stdout
