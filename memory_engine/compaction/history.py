@@ -35,6 +35,8 @@ from memory_engine.store.reader import LogReader, covered_in, opened
 
 _TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
 """The recorded operations of an event that take a chunk out of the state or put another in its place."""
+_TELLING = (MemoryForget.event_type, CompactionUndone.event_type)
+"""The events of which more is needed than their operations."""
 
 Status = Literal["live", "covered", "undone", "gone", "running", "failed", "abandoned"]
 _WHY = {"auto": "a threshold was passed", "hard": "a context was over the hard limit", "manual": "it was asked for"}
@@ -242,17 +244,21 @@ def _finished(known: Compaction, event: CompactionCompleted, operations: Iterabl
 async def read_aftermath(reader: LogReader, thread_id: str, state: State, *, after: int) -> Aftermath:
     """The fates of the chunks that the state after an event held, up to the given state."""
     links: dict[str, _Link] = {}
+    forgettings: list[tuple[int, Targets]] = []
     ended = False
     async for page in reader.pages(thread_id, after=after, upto=state.seq):
         for stored in page:
             ended = ended or stored.type == SessionEnded.event_type
             if any(word in stored.record for word in _TAKES):
                 _follow(thread_id, stored, links)
-            if stored.type == CompactionUndone.event_type:
-                _, reduction = decode_row(thread_id, stored, reader.registry)
-                made = (chunk for chunk in reduction.chunks if chunk.parent_ids)
-                links.update((chunk.parent_ids[0], _Link(chunk.id, stored.seq)) for chunk in made)
-    return Aftermath(state, await read_forgettings(reader, thread_id, after, state.seq), ended, links)
+            if stored.type in _TELLING:
+                event, reduction = decode_row(thread_id, stored, reader.registry)
+                if isinstance(event, MemoryForget):
+                    forgettings.append((stored.seq, Targets(event)))
+                if stored.type == CompactionUndone.event_type:
+                    made = (chunk for chunk in reduction.chunks if chunk.parent_ids)
+                    links.update((chunk.parent_ids[0], _Link(chunk.id, stored.seq)) for chunk in made)
+    return Aftermath(state, Forgettings(forgettings), ended, links)
 
 
 def _follow(thread_id: str, stored: StoredEvent, links: dict[str, _Link]) -> None:
@@ -269,17 +275,6 @@ def _follow(thread_id: str, stored: StoredEvent, links: dict[str, _Link]) -> Non
                 links.update(dict.fromkeys(operation.chunks, _Link(by, stored.seq, bool(by))))
             case Delete():
                 links[operation.chunk] = _Link("", stored.seq)
-
-
-async def read_forgettings(reader: LogReader, thread_id: str, after: int, upto: int) -> Forgettings:
-    """The forgettings after an event, up to another."""
-    each: list[tuple[int, Targets]] = []
-    async for page in reader.pages(thread_id, after=after, upto=upto, types=(MemoryForget.event_type,)):
-        for stored in page:
-            event, _ = decode_row(thread_id, stored, reader.registry)
-            if isinstance(event, MemoryForget):
-                each.append((stored.seq, Targets(event)))
-    return Forgettings(each)
 
 
 async def read_compactions(reader: LogReader, thread_id: str, state: State, open_at: int | None) -> list[Compaction]:

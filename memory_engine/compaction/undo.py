@@ -17,7 +17,6 @@ from memory_engine.compaction.history import (
     LogOriginals,
     Steps,
     read_aftermath,
-    read_forgettings,
     read_steps,
     summary_root,
     with_fate,
@@ -37,6 +36,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.reader import PAGE, LogReader
 
 
 @frozen
@@ -159,6 +159,8 @@ def versions(chunk: Chunk) -> tuple[str, ...]:
 
 
 _CHUNK_ID = regex(r"[0-9]{1,18}\.[0-9]{1,18}")
+_FURTHER = 4
+"""Times as many events are looked through as before, where the compaction is not among them."""
 
 
 async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str) -> Receipt:
@@ -239,8 +241,7 @@ class _Found:
     @classmethod
     async def of(cls, kernel: Kernel, thread: _ThreadNow, named: str, *, undone: bool) -> "_Found":
         """Find it by its id or that of a summary, or take the latest; `undone` allows one that was undone."""
-        steps = await read_steps(kernel.reader, thread.id, thread.state.seq)
-        found = await _named(kernel, thread.id, steps, named, undone=undone)
+        found, steps = await _named(kernel.reader, thread, named, undone=undone)
         aftermath = await read_aftermath(kernel.reader, thread.id, thread.state, after=found.seq)
         return cls(kernel, thread, with_fate(found, steps, aftermath), steps, aftermath)
 
@@ -319,7 +320,7 @@ class _Found:
 
     async def _originals(self, covered: dict[str, tuple[str, ...]]) -> dict[str, list[Chunk]]:
         """By each summary: the originals of what it covers that were not forgotten; left out where there are none."""
-        forgettings = await read_forgettings(self.kernel.reader, self.thread.id, 0, self.thread.state.seq)
+        forgettings = (await self.kernel.reader.forgotten(self.thread.id)).forgettings
         log = LogOriginals(self.kernel.reader, self.thread.id)
         found = {summary: await log.afresh(covers, forgettings) for summary, covers in covered.items()}
         return {summary: originals for summary, originals in found.items() if originals}
@@ -346,25 +347,42 @@ def _since(seq: int) -> str:
     return f" since event {seq}" if seq else ""
 
 
-async def _named(kernel: Kernel, thread_id: str, steps: Steps, named: str, *, undone: bool) -> Compaction:
-    """The compaction of a name. Raises `CompactionNotLive` for one that never completed, or is not known."""
+async def _named(reader: LogReader, thread: _ThreadNow, named: str, *, undone: bool) -> tuple[Compaction, Steps]:
+    """The compaction of a name, and the steps since, read from the end of the log, no further back than it takes.
+
+    Raises `CompactionNotLive` for one that never completed, or is not known.
+    """
     checked_text("compaction", named)
-    standing = [one for one in steps.finished if undone or one.seq not in steps.undone]
-    if not named:
+    root = await summary_root(reader, thread.id, named) if _CHUNK_ID.fullmatch(named) else ""
+    upto, span = thread.state.seq, PAGE
+    while True:
+        steps = await read_steps(reader, thread.id, upto, after=max(upto - span, 0))
+        found = _matching(steps.finished, named, root)
+        standing = [one for one in found if undone or one.seq not in steps.undone]
         if standing:
-            return standing[-1]
-        raise CompactionNotLive(thread_id, "", "no compaction of this thread stands")
-    found = [one for one in steps.finished if one.compaction_id == named]
-    if found:
-        return next((one for one in reversed(found) if one in standing), found[-1])
+            return standing[-1], steps
+        if span >= upto:
+            break
+        span *= _FURTHER
+    if named and found:
+        return found[-1], steps
+    raise CompactionNotLive(thread.id, named, _why_none(steps, named))
+
+
+def _matching(finished: list[Compaction], named: str, root: str) -> list[Compaction]:
+    """Those of an id, or else the one that made the summary `root`; all of them without a name."""
+    found = [one for one in finished if not named or one.compaction_id == named]
+    return found or [one for one in finished if root and any(root in replaced.summaries for replaced in one.replaced)]
+
+
+def _why_none(steps: Steps, named: str) -> str:
+    """Why no compaction of a whole log goes by this name."""
+    if not named:
+        return "no compaction of this thread stands"
     if named in steps.tries:
         tried = steps.tries[named]
         why = f"it came to nothing ({tried.reason}): nothing was replaced"
-        raise CompactionNotLive(thread_id, named, "it is not finished" if tried.status == "running" else why)
+        return "it is not finished" if tried.status == "running" else why
     if _CHUNK_ID.fullmatch(named):
-        root = await summary_root(kernel.reader, thread_id, named)
-        for one in steps.finished:
-            if any(root in replaced.summaries for replaced in one.replaced):
-                return one
-        raise CompactionNotLive(thread_id, named, "the log holds no summary of this id")
-    raise CompactionNotLive(thread_id, named, "the log holds none of this id, and it is not the id of a summary")
+        return "the log holds no summary of this id"
+    return "the log holds none of this id, and it is not the id of a summary"

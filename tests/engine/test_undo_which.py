@@ -1,7 +1,9 @@
 """Which compaction is undone, and when: named in several ways, one at a time, and not compacted again at once."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +21,7 @@ from memory_engine import (
     RestoredChunk,
 )
 from memory_engine.compaction.service import CompactionService
+from memory_engine.core.records import StoredEvent
 from memory_engine.errors import (
     CompactionNotLive,
     EventTooLarge,
@@ -28,6 +31,7 @@ from memory_engine.errors import (
 )
 from memory_engine.events import SummaryLine
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.reader import PAGE
 from tests.conversations import NEVER, note, opened, say, texts, turns, types
 from tests.engine.undoing import MERGING
 from tests.scripted_compactors import Held, Scripted, a_line_each
@@ -148,6 +152,32 @@ async def test_two_compactions_of_one_id_are_told_apart() -> None:
         assert ["Go", "word3", "word4"] == await texts(thread)
         await thread.undo_compaction("k")
         assert ["word1", "word2", "word3", "word4"] == await texts(thread)
+
+
+async def test_an_undo_reads_only_what_came_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many compactions a log holds, the latest is found at its end, and an old one by its id or its summary."""
+    async with opened(Scripted(), NEVER) as engine:
+        thread = await engine.create_thread()
+        made = []
+        for n in range(330):  # more events than several pages of the log
+            taken = await thread.dispatch_all(turns(2, start=2 * n))
+            made.append(await thread.compact([chunk.id for receipt in taken for chunk in receipt.chunks]))
+        store, upto = thread.kernel.store, (await thread.info()).events
+        read, first = store.read, upto
+
+        async def noted(thread_id: str, *, after: int, **bounds: Any) -> Sequence[StoredEvent]:
+            nonlocal first
+            first = min(first, after)
+            return await read(thread_id, after=after, **bounds)
+
+        monkeypatch.setattr(store, "read", noted)
+        await thread.undo_compaction()
+        await thread.redo_compaction(made[-1].compaction_id)
+        await thread.undo_compaction(made[-2].new_chunks[0])
+        assert upto - first <= 2 * PAGE
+        for old in (made[0].compaction_id, made[1].new_chunks[0]):
+            await thread.undo_compaction(old)
+        assert ["word0", "word1", "word2", "word3"] == (await texts(thread))[:4]
 
 
 async def test_what_became_of_compactions_is_listed() -> None:
