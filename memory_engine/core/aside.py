@@ -18,9 +18,12 @@ async def aside(work: Callable[[], T], *, items: int) -> T:
 
     Cancelling the caller does not stop the work; nobody gets its result then.
     """
-    if items <= AT_ONCE_MAX:
-        return work()
-    return await asyncio.to_thread(_given_way, work)
+    return work() if items <= AT_ONCE_MAX else await on_thread(work)
+
+
+async def on_thread(work: Callable[[], T]) -> T:
+    """The result of work of another thread, which gives way to the loop."""
+    return await asyncio.to_thread(given_way, work)
 
 
 class _GivingWay:
@@ -52,6 +55,7 @@ class _GivingWay:
 giving_way = _GivingWay()
 
 
-def _given_way(work: Callable[[], T]) -> T:
+def given_way(work: Callable[[], T]) -> T:
+    """The result of work that is on a thread of its own, which gives way to the others."""
     with giving_way:
         return work()

@@ -1,6 +1,5 @@
 """Dispatching what files hold, record by record, so that threads compact as they would have live."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TypeVar
 import msgspec
 from attrs import define, field, frozen
 
+from memory_engine.core.aside import on_thread
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
@@ -184,7 +184,7 @@ class Ingestion:
 
 async def _beside(values: Iterator[T], at_once: int) -> AsyncIterator[tuple[T, ...]]:
     """The values, read in a thread, so many at once: a long line must not hold up the event loop."""
-    while some := await asyncio.to_thread(lambda: tuple(islice(values, at_once))):
+    while some := await on_thread(lambda: tuple(islice(values, at_once))):
         yield some
 
 

@@ -16,6 +16,7 @@ import msgspec
 from attrs import field, frozen
 from msgspec.structs import replace
 
+from memory_engine.core.aside import on_thread
 from memory_engine.core.cancellation import finished
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import (
@@ -101,6 +102,13 @@ class Asked:
     explain: bool = False
 
 
+def _read(text: str, now_us: int) -> tuple[Question, Current]:
+    """The question, with the terms of what it asks about, and what is true of that."""
+    question = read_question(text, now_us=now_us)
+    current = Current(question)
+    return replace(question, further=current.further), current
+
+
 class _Meaning(msgspec.Struct, frozen=True):
     """The question's vector by a model, if there is one, or why there is none."""
 
@@ -147,6 +155,7 @@ class Searching:
         self._indexing = indexing
         self._embedding = embedding
         self._turns = OfLoop(lambda: asyncio.Semaphore(AT_ONCE))
+        self._has_read = False
 
     async def search_in_parts(
         self, threads: Threads, asked: Asked, count: int
@@ -162,9 +171,10 @@ class Searching:
         gaps = _Gaps(are_many=are_many, until_s=now_s + config.search_index_timeout_s)
         deadline_s = now_s + config.search_model_timeout_s
         text = asked.query[:QUERY_CHARS_MAX]
-        question = read_question(text, now_us=self._kernel.now_us() if asked.now_us is None else asked.now_us)
-        current = Current(question)
-        question = replace(question, further=current.further)
+        now_us = self._kernel.now_us() if asked.now_us is None else asked.now_us
+        # the first one compiles what questions are read with
+        question, current = _read(text, now_us) if self._has_read else await on_thread(lambda: _read(text, now_us))
+        self._has_read = True
         meaning = await self._meaning(text, deadline_s) if text.strip() else _Meaning()
         wanted = asked.limit
         if self._models.reranker is not None:
@@ -212,7 +222,7 @@ class Searching:
             ranked = self._models.ranker(question, choice.candidates, choice.statistics, wanted)
             return [*ranked, *current.partners(ranked, choice.candidates, choice.thread_ids)]
 
-        return rank() if len(choice.candidates) <= RANKED_AT_ONCE else await asyncio.to_thread(rank)
+        return rank() if len(choice.candidates) <= RANKED_AT_ONCE else await on_thread(rank)
 
     async def _meaning(self, text: str, deadline_s: float) -> _Meaning:
         embedder = self._models.embedder

@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
+from memory_engine.core.aside import on_thread
 from memory_engine.core.loops import OfLoop
 from memory_engine.llm.vectors import Vector
 from memory_engine.store.passages import PLACES_BITS, THREAD_BITS, Threads, VectorRows
@@ -59,7 +60,7 @@ class VectorSpace:
         async with self._lock.here:
             found = await store.passages.vectors(thread_id, model, self._upto)
             if found:
-                await asyncio.to_thread(self._vectors.add, found)
+                await on_thread(lambda: self._vectors.add(found))
                 self._upto = found[-1].places[-1]
 
     async def follow_among(self, store: Store, threads: Threads, model: str) -> Mapping[str, int]:
@@ -67,7 +68,7 @@ class VectorSpace:
         async with self._lock.here:
             found = await store.passages.vectors_among(threads, model, self._known)
             if found.vectors:
-                await asyncio.to_thread(self._add_among, found.vectors)
+                await on_thread(lambda: self._add_among(found.vectors))
             self._known = found.upto
         return found.waiting
 

@@ -4,12 +4,14 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
 import aiosqlite
 import msgspec
 
+from memory_engine.core.aside import given_way
 from memory_engine.errors import (
     EngineClosed,
     InvalidIdentifier,
@@ -114,7 +116,7 @@ class Connection:
         return begun._connection
 
     def _put(self, outcome: "_ThreadFuture", work: Callable[[], object]) -> None:
-        self._begun._tx.put_nowait((cast("asyncio.Future[object]", outcome), work))
+        self._begun._tx.put_nowait((cast("asyncio.Future[object]", outcome), partial(given_way, work)))
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a closure and wait for it.
@@ -148,6 +150,7 @@ class Connection:
         is_there = self._made is not None and (was_open or self._made._connection is not None)
         if is_there and (stopped := self._begun.stop()) is not None:
             await stopped
+            self._begun._thread.join()  # it has nothing left to do but to end: who counts threads then counts none
 
 
 class Readers:

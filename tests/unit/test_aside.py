@@ -3,8 +3,15 @@
 import asyncio
 import sys
 import threading
+from hashlib import sha256
+from pathlib import Path
+
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from memory_engine.core.aside import AT_ONCE_MAX, aside
+from memory_engine.core.codec import LARGE_CHARS, commitment
+from memory_engine.storage.sqlite.connection import Connection
 
 
 async def test_little_work_is_done_at_once() -> None:
@@ -32,3 +39,23 @@ async def test_the_interval_is_as_before_when_the_last_has_ended() -> None:
     assert all(found < usual for found in await asyncio.gather(*tasks))
     assert isinstance((await asyncio.gather(failing, return_exceptions=True))[0], ZeroDivisionError)
     assert usual == sys.getswitchinterval()
+
+
+async def test_a_connection_gives_way(tmp_path: Path) -> None:
+    """Reading the rows of a large state takes long, and a commit on the loop wants the interpreter a dozen times."""
+    usual = sys.getswitchinterval()
+    connection = await Connection.writer(str(tmp_path / "any.db"), 1.0)
+    try:
+        assert usual > await connection.run(lambda _: sys.getswitchinterval())
+    finally:
+        await connection.close()
+    assert usual == sys.getswitchinterval()
+
+
+@given(st.integers(0, 10_000))
+@example(LARGE_CHARS)
+@example(LARGE_CHARS + 1)
+def test_a_payload_hashed_in_pieces_has_the_same_hash(size: int) -> None:
+    """A thread that lets go of the interpreter for each payload would starve the loop, so most are hashed in pieces."""
+    payload = bytes(n % 251 for n in range(size))
+    assert sha256(b"salt" + payload).digest() == commitment(b"salt", payload)

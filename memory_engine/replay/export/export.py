@@ -4,6 +4,7 @@ import asyncio
 import gzip
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -11,6 +12,7 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.core.arguments import checked_type
+from memory_engine.core.aside import on_thread
 from memory_engine.core.chain import is_redacted, link_hash
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
@@ -90,7 +92,7 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
     with _NewFile(path, compress=compress or path.name.endswith(COMPRESSED), force=force) as file:
         file.write(line_of(header))
         async for rows in log.pages():
-            await asyncio.to_thread(_write, file, lines, rows)
+            await on_thread(partial(_write, file, lines, rows))
             if progress is not None:
                 progress(lines.events)
         file.write(line_of(FileEnd(end=lines.events, hash=digest, redacted=lines.redacted)))

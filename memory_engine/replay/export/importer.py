@@ -8,6 +8,7 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.compaction.service import CompactionService
+from memory_engine.core.aside import on_thread
 from memory_engine.core.chain import decode_row, is_redacted, next_head
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import JsonForm
@@ -210,7 +211,7 @@ async def at_rest(kernel: Kernel, thread_id: str, work: Callable[[], Awaitable[N
 async def _taken(file: LogFile, stop: int) -> FileBatch | None:
     """The next batch; one ends at the seq `stop`."""
     limit = min(EVENTS_MAX, stop - file.seq) if file.seq < stop else EVENTS_MAX
-    return await asyncio.to_thread(file.take, limit, BYTES_MAX)
+    return await on_thread(lambda: file.take(limit, BYTES_MAX))
 
 
 def _nobody(_done: int) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TypeVar
 from attrs import define, evolve, field
 
 from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_text, checked_type
+from memory_engine.core.aside import on_thread
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
@@ -112,7 +114,7 @@ class Documents:
             raise InvalidDocument("title", title, "give it one to be found and shown by")
         digest = sha256(f"{title}\0{text}".encode("utf-8", "replace")).hexdigest()
         plain = text.replace("\r\n", "\n")
-        read = await asyncio.to_thread(_text_of, plain, id or f"text:{digest[:24]}", title, described)
+        read = await on_thread(lambda: _text_of(plain, id or f"text:{digest[:24]}", title, described))
         seq = await self._put(read, _Ingestion(splitting))
         document = await self.get(read.id) or await self.get(read.id, at=seq)  # another may have removed it by now
         assert document is not None
@@ -190,7 +192,7 @@ class Documents:
     async def _ingest(self, paths: Sequence[Path], run: "_Ingestion") -> DocumentReport:
         report = run.report
         files = find(paths)
-        while some := await asyncio.to_thread(_some, files):
+        while some := await on_thread(partial(_some, files)):
             for found in some:
                 if isinstance(found, SkippedFile):
                     report.skipped.append(found.path)
@@ -209,7 +211,7 @@ class Documents:
         documents = load(found, run.limits)
         while True:
             try:
-                loaded = await asyncio.to_thread(_some, documents)
+                loaded = await on_thread(partial(_some, documents))
             except MissingExtra as error:
                 run.report.failed.append(_failure(found, "", error))
                 return
@@ -254,7 +256,7 @@ class Documents:
             known, base = document_of(rows, id), changed_at(rows, id)
             runtime = self._tenant.kernel[OpenThreads].get(self._tenant.id)
             extractors = self._tenant.kernel.extractors if runtime is not None and runtime.indexed else None
-            events = await asyncio.to_thread(_computed, wanted, known, extractors)
+            events = await on_thread(partial(_computed, wanted, known, extractors))
             try:
                 receipts = await self._tenant.dispatch_all(with_ids(events, id, self._tenant.id, base))
             except IdempotencyConflict:
