@@ -30,11 +30,9 @@ class Targets:
         # compared as text: a compactor may have given a source that is not a chunk id at all
         return chunk_id in self._ids or chunk_id.partition(".")[0] in self._seqs
 
-    def may_reach(self, chunk: Chunk) -> bool:
-        """Whether it is worth a look: told in well under a microsecond, since all chunks of a state are asked."""
-        if chunk.parent_ids or chunk.lines or chunk.is_container or chunk.id in self._ids:
-            return True
-        return bool(self._seqs) and chunk.id.partition(".")[0] in self._seqs
+    def may_reach(self, view: StateView) -> list[str]:
+        """The ids of the chunks at the top that are worth a look, in order."""
+        return view.in_order((*self._ids, *view.made_by(self._seqs), *view.derived()))
 
     def brought(self, chunk: Chunk) -> bool:
         """Whether the chunk, or an older version of it, is among them."""
@@ -86,7 +84,7 @@ def remainders(view: StateView, targets: Targets) -> Iterator[tuple[Chunk, Chunk
 
     A container comes before its children, which go with it and are not named.
     """
-    for chunk in filter(targets.may_reach, view.chunks()):
+    for chunk in filter(None, map(view.get, targets.may_reach(view))):
         shared = chunk.category is Category.SCRATCHPAD  # it came with the first snippet, and holds those of others
         if not shared and (targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk))):
             yield chunk, None

@@ -13,7 +13,8 @@ Fractional Indexing", 2020) over base 256.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
@@ -37,7 +38,7 @@ K = TypeVar("K", bound=Keyed)
 
 
 class PersistentMap(msgspec.Struct, Generic[V], frozen=True, eq=False):
-    """An immutable mapping from str; iteration order is not defined and never used.
+    """An immutable mapping from str; the order of its keys is not defined and never used.
 
     `slot` gives the number by which a key finds its bucket. Keys that are put together share more with older values
     where their numbers are the same.
@@ -53,6 +54,15 @@ class PersistentMap(msgspec.Struct, Generic[V], frozen=True, eq=False):
     def get(self, key: str) -> V | None:
         """The value, or `None`."""
         return self._buckets[self.slot(key) & (len(self._buckets) - 1)].get(key)
+
+    def keys(self) -> Iterator[str]:
+        """All keys."""
+        return chain.from_iterable(self._buckets)
+
+    def near(self, keys: Iterable[str]) -> Iterator[str]:
+        """The keys that share a bucket with any of these."""
+        mask = len(self._buckets) - 1
+        return chain.from_iterable(self._buckets[at] for at in {self.slot(key) & mask for key in keys})
 
     def draft(self) -> "MapDraft[V]":
         """A mutable copy that shares everything."""
@@ -102,6 +112,18 @@ class MapDraft(msgspec.Struct, Generic[V], frozen=True, eq=False):
         """The value, or `None`."""
         changes = self._changes
         return changes[key] if key in changes else self._base.get(key)
+
+    def keys(self) -> Iterator[str]:
+        """All keys."""
+        return self._with_changes(self._base.keys())
+
+    def near(self, keys: Iterable[str]) -> Iterator[str]:
+        """The keys that share a bucket with any of these, and all that were put into this draft."""
+        return self._with_changes(self._base.near(keys))
+
+    def _with_changes(self, keys: Iterable[str]) -> Iterator[str]:
+        yield from (key for key in keys if key not in self._changes)
+        yield from (key for key, value in self._changes.items() if value is not None)
 
     def set(self, key: str, value: V) -> None:
         """Put a value."""

@@ -1,6 +1,6 @@
 """The state: ordered chunks of a thread at a seq. A value; the truth is the log."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -38,6 +38,10 @@ def _has_names(chunk: Chunk) -> bool:
     """Whether a chunk is found by any name: few are, and every change of a state asks."""
     marked = chunk.retention is _EPHEMERAL or chunk.status == RECALLED or chunk.type == _SNIPPET
     return marked or bool(chunk.name)
+
+
+def _is_derived(chunk: Chunk) -> bool:
+    return bool(chunk.parent_ids or chunk.lines) or chunk.is_container
 
 
 def _names_of(chunk: Chunk) -> Iterator[str]:
@@ -102,6 +106,18 @@ class StateView(Protocol):
         """All chunks in order, each container's children after it."""
         ...
 
+    def derived(self) -> Iterator[str]:
+        """The ids of chunks that came of others: later versions, summaries, containers. In no order."""
+        ...
+
+    def made_by(self, seqs: Collection[str]) -> Iterator[str]:
+        """The ids of chunks that these events made. In no order."""
+        ...
+
+    def in_order(self, chunk_ids: Iterable[str]) -> list[str]:
+        """The given ids whose chunks are at the top, in the state's order."""
+        ...
+
     @property
     def tally(self) -> Tally:
         """Counts and tokens."""
@@ -110,6 +126,10 @@ class StateView(Protocol):
 
 class _Lookup(Protocol[T_co]):
     def get(self, key: str) -> T_co | None: ...
+
+    def keys(self) -> Iterator[str]: ...
+
+    def near(self, keys: Iterable[str]) -> Iterator[str]: ...
 
 
 class _Sequence(Protocol):
@@ -121,10 +141,11 @@ class _Sequence(Protocol):
 class _StateQueries:
     """The questions that a state and a draft answer alike (see `StateView`)."""
 
-    __slots__ = ("_index", "_names", "_top", "seq", "tally")
+    __slots__ = ("_derived", "_index", "_names", "_top", "seq", "tally")
 
     seq: int
     tally: Tally
+    _derived: _Lookup[bool]
     _index: _Lookup[Placed]
     _names: _Lookup[tuple[str, ...]]
     _top: _Sequence
@@ -187,6 +208,21 @@ class _StateQueries:
             for child in self._inside(placed.chunk.id):
                 yield from self.placed_within(child)
 
+    def derived(self) -> Iterator[str]:
+        """The ids of chunks that came of others: later versions, summaries, containers. In no order."""
+        return self._derived.keys()
+
+    def made_by(self, seqs: Collection[str]) -> Iterator[str]:
+        """The ids of chunks that these events made. In no order."""
+        near = self._index.near(f"{seq}." for seq in seqs)
+        return (chunk_id for chunk_id in near if chunk_id.partition(".")[0] in seqs)
+
+    def in_order(self, chunk_ids: Iterable[str]) -> list[str]:
+        """The given ids whose chunks are at the top, in the state's order."""
+        found = (self._index.get(chunk_id) for chunk_id in dict.fromkeys(chunk_ids))
+        placed = [one for one in found if one is not None and not one.container]
+        return [one.chunk.id for one in sorted(placed, key=lambda one: one.key)]
+
     def __len__(self) -> int:
         return self.tally.chunks
 
@@ -196,6 +232,7 @@ class State(_StateQueries):
 
     __slots__ = ("_nested",)
 
+    _derived: PersistentMap[bool]
     _index: PersistentMap[Placed]
     _names: PersistentMap[tuple[str, ...]]
     _top: SortedSequence[Placed]
@@ -204,6 +241,7 @@ class State(_StateQueries):
         """The empty state at seq 0; every other comes from a draft."""
         self.seq = 0
         self.tally = Tally()
+        self._derived = PersistentMap()  # pyright: ignore[reportIncompatibleVariableOverride]
         self._index = PersistentMap(slot=_neighbourhood)  # pyright: ignore[reportIncompatibleVariableOverride]
         self._names = PersistentMap()  # pyright: ignore[reportIncompatibleVariableOverride]
         self._top = SortedSequence()  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -235,12 +273,6 @@ class State(_StateQueries):
         """The chunks at the top with their places, in order."""
         return self._top
 
-    def in_order(self, chunk_ids: Iterable[str]) -> list[str]:
-        """The given ids whose chunks are at the top, in the state's order."""
-        found = (self._index.get(chunk_id) for chunk_id in dict.fromkeys(chunk_ids))
-        placed = [one for one in found if one is not None and not one.container]
-        return [one.chunk.id for one in sorted(placed, key=lambda one: one.key)]
-
     def draft(self) -> "StateDraft":
         """A mutable copy that shares the parts it does not touch."""
         return StateDraft(self)
@@ -251,6 +283,7 @@ class StateDraft(_StateQueries):
 
     __slots__ = ("_nested", "_opened", "touched")
 
+    _derived: MapDraft[bool]
     _index: MapDraft[Placed]
     _names: MapDraft[tuple[str, ...]]
     _top: SequenceDraft[Placed]
@@ -259,6 +292,7 @@ class StateDraft(_StateQueries):
         self.seq = state.seq
         self.tally = state.tally
         self.touched: dict[str, Placed | None] = {}
+        self._derived = MapDraft(state._derived)  # pyright: ignore[reportIncompatibleVariableOverride]
         self._index = MapDraft(state._index)  # pyright: ignore[reportIncompatibleVariableOverride]
         self._names = MapDraft(state._names)  # pyright: ignore[reportIncompatibleVariableOverride]
         self._top = state._top.draft()  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -283,6 +317,8 @@ class StateDraft(_StateQueries):
         """Put a chunk at its place."""
         chunk = placed.chunk
         self._index.set(chunk.id, placed)
+        if _is_derived(chunk):
+            self._derived.set(chunk.id, True)
         for name in _names_of(chunk) if _has_names(chunk) else ():
             # in order of ids, not of insertion: a state that was read back must name the same chunk
             bearers = {*(self._names.get(name) or ()), chunk.id}
@@ -310,6 +346,8 @@ class StateDraft(_StateQueries):
 
     def _forget(self, chunk: Chunk) -> None:
         self._index.drop(chunk.id)
+        if _is_derived(chunk):
+            self._derived.drop(chunk.id)
         for name in _names_of(chunk) if _has_names(chunk) else ():
             bearers = tuple(other for other in self._names.get(name) or () if other != chunk.id)
             if bearers:
@@ -321,7 +359,7 @@ class StateDraft(_StateQueries):
 
     def let_go(self) -> None:
         """Drop everything in pieces, where the state was large: work for another thread. The draft is of no use."""
-        del self._index, self._names, self._nested, self._opened
+        del self._derived, self._index, self._names, self._nested, self._opened
         self.touched.clear()
         self._top.let_go()  # the last to hold most of the chunks
 
@@ -330,6 +368,7 @@ class StateDraft(_StateQueries):
         state = State.__new__(State)
         state.seq = seq
         state.tally = self.tally
+        state._derived = self._derived.freeze()
         state._index = self._index.freeze()
         state._names = self._names.freeze()
         state._top = self._top.freeze()

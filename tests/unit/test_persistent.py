@@ -54,8 +54,12 @@ def test_a_map_is_a_dict(steps: list[tuple[str, int]]) -> None:
                 current = draft.freeze()
                 frozen.append((current, dict(model)))
                 draft = current.draft()
+    assert sorted(model) == sorted(draft.keys())
+    assert all((key in model) == (key in list(draft.near([key]))) for key in (f"k{n}" for n in range(31)))
     frozen.append((draft.freeze(), model))
     for value, expected in frozen:
+        assert sorted(expected) == sorted(value.keys())
+        assert all((key in expected) == (key in list(value.near([key]))) for key in (f"k{n}" for n in range(31)))
         found = {f"k{n}": value.get(f"k{n}") for n in range(31) if value.get(f"k{n}") is not None}
         assert (expected, len(expected)) == (found, len(value))
 
@@ -68,6 +72,10 @@ def test_a_map_grows_without_losing_a_key() -> None:
         draft.set(str(n), n)
     grown = draft.freeze()
     assert all(n == grown.get(str(n)) for n in range(20_000))
+    assert len(set(grown.keys())) == len(list(grown.keys())) == 20_000
+    near = list(grown.near(["7", "8", "7"]))
+    assert {"7", "8"} <= set(near)
+    assert len(set(near)) == len(near) < 2_000
     assert (20_000, 0, None) == (len(grown), len(empty), empty.get("1"))
 
 
