@@ -265,6 +265,13 @@ class LoadedThread(msgspec.Struct, frozen=True):
     indexed: bool = False
     broken: bytes | None = None
 
+    def let_go(self) -> None:
+        """Drop the rows one by one: freed by one call, many keep other threads from the interpreter."""
+        while isinstance(self.sources, dict) and self.sources:
+            self.sources.popitem()
+        while isinstance(self.live, list) and self.live:
+            self.live.pop()
+
 
 def generation_of(head: Head) -> int:
     """The number of the thread among those that had its id. Writing to the thread does not change it."""

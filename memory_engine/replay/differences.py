@@ -89,20 +89,18 @@ def rows_differ(view: str, stored: Mapping[str, bytes], made: Mapping[str, bytes
 
 def places_differ(stored: Iterable[LiveChunk], made: Iterable[LiveChunk]) -> tuple[str, ...]:
     """How the places of a state's chunks differ from those that the log gives."""
-    old, new = ({row.chunk_id: row for row in rows} for rows in (stored, made))
-    if old == new:
-        return ()
+    left = {row.chunk_id: row for row in stored}
     lines: list[str] = []
-    for chunk_id in dict.fromkeys((*new, *old)):
-        one, other = old.get(chunk_id), new.get(chunk_id)
-        if one is None or other is None:
-            lines.append(f"chunk {chunk_id}: {_LOST if one is None else _STRAY}")
-            continue
-        for name, kept, given in (
-            ("key", one.key.hex(), other.key.hex()), ("container", one.container, other.container)
-        ):  # fmt: skip
-            if kept != given:
-                lines.append(f"chunk {chunk_id} {name}: {arrow(kept, given)}")
+    for given in made:  # one by one: a comparison of all in one call keeps other threads from the interpreter
+        kept = left.pop(given.chunk_id, None)
+        if kept is None:
+            lines.append(f"chunk {given.chunk_id}: {_LOST}")
+        elif kept != given:
+            if kept.key != given.key:
+                lines.append(f"chunk {given.chunk_id} key: {arrow(kept.key.hex(), given.key.hex())}")
+            if kept.container != given.container:
+                lines.append(f"chunk {given.chunk_id} container: {arrow(kept.container, given.container)}")
+    lines += (f"chunk {chunk_id}: {_STRAY}" for chunk_id in left)
     return limited(lines)
 
 
@@ -281,7 +279,7 @@ def _state_differs(value: bytes, stored: StoredEvent, draft: StateDraft) -> list
         return []
     if kept.hash != stored.hash:
         return []
-    made = [LiveChunk(p.chunk.id, p.key, p.container) for p in draft.placed()]
+    made = (LiveChunk(p.chunk.id, p.key, p.container) for p in draft.placed())
     counted = {"chunks": kept.chunks, "tokens": kept.tokens}
     lines = [*places_differ(kept.live, made)]
     lines += fields_differ("state", counted, {"chunks": draft.tally.chunks, "tokens": draft.tally.tokens})

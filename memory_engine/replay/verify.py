@@ -108,6 +108,11 @@ class _ThreadReplay(msgspec.Struct):
             unattested=self.unattested,
         )
 
+    def let_go(self) -> None:
+        """Drop what was read and made, in pieces: work for another thread."""
+        self.draft.let_go()
+        self.loaded.let_go()
+
     def diverged(self, kind: str, *, reducer: str = "", found: str = "", lines: Sequence[str] = ()) -> Divergence:
         """At the head: something derived from the log."""
         return Divergence(
@@ -200,7 +205,7 @@ class Verifier:
             for kind, faults in (await self._store.faults(thread_id)).items():
                 found = found or replay.diverged(kind, lines=limited(faults))
         report = replay.report(found)
-        await aside(replay.draft.let_go, items=replay.draft.tally.chunks)
+        await aside(replay.let_go, items=replay.draft.tally.chunks)
         return report
 
     async def _unloaded(self, replay: _ThreadReplay, found: Divergence) -> VerifyReport:
@@ -215,7 +220,9 @@ class Verifier:
     async def _run(self, replay: _ThreadReplay, progress: VerifyProgress | None) -> Divergence | None:
         """Replay the log to its head, or to the first divergence."""
         async for page in self._reader.raw_pages(replay.thread_id, upto=replay.head.seq):
-            found = await aside(partial(self._check_page, replay, page), items=len(page))
+            # a forgetting asks all that changed since the draft was made
+            size = len(page) + replay.draft.tally.chunks
+            found = await aside(partial(self._check_page, replay, page), items=size)
             if found is not None:
                 return found
             if progress is not None:
@@ -355,7 +362,7 @@ def _check_head(replay: _ThreadReplay) -> Divergence | None:
         return replay.diverged(
             "head", found="its hash", lines=[f"hash: {arrow(head.hash.hex(), replay.previous.hex())}"]
         )
-    made = [LiveChunk(p.chunk.id, p.key, p.container) for p in draft.placed()]
+    made = (LiveChunk(p.chunk.id, p.key, p.container) for p in draft.placed())
     if moved := places_differ(replay.loaded.live, made):
         return replay.diverged("state", lines=moved)
     kept = {"chunks": head.chunks, "tokens": head.tokens}

@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import as_recorded, live_chunk, next_head
 from memory_engine.core.codec import checked_record
 from memory_engine.core.events.memory import ThreadUpdated
@@ -434,10 +435,11 @@ class ThreadRuntime:
         self._looked_s = asyncio.get_running_loop().time()
         self._is_stale = False
         loaded = await self._kernel.reader.load(self.id)
-        self.state = await self._kernel.reader.state_of(loaded)
+        state = await self._kernel.reader.state_of(loaded)
+        await aside(loaded.let_go, items=len(loaded.live))
         if loaded.head.epoch != self.head.epoch:  # it may be another: who was deleted has come back
             self._kernel.caches.drop(self.id)
-        self.record, self.head, self.indexed = loaded.record, loaded.head, loaded.indexed
+        self.state, self.record, self.head, self.indexed = state, loaded.record, loaded.head, loaded.indexed
         await self.projections.load()
         self._follow_status()
 

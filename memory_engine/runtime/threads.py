@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 
+from memory_engine.core.aside import aside
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.state import State
@@ -231,6 +232,7 @@ class OpenThreads:
         projections = InlineProjections(self._plan, store, reader, thread_id)
         await projections.load()
         runtime = ThreadRuntime(self._kernel, loaded, state, projections, self._committed)
+        await aside(loaded.let_go, items=len(loaded.live))
         self._evict()
         runtime.failed = broken_as_error(thread_id, loaded.broken)
         self._open[thread_id] = runtime
