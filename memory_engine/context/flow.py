@@ -160,19 +160,30 @@ class Window(msgspec.Struct, frozen=True):
         return Window(room, self.refill, start, border, total, upto)
 
 
+class WalksFarError(Exception):
+    """A window is asked for that would have to be walked over more turns than the event loop has time for."""
+
+
 class Windows:
     """The windows over turns that come and go at the end, each with places to which it can go back."""
 
     EACH = 256
     """So many turns lie between these places."""
+    NEAR = 8_192
+    """Turns over which a window is walked in a millisecond."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes = sizes
         self._kept: dict[tuple[int, float], list[Window]] = {}
+        self.only_near = False
+        """Whether a window that has not been walked nearly to the end raises `WalksFarError`."""
 
     def window(self, room: int, refill: float) -> Window:
         """The window of a room over all turns."""
-        kept = self._kept.pop((room, refill), None) or [Window(room, refill)]
+        kept = self._kept.get((room, refill)) or [Window(room, refill)]
+        if self.only_near and len(self._sizes) - kept[-1].seen > self.NEAR:
+            raise WalksFarError
+        self._kept.pop((room, refill), None)
         while kept[-1].seen < len(self._sizes):
             seen = kept[-1].seen
             reached = kept[-1].over(self._sizes, min(len(self._sizes), seen - seen % self.EACH + self.EACH))

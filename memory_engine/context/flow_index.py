@@ -74,7 +74,7 @@ class FlowIndex:
         self._spoken: list[int] = []
         self._spoken_first = -1
         self._tokens = 0
-        self._windows = Windows(self._sizes)
+        self.windows = Windows(self._sizes)
         self._made: dict[int, Costed] = {}
         """The turns that were read for this context, by their first positions."""
         self._made_before: dict[int, Costed] = {}
@@ -174,7 +174,7 @@ class FlowIndex:
         self._tokens -= sum(self._sizes[kept:])
         del self._sizes[kept:], self._firsts[kept:]
         del self._spoken[bisect_left(self._spoken, kept) :]
-        self._windows.go_back(kept)
+        self.windows.go_back(kept)
         for atoms in (self._fixed, self._summaries):
             del atoms[bisect_left(atoms, position, key=lambda one: one.atom.positions[0]) :]
         self._made_before = {first: one for first, one in self._made_before.items() if first < position}
@@ -189,7 +189,7 @@ class FlowIndex:
             sum(one.tokens for one in self._fixed),
             self._bonds.spoken,
             turn if is_turn else -1,
-            self._windows,
+            self.windows,
         )
 
     def _turns(self, first: int, end: int) -> list[Costed]:

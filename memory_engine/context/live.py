@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed
+from memory_engine.context.flow import WalksFarError
 from memory_engine.context.flow_index import FlowIndex
 from memory_engine.core.aside import AT_ONCE_MAX, aside
 from memory_engine.core.state import State
@@ -22,9 +23,13 @@ async def over_newest(kernel: Kernel, thread_id: str, state: State, work: Callab
     index = kernel.caches.made(thread_id, "flow", kernel[ContextBuilder].index, at_most=INDEXES_MAX)
     if index.lock.acquire(blocking=False):
         try:
+            index.windows.only_near = True
             if index.is_near(state):
                 return work(Indexed(state, index))
+        except WalksFarError:  # the first context of this room
+            pass
         finally:
+            index.windows.only_near = False
             index.lock.release()
     return await aside(lambda: _alone(index, state, work), items=state.tally.chunks)
 

@@ -13,6 +13,7 @@ from memory_engine import CompactionPolicy, Context, Engine, EngineConfig, Plugi
 from memory_engine import events as e
 from memory_engine.context import ContextPolicy, Message
 from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed
+from memory_engine.context.flow import Windows
 from memory_engine.context.rendering import NO_RESULT
 from memory_engine.core.tokens import IMAGE_TOKENS
 from memory_engine.events import Event
@@ -231,8 +232,13 @@ async def test_an_index_gives_what_reading_the_whole_state_gives(steps: list[Eve
                     await thread.dispatch(step)
 
 
-async def test_a_large_state_is_read_once() -> None:
-    """Long loops, what changes in place and what is forgotten: as reading it as of now, for any budget."""
+@pytest.mark.parametrize("near", [Windows.NEAR, 100])
+async def test_a_large_state_is_read_once(near: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long loops, what changes in place and what is forgotten: as reading it as of now, for any budget.
+
+    Also where a window is walked beside the loop, as that of a new budget over very many turns is.
+    """
+    monkeypatch.setattr(Windows, "NEAR", near)
     loop = [e.LlmThinking(content="so"), call("a"), result("a", "y " * 30)]
     later: list[list[Event]] = [
         [user("and")],
@@ -256,6 +262,7 @@ async def test_a_large_state_is_read_once() -> None:
                 context = await thread.context(budget)
                 assert await thread.context(budget, at=head) == context
                 assert set(context.excluded).isdisjoint(context.included)
+            assert await thread.context(500 + head, at=head) == await thread.context(500 + head)  # a budget of its own
             asked = await thread.context(300, query="message 77")
             assert asked.messages == (await thread.context(300, query="message 77", at=head)).messages
 
