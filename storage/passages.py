@@ -204,7 +204,6 @@ def optimize(raw: sqlite3.Connection) -> None:
 
 def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
     """Apply a change if the index stands where it begins (one made afresh needs a new index). Whether it did."""
-    added = [[_to_row(tid, row) for row in step.rows] for step in change.steps]
     rows = [row for step in change.steps for row in step.rows]
     times = [row.at_us for row in rows]
     grown = (
@@ -221,14 +220,14 @@ def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
     ).rowcount
     if not stands:
         return False
-    waiting: list[tuple[object, ...]] = []
-    for step, new in zip(change.steps, added, strict=True):
+    waiting: list[PassageRow] = []
+    for step in change.steps:
         if not step.only_adds:
-            raw.executemany(_INSERT, waiting)
+            raw.executemany(_INSERT, (_to_row(tid, row) for row in waiting))
             waiting = []
             _end(raw, tid, step)
-        waiting += new
-    raw.executemany(_INSERT, waiting)
+        waiting += step.rows
+    raw.executemany(_INSERT, (_to_row(tid, row) for row in waiting))  # one by one: many freed at once hold up others
     return True
 
 

@@ -484,7 +484,7 @@ def _prepare(
         check_version(raw, path)  # before anything is changed: the file may be another program's
         raw.execute("PRAGMA journal_mode = WAL").fetchone()
         raw.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
-        raw.execute("PRAGMA wal_autocheckpoint = 4000")  # where the writer was not the first to do it
+        raw.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it, between commits
         raw.execute("PRAGMA secure_delete = OFF")
         migrate(raw, path, migrated)
         remove_graphs(path)

@@ -48,6 +48,8 @@ SLOW_S = 0.002
 """A commit that takes longer is followed by none on the event loop's thread, until `FAST` have been faster."""
 FAST = 32
 PAGE_BYTES = 4096
+ROW_BYTES = 512
+"""What a row takes of the write-ahead log, as an estimate, besides the payload of an event."""
 CHECKPOINT_BYTES = 4 * 1024 * 1024
 """Bytes of the write-ahead log, as commits estimate them, after which the connection's thread checkpoints it."""
 TRIES = 20
@@ -272,7 +274,6 @@ class Writer:
         settle(outcome)
         self._index_words(is_idle=False)
         if self._written > CHECKPOINT_BYTES:
-            self._written = 0
             self._checkpoint_meanwhile()
         self._go_on()
 
@@ -285,7 +286,8 @@ class Writer:
         return error
 
     def _checkpoint_meanwhile(self) -> None:
-        """Checkpoint between commits, where SQLite would do it within one."""
+        """Checkpoint between commits. SQLite itself never does: it would within one, on the event loop's thread."""
+        self._written = 0
         unheard: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         unheard.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._jobs.append((lambda raw: self._checkpoint(raw, "PASSIVE"), unheard))
@@ -320,11 +322,13 @@ class Writer:
         if self._seen != self._lock.marks:
             self._seen = self._lock.marks
             self._transactions.forget()
+        before = raw.total_changes
         outcomes = self._transactions.commit(raw, units)
+        rows = max(0, raw.total_changes - before - HERE_ROWS)
         self._restarts = False
         took = time.perf_counter() - began
         self._slow = FAST if took > SLOW_S * len(units) else max(0, self._slow - 1)
-        self._written += PAGE_BYTES * (2 + 2 * len(units)) + sum(map(_bytes_of, units))
+        self._written += PAGE_BYTES * (2 + 2 * len(units)) + sum(map(_bytes_of, units)) + ROW_BYTES * rows
         self._keep_the_turn(outcomes)
         return outcomes
 
@@ -349,6 +353,7 @@ class Writer:
 
     def _in_transaction(self, raw: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
+            before = raw.total_changes
             raw.execute("BEGIN IMMEDIATE")
             try:
                 result = work(raw)
@@ -357,6 +362,7 @@ class Writer:
                 if raw.in_transaction:
                     raw.execute("ROLLBACK")
                 raise
+            self._written += ROW_BYTES * (raw.total_changes - before)
             return result
 
     def _watch(self, raw: sqlite3.Connection, into: "list[wiping.Watch]") -> bool:
@@ -392,7 +398,8 @@ class Writer:
     def _checkpoint(self, raw: sqlite3.Connection, mode: str) -> None:
         with self._lock:
             self._restarts = True
-            raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+            _, logged, done = raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        self._written = min(PAGE_BYTES * max(0, logged - done), CHECKPOINT_BYTES // 2)  # a reader may be in the way
 
     def _shorten(self, raw: sqlite3.Connection) -> None:
         self._wait_at_most(raw, 0)
