@@ -5,6 +5,7 @@ from a large file, with what others wait for meanwhile.
 """
 
 import asyncio
+import gc
 import shutil
 import sqlite3
 import statistics
@@ -34,6 +35,7 @@ class Bystanders:
         self._going = True
         self.gaps: list[int] = []
         self.dispatches: list[int] = []
+        self.collections: list[int] = []
 
     async def beside(self, call: Callable[[], Awaitable[object]]) -> int:
         """Run a call between them; how long it took."""
@@ -41,13 +43,22 @@ class Bystanders:
         await asyncio.sleep(WARM_S)
         self.gaps.clear()
         self.dispatches.clear()
+        gc.callbacks.append(self._collected)
         begun = perf_counter_ns()
         await call()
         took = perf_counter_ns() - begun
         await asyncio.sleep(WARM_S)
+        gc.callbacks.remove(self._collected)
         self._going = False
         await asyncio.gather(*tasks)
         return took
+
+    def _collected(self, phase: str, _info: dict[str, int]) -> None:
+        now = perf_counter_ns()
+        if phase == "start":
+            self.collections.append(-now)
+        elif self.collections:
+            self.collections[-1] += now
 
     async def _beat(self) -> None:
         last = perf_counter_ns()
@@ -110,7 +121,11 @@ def _stall(setting: Setting, case: str, bystanders: Bystanders, took: int) -> Fi
         unit="ms, the longest that the loop stood still",
         bar=Bar("value", "<=", 10),
         asserted=not setting.quick,
-        detail={"took_ms": took / 1e6, "other_dispatch_p99_ms": quantile(bystanders.dispatches, 0.99) / 1e6},
+        detail={
+            "took_ms": took / 1e6,
+            "other_dispatch_p99_ms": quantile(bystanders.dispatches, 0.99) / 1e6,
+            "longest_garbage_collection_ms": max(bystanders.collections, default=0) / 1e6,
+        },
     )
 
 
