@@ -21,6 +21,7 @@ class Targets:
 
     def __init__(self, event: MemoryForget) -> None:
         self._ids = frozenset(event.chunk_ids)
+        self._event_seqs = event.seqs
         self._seqs = frozenset(map(str, event.seqs))
         self._summaries = frozenset(event.summaries)
         self._lines = frozenset(event.lines)
@@ -32,7 +33,7 @@ class Targets:
 
     def may_reach(self, view: StateView) -> list[str]:
         """The ids of the chunks at the top that are worth a look, in order."""
-        return view.in_order((*self._ids, *view.made_by(self._seqs), *view.derived()))
+        return view.in_order((*self._ids, *view.made_by(self._event_seqs), *view.derived()))
 
     def brought(self, chunk: Chunk) -> bool:
         """Whether the chunk, or an older version of it, is among them."""

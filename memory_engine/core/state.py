@@ -1,6 +1,6 @@
 """The state: ordered chunks of a thread at a seq. A value; the truth is the log."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -106,12 +106,15 @@ class StateView(Protocol):
         """All chunks in order, each container's children after it."""
         ...
 
-    def derived(self) -> Iterator[str]:
-        """The ids of chunks that came of others: later versions, summaries, containers. In no order."""
+    def derived(self) -> list[str]:
+        """The ids of the chunks at the top that came of others, or hold some, in order.
+
+        These are later versions, summaries and containers.
+        """
         ...
 
-    def made_by(self, seqs: Collection[str]) -> Iterator[str]:
-        """The ids of chunks that these events made. In no order."""
+    def made_by(self, seqs: Iterable[int]) -> list[str]:
+        """The ids of the chunks at the top that these events made, in order."""
         ...
 
     def in_order(self, chunk_ids: Iterable[str]) -> list[str]:
@@ -208,14 +211,15 @@ class _StateQueries:
             for child in self._inside(placed.chunk.id):
                 yield from self.placed_within(child)
 
-    def derived(self) -> Iterator[str]:
-        """The ids of chunks that came of others: later versions, summaries, containers. In no order."""
-        return self._derived.keys()
+    def derived(self) -> list[str]:
+        """The ids of the chunks at the top that came of others, or hold some, in order."""
+        return self.in_order(self._derived.keys())
 
-    def made_by(self, seqs: Collection[str]) -> Iterator[str]:
-        """The ids of chunks that these events made. In no order."""
-        near = self._index.near(f"{seq}." for seq in seqs)
-        return (chunk_id for chunk_id in near if chunk_id.partition(".")[0] in seqs)
+    def made_by(self, seqs: Iterable[int]) -> list[str]:
+        """The ids of the chunks at the top that these events made, in order."""
+        numbers = frozenset(map(str, seqs))
+        near = self._index.near(f"{number}." for number in numbers)
+        return self.in_order(chunk_id for chunk_id in near if chunk_id.partition(".")[0] in numbers)
 
     def in_order(self, chunk_ids: Iterable[str]) -> list[str]:
         """The given ids whose chunks are at the top, in the state's order."""
