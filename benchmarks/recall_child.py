@@ -33,6 +33,7 @@ async def search(path: str, thread_id: str, question: str, embedder: Embedder | 
     async with memory_engine.open(path, config=WITHOUT_COMPACTION, embedder=embedder) as engine:
         thread = engine.thread(thread_id)
         await thread.info()
+        opened = perf_counter_ns()
         gc.collect()
         before = resident_bytes()
         waited = perf_counter_ns()
@@ -46,7 +47,7 @@ async def search(path: str, thread_id: str, question: str, embedder: Embedder | 
         Path(path).with_suffix(".bytes").read_bytes()
         return {
             "floor_ms": (perf_counter_ns() - done) / 1e6,
-            "ms": (first - begun) / 1e6,
+            "ms": (first - waited + opened - begun) / 1e6,
             "first_ms": (first - waited) / 1e6,
             "second_ms": (done - again) / 1e6,
             "added_bytes": added,
