@@ -133,6 +133,11 @@ class MapDraft(msgspec.Struct, Generic[V], frozen=True, eq=False):
         """Remove a key if it is there."""
         self._changes[key] = None
 
+    def let_go(self) -> None:
+        """Drop the changes one by one: see `SequenceDraft.let_go`."""
+        while self._changes:
+            self._changes.popitem()
+
     def freeze(self) -> PersistentMap[V]:
         """The changed value. The draft may be used no more."""
         return self._base.changed(self._changes) if self._changes else self._base

@@ -363,8 +363,10 @@ class StateDraft(_StateQueries):
 
     def let_go(self) -> None:
         """Drop everything in pieces, where the state was large: work for another thread. The draft is of no use."""
-        del self._derived, self._index, self._names, self._nested, self._opened
-        self.touched.clear()
+        del self._derived, self._names, self._nested, self._opened
+        while self.touched:
+            self.touched.popitem()
+        self._index.let_go()
         self._top.let_go()  # the last to hold most of the chunks
 
     def freeze(self, seq: int) -> State:

@@ -407,8 +407,8 @@ class PassagesCheck:
         return limited(lines)
 
     def _compared(self, places: Sequence[int], kept: Mapping[int, PassageRow]) -> list[str]:
-        made = self._folded.rows
-        return [line for place in places for line in _passage_row_differs(place, kept.get(place), made[place])]
+        made = self._folded.rows  # each is let go once it is compared: freed by one call, they would hold up others
+        return [line for place in places for line in _passage_row_differs(place, kept.get(place), made.pop(place))]
 
 
 def _passage_row_differs(place: int, kept: PassageRow | None, made: PassageRow) -> Iterator[str]:
