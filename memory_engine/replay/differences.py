@@ -297,6 +297,7 @@ def _rows_differ(view: str, value: bytes, refolding: Refolding) -> list[str]:
 
 PAGE = 4_000
 """Passages that are looked up at a time."""
+_NUMBER = (1 << PLACES_BITS) - 1
 
 
 @define
@@ -306,7 +307,7 @@ class PassageFold:
     rows: dict[int, PassageRow] = field(factory=dict)
     _keyed: dict[str, list[int]] = field(factory=dict)
     _keys: list[str] = field(factory=list)
-    _of_event: dict[int, list[int]] = field(factory=dict)
+    _of_event: dict[int, int] = field(factory=dict)  # how many: a list of each would make garbage collections long
     _drawn: set[int] = field(factory=set)
 
     def apply(self, step: PassageStep) -> None:
@@ -318,7 +319,7 @@ class PassageFold:
 
     def _add(self, row: PassageRow) -> None:
         self.rows[row.place] = row
-        self._of_event.setdefault(row.seq, []).append(row.place)
+        self._of_event[row.seq] = max(self._of_event.get(row.seq, 0), (row.place & _NUMBER) + 1)
         if row.key:
             if row.key not in self._keyed:
                 insort(self._keys, row.key)
@@ -344,7 +345,8 @@ class PassageFold:
 
     def _at(self, seq: int) -> Iterator[int]:
         """The places of an event's passages that are not destroyed."""
-        return (place for place in self._of_event.get(seq, ()) if place in self.rows)
+        first = seq << PLACES_BITS
+        return (place for place in range(first, first + self._of_event.get(seq, 0)) if place in self.rows)
 
     def _beginning_with(self, prefixes: Iterable[str]) -> Iterator[str]:
         for prefix in prefixes:
@@ -412,7 +414,7 @@ class PassagesCheck:
 
 
 def _passage_row_differs(place: int, kept: PassageRow | None, made: PassageRow) -> Iterator[str]:
-    seq, number = place >> PLACES_BITS, place & ((1 << PLACES_BITS) - 1)
+    seq, number = place >> PLACES_BITS, place & _NUMBER
     what = f"passage {seq}.{number}"
     if kept is None:
         yield f"{what}: it is missing"
