@@ -5,7 +5,6 @@ after the other and remember those that later chunks may belong with. So the ato
 the added chunks.
 """
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, Self
 
@@ -304,17 +303,19 @@ class Bonds:
             if group.open:
                 opened.append(group.members[0])
         leading: list[int] = []
-        # of those of several: most have one; arrays, as the garbage collector would walk through lists
-        members: dict[int, array[int]] = {}
+        # numbers alone: an object for each atom would make garbage collections long
+        after, last = dict[int, int](), dict[int, int]()
         for position in range(since, len(leader)):
             first = _above(above, _found(leader, position))
             if first == position:
                 leading.append(first)
             elif first >= since:
-                members.setdefault(first, array("q", (first,))).append(position)
+                after[last.get(first, first)] = last[first] = position
         open_firsts = {_above(above, _found(leader, position)) for position in opened}
         for first in leading:
-            at = members.get(first, (first,))
+            at = [first]
+            while (position := after.get(at[-1], -1)) >= 0:
+                at.append(position)
             yield Atom(tuple(at), tuple([self.chunks[p] for p in at]), first in open_firsts)
 
 
