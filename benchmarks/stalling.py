@@ -75,7 +75,7 @@ class Bystanders:
 
 
 async def stalls(setting: Setting) -> list[Figure]:
-    """Each call once, on a thread of 100,000 chunks that no compaction has touched."""
+    """Each call once, most on a thread of 100,000 chunks that no compaction has touched."""
     count = setting.size(100_000, 2_000)
     path = setting.new_path("stalls")
     say(f"  building a log of {count:,} messages")
@@ -84,6 +84,9 @@ async def stalls(setting: Setting) -> list[Figure]:
         batch = events(1, BATCH)
         for _ in range(count // BATCH):
             await thread.dispatch_all(batch)
+        shorter = await engine.create_thread("shorter")
+        for _ in range(count // 10 // BATCH or 1):
+            await shorter.dispatch_all(batch)
     found: list[Figure] = []
     async with memory_engine.open(str(path), config=WITHOUT_COMPACTION) as engine:
         other = await engine.create_thread("other")
@@ -92,6 +95,17 @@ async def stalls(setting: Setting) -> list[Figure]:
             bystanders = Bystanders(other)
             took = await bystanders.beside(call)
             found.append(_stall(setting, f"{name}, {count:,} chunks", bystanders, took))
+        paragraph = "A line about users in November. " * 30
+        markdown = "\n\n".join(f"# Part {n}\n\n{paragraph}" for n in range(setting.size(1_000, 10)))
+        documents = engine.tenant("acme").documents
+        further: dict[str, Callable[[], Awaitable[object]]] = {
+            f"ingesting {len(markdown) / 1e6:.1f} MB of Markdown": lambda: documents.add_text(markdown, title="Users"),
+            f"compacting {count // 10:,} chunks": engine.thread("shorter").compact,
+        }
+        for name, call in further.items():
+            say(f"  {name}")
+            bystanders = Bystanders(other)
+            found.append(_stall(setting, name, bystanders, await bystanders.beside(call)))
     return found
 
 

@@ -215,7 +215,10 @@ class Store(Protocol):
         ...
 
     async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
-        """A thread's live state, in order of keys, with the events behind it (`sources`). Raises `ThreadNotFound`."""
+        """A thread's live state, in order of keys, with the events behind it (`sources`). Raises `ThreadNotFound`.
+
+        What it gives is the caller's own, who may empty it (see `LoadedThread.let_go`).
+        """
         ...
 
     async def head(self, thread_id: str) -> Head:

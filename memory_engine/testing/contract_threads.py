@@ -48,6 +48,18 @@ class ThreadContract:
             dict(loaded.sources),
         )
 
+    async def test_what_was_loaded_is_the_callers_own(self, store: Store) -> None:
+        """Whoever has read it lets it go piece by piece: the next one is given all of it."""
+        await store.create(ThreadRecord(id="t"), Head(), ())
+        await store.commit(unit("t", event(1), live={"1.0": LiveChunk("1.0", b"\x80")}))
+        first = await store.load("t")
+        live, sources = list(first.live), dict(first.sources)
+        first.let_go()
+        again = await store.load("t")
+        assert (live, sources) == (list(again.live), dict(again.sources))
+        assert live
+        assert sources
+
     async def test_an_id_is_taken_once(self, store: Store) -> None:
         """A second thread of the same id is refused, and the first stays as it is."""
         await store.create(ThreadRecord(id="t", user_id="first"), Head(), ())

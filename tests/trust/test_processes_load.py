@@ -64,6 +64,20 @@ async def test_the_write_ahead_log_is_emptied_once_it_has_grown(path: str) -> No
         assert (await thread.verify()).ok
 
 
+async def test_what_is_written_besides_events_counts_for_the_write_ahead_log(path: str) -> None:
+    """SQLite does not checkpoint by itself here: rebuilding an index again and again without a pause stays small."""
+    async with memory_engine.open(path) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch_all([UserMessage(content=f"The bike {n} is as blue as {n * 7}.") for n in range(1_500)])
+        await thread.prepare_search()
+        sizes = []
+        for _ in range(12):
+            await thread.rebuild()
+            sizes.append(wal_bytes(path))
+        assert max(sizes) < 3 * MIB
+        assert (await thread.verify()).ok
+
+
 async def test_a_dispatch_goes_on_while_searches_take_turns(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few of them compute at one time, large ones beside the loop; all of them are answered."""
     monkeypatch.setattr(search, "RANKED_AT_ONCE", 10)
