@@ -22,6 +22,8 @@ from memory_engine.views.checkpoints.pieces import to_bytes
 from tests.integrations.examples import printed
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
+NEVER = memory_engine.EngineConfig(compaction=memory_engine.CompactionPolicy(enabled=False))
+"""For what is counted: a compaction adds its summary to the log whenever the process is quiet."""
 
 
 class Talk(TypedDict):
@@ -72,7 +74,7 @@ async def test_messages_of_a_graph_are_a_threads_events(tmp_path: Path) -> None:
 
 async def test_a_step_adds_what_is_new_in_it(tmp_path: Path) -> None:
     """The log of a long conversation holds each message once, however often the graph saves them all."""
-    async with memory_engine.open(str(tmp_path / "agent.db")) as engine:
+    async with memory_engine.open(str(tmp_path / "agent.db"), config=NEVER) as engine:
         saver, messages, config = (
             MemoryEngineSaver(engine),
             [],
@@ -89,7 +91,7 @@ async def test_a_step_adds_what_is_new_in_it(tmp_path: Path) -> None:
         assert messages == (await saver.aget(config) or {})["channel_values"]["messages"]
         stats = await engine.stats()
         assert stats.payload_bytes < 2 * payload
-    async with memory_engine.open(str(tmp_path / "agent.db")) as engine:  # nothing is remembered here
+    async with memory_engine.open(str(tmp_path / "agent.db"), config=NEVER) as engine:  # nothing is remembered here
         saver = MemoryEngineSaver(engine)
         earlier = await saver.aget({"configurable": {"thread_id": "t", "checkpoint_id": f"{59:08}"}}) or {}
         assert messages[:60] == earlier["channel_values"]["messages"]
