@@ -21,6 +21,12 @@ TALK: Sequence[tuple[str, str]] = (
 )
 
 
+async def made_anew(thread: Thread) -> None:
+    """Make a thread's index of its log again, whatever it holds: a rebuild leaves one that is right as it is."""
+    await thread.kernel.store.passages.begin(thread.id, afresh=True)
+    await thread.prepare_search()
+
+
 async def contents(thread: Thread, at: int = 0) -> dict[int, object]:
     """Every passage of a thread's index that stands, or stood at a seq, by place."""
     await thread.search("anything")  # brings the index up to date

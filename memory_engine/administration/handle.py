@@ -89,7 +89,8 @@ class Administered(ThreadHandle):
         """Derive all rows from the log again, beside the old ones, and replace those in one commit.
 
         The state's rows, every view and the search index; with `views` only the rows of those, and the index if
-        `search` says so. If this raises or the process dies, the old rows stay. `progress` counts events read.
+        `search` says so. Only what differs is written. If this raises or the process dies, the old rows stay.
+        `progress` counts events read.
 
         Raises `UnknownView`, `IntegrityError` if the recorded operations are inconsistent, and `ContentionError` if
         other processes write without pause.

@@ -157,8 +157,15 @@ class Remaking:
         if step is not None:
             self.steps.append(step)
 
+    async def leave_index(self) -> None:
+        """Leave the index of passages as it is: it is what it should be."""
+        self.wanted = msgspec.structs.replace(self.wanted, extractors=None)
+        await aside(self._drop_steps, items=len(self.steps))
+
     async def put(self, head: Head) -> Head:
         """Replace the old rows in one commit, and correct the head's counters and marks.
+
+        Only what differs is written: while it is, no other thread can commit.
 
         Raises `HeadMoved` if somebody has written to the thread since.
         """
@@ -184,6 +191,9 @@ class Remaking:
     def let_go(self) -> None:
         """Drop what was made, in pieces: work for another thread."""
         self.draft.let_go()
+        self._drop_steps()
+
+    def _drop_steps(self) -> None:
         while self.steps:
             del self.steps[-PAGE:]
 
@@ -197,7 +207,9 @@ class Remaking:
         made = self.refolding.rows[projection.name]
 
         def change() -> dict[str, bytes | None]:
-            return {**dict.fromkeys(former), **made.encoded()}
+            rows = made.encoded()
+            gone = {key: None for key in former if key not in rows}
+            return {**gone, **{key: value for key, value in rows.items() if former.get(key) != value}}
 
         rows = await aside(change, items=len(former) + len(made))
         return ProjectionChange(projection.name, projection.version, rows, self.seq)

@@ -393,16 +393,23 @@ class PassagesCheck:
             if step is not None:
                 self._folded.apply(step)
 
-    async def differences(self, index: PassageIndex) -> tuple[str, ...]:
-        """How the index differs; empty if it was written to since this began."""
+    def take(self, steps: Sequence[PassageStep]) -> None:
+        """Go on by the changes of several events."""
+        for step in steps:
+            if step.seq <= self.upto:
+                self._folded.apply(step)
+
+    async def differences(self, index: PassageIndex, *, while_written: bool = False) -> tuple[str, ...]:
+        """How the index differs; empty if it was written to since this began, unless this goes on `while_written`."""
         lines: list[str] = []
         counted = -1
-        places = sorted(self._folded.rows)
+        rows = self._folded.rows
+        places = await aside(partial(sorted, rows), items=len(rows))
         for some in [places[at : at + PAGE] for at in range(0, len(places), PAGE)] or [[]]:
             looked = await index.look_up(self.thread_id, LookUp(near=tuple(some), upto=self.upto))
-            if looked.seq != self.upto:
-                return ()
-            counted = looked.passages
+            if looked.seq != self.upto and not (while_written and looked.seq > self.upto):
+                return ("passages: the index is behind",) if while_written else ()
+            counted = looked.passages if looked.seq == self.upto else -1
             lines += await aside(partial(self._compared, some, looked.rows), items=len(some))
         if not lines and counted not in (len(places), -1) and self.upto:
             lines.append(f"passages: {counted:,} → {len(places):,}")
@@ -410,7 +417,13 @@ class PassagesCheck:
 
     def _compared(self, places: Sequence[int], kept: Mapping[int, PassageRow]) -> list[str]:
         made = self._folded.rows  # each is let go once it is compared: freed by one call, they would hold up others
-        return [line for place in places for line in _passage_row_differs(place, kept.get(place), made.pop(place))]
+        return [
+            line for place in places for line in _passage_row_differs(place, self._then(kept.get(place)), made.pop(place))
+        ]
+
+    def _then(self, kept: PassageRow | None) -> PassageRow | None:
+        """A row as it was: what came later has not ended it."""
+        return msgspec.structs.replace(kept, ended=0) if kept is not None and kept.ended > self.upto else kept
 
 
 def _passage_row_differs(place: int, kept: PassageRow | None, made: PassageRow) -> Iterator[str]:

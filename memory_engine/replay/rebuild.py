@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -10,10 +11,11 @@ from memory_engine.core.arguments import checked_call, checked_list
 from memory_engine.core.aside import aside
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.threads import DamagedRecord
-from memory_engine.errors import ContentionError, HeadMoved, UnknownView
+from memory_engine.errors import ContentionError, HeadMoved, StorageRefused, UnknownView
 from memory_engine.projections.base import Projection
 from memory_engine.projections.rebuild import RebuildScope, Remaking
 from memory_engine.recall.service import Recall
+from memory_engine.replay.differences import PassagesCheck
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
@@ -55,6 +57,9 @@ async def rebuild(
     )
     remaking = Remaking(kernel.store, kernel.reader, thread_id, wanted)
     await remaking.advance((await kernel.store.head(thread_id)).seq, progress)
+    is_right = with_index and await _index_is_right(kernel, remaking)
+    if is_right:
+        await remaking.leave_index()
     await _swap(kernel, runtime, remaking)
     report = _report(remaking, None)
     former = runtime.state.top.draft()
@@ -63,11 +68,32 @@ async def rebuild(
     await aside(remaking.let_go, items=remaking.draft.tally.chunks)
     if not with_index:
         return report
+    if is_right:
+        passages = kernel.store.passages
+        await passages.drop_vectors(thread_id, list(await passages.models(thread_id)))
     kernel.caches.drop(thread_id)
     recall.embedding.touched(thread_id)
-    await recall.index_words(thread_id)
+    await recall.indexing.catch_up(thread_id)
     indexed = await kernel.store.passages.look_up(thread_id, LookUp())
     return msgspec.structs.replace(report, passages=indexed.passages)
+
+
+async def _index_is_right(kernel: Kernel, remaking: Remaking) -> bool:
+    """Whether the index holds what would be made, as far as it has come.
+
+    To write it anew in one commit holds up every thread for seconds.
+    """
+    passages, thread_id = kernel.store.passages, remaking.thread_id
+    try:
+        upto = min(remaking.seq, (await passages.look_up(thread_id, LookUp())).seq)
+        if upto < 0:
+            return False
+        check = PassagesCheck(thread_id, upto, kernel.extractors)
+        await aside(partial(check.take, remaking.steps), items=len(remaking.steps))
+        differs = await check.differences(passages, while_written=True)
+        return not differs and "search" not in await kernel.store.faults(thread_id)
+    except StorageRefused:  # rows of it cannot be read
+        return False
 
 
 async def _mend_record(kernel: Kernel, thread_id: str) -> None:

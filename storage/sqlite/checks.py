@@ -62,7 +62,8 @@ def _words(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
             holding[word].append(place)
     try:
         lists = _lists(raw, prefix, (first, last), len(holding))
-        for word, places in holding.items():
+        for word in tuple(holding):
+            places = holding.pop(word)  # freed by one call, all of them would hold up others
             if lists.get(word) == ",".join(places):
                 continue
             wrong = set(map(int, places)).symmetric_difference(_list(raw, prefix + word, (first, last)))

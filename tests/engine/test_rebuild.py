@@ -21,6 +21,7 @@ from memory_engine.projections import ProjectionMode
 from memory_engine.replay.rebuild import rebuild
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.storage.sqlite import SQLiteStore
+from memory_engine.store.passages import LookUp, PassageChange, PassageStep
 from memory_engine.store.protocol import CommitUnit
 from memory_engine.testing import FaultyStore
 from tests.conversations import NEVER, texts
@@ -355,23 +356,60 @@ async def test_one_view_after_the_other_is_all_at_once(events: Sequence[Event]) 
         assert (await thread.verify()).divergence is None
 
 
+class Noting(FaultyStore):
+    """Notes what is committed."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.units: list[CommitUnit] = []
+
+    def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
+        """Note, and pass on."""
+        self.units.append(unit)
+        return super().commit(unit)
+
+
 async def test_a_rebuild_is_one_commit() -> None:
     """Whatever is made, the store is asked once."""
-    units: list[CommitUnit] = []
-
-    class Noting(FaultyStore):
-        def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
-            """Note, and pass on."""
-            units.append(unit)
-            return super().commit(unit)
-
-    async with memory_engine.open(Noting(MemoryStore())) as engine:
+    store = Noting()
+    async with memory_engine.open(store) as engine:
         thread = await lived(engine)
-        units.clear()
+        kept, head = await contents(thread), (await thread.info()).events
+        ending = PassageChange(head, head, [PassageStep(head, seqs=(3,))])
+        assert await store.passages.write("t", ending)
+        assert kept != await contents(thread)
+        store.units.clear()
         await thread.rebuild()
-        [unit] = units
+        [unit] = store.units
         assert unit.passages is not None
         assert {projection.name for projection in engine.kernel.projections} < {c.projection for c in unit.projections}
+        assert kept == await contents(thread)
+
+
+async def test_a_rebuild_writes_only_what_differs() -> None:
+    """Rows and an index that are right stay as they are: to write them anew would hold up every other thread."""
+    store = Noting()
+    async with memory_engine.open(store) as engine:
+        thread = await lived(engine)
+        store.units.clear()
+        report = await rebuild(engine.kernel, "t")
+        [unit] = store.units
+        assert (None, {}) == (unit.passages, unit.live)
+        assert not any(change.rows for change in unit.projections)
+        assert (74, len(await contents(thread)) - 1) == (report.chunks, report.passages)
+
+
+async def test_a_rebuild_finishes_an_index_that_is_half_made() -> None:
+    """What is there is kept, and the events that are not in it yet are indexed."""
+    store = Noting()
+    async with memory_engine.open(store) as engine:
+        thread = await lived(engine)
+        kept, seen = await contents(thread), (await thread.info()).events
+        await store.passages.begin("t", afresh=True)
+        report = await rebuild(engine.kernel, "t", [], search=True)
+        looked = await store.passages.look_up("t", LookUp())
+        assert (seen, len(kept) - 1) == (looked.seq, report.passages)
+        assert kept == await contents(thread)
 
 
 # the command

@@ -13,7 +13,7 @@ from memory_engine import events as e
 from memory_engine.errors import StorageBusy
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
-from tests.recall_samples import QUERIES, contents
+from tests.recall_samples import QUERIES, contents, made_anew
 from tests.views.test_view_laws import CONFIG, EVENTS, TEXTS, each
 
 SEARCHED = st.integers(0, 14)
@@ -37,6 +37,8 @@ async def test_an_index_kept_by_its_events_equals_one_made_of_the_log(events: Se
         await each(thread, events[first:])
         kept, found = await contents(thread), await answers(thread)
         await thread.rebuild()
+        assert kept == await contents(thread)
+        await made_anew(thread)
         assert kept == await contents(thread)
         assert found == await answers(thread)
 
@@ -74,6 +76,7 @@ async def test_what_is_forgotten_is_in_no_index(events: Sequence[Event], first: 
             assert set() == {place >> 12 for place in whole} & seqs
             assert set() == {hit.seq for query in QUERIES for hit in await thread.search(query, at=len(logged))} & seqs
             await thread.rebuild()
+            await made_anew(thread)
 
 
 @settings(max_examples=20)
@@ -92,6 +95,8 @@ async def test_an_index_outlives_its_process(events: Sequence[Event], first: int
             await each(thread, events[max(first, cut) :])
             kept = await contents(thread)
             await thread.rebuild()
+            assert kept == await contents(thread)
+            await made_anew(thread)
             assert kept == await contents(thread)
 
 
@@ -115,6 +120,8 @@ async def test_an_index_survives_a_failed_commit(events: Sequence[Event], commit
             await thread.rebuild([], search=True)
         except StorageBusy:  # with few events the planned failure is this commit's
             await thread.rebuild([], search=True)
+        assert kept == await contents(thread)
+        await made_anew(thread)
         assert kept == await contents(thread)
 
 
