@@ -9,7 +9,7 @@ from memory_engine.core.chunks import INSTRUCTIONS, Category, Chunk, ChunkType, 
 from memory_engine.core.forgetting import Targets, remainders
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Update
 from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction, appended
-from memory_engine.core.state import StateView
+from memory_engine.core.state import Mark, StateView
 from memory_engine.errors import StaleEvent, UnknownChunk
 from memory_engine.events import (
     CompactionAbandoned,
@@ -302,9 +302,10 @@ def reduce_session_started(view: StateView, event: SessionStarted, ctx: ReduceCo
 def reduce_session_ended(view: StateView, _event: SessionEnded, _ctx: ReduceContext) -> Reduction:
     """EPHEMERAL chunks go, wherever they stand; those inside a container go with it."""
     gone: list[str] = []
-    for chunk in view.chunks():
-        if chunk.retention is Retention.EPHEMERAL:
-            gone.append(chunk.id)
+    ephemeral = {chunk.id for chunk in view.bearers(Mark.EPHEMERAL)}
+    for chunk_id in view.in_order((*ephemeral, *view.derived())):  # containers are among the derived ones
+        if chunk_id in ephemeral:
+            gone.append(chunk_id)
         else:
-            gone += [child.id for child in view.children(chunk.id) if child.retention is Retention.EPHEMERAL]
+            gone += [child.id for child in view.children(chunk_id) if child.id in ephemeral]
     return Reduction(operations=tuple(Delete(chunk_id) for chunk_id in gone))

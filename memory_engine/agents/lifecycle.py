@@ -8,6 +8,7 @@ an event of the conversation also forgets what the agent kept of it.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from attrs import evolve, frozen
 
@@ -20,9 +21,11 @@ from memory_engine.agents.extraction import (
     StatedFacts,
 )
 from memory_engine.agents.preparation import STARTED, TEXT_CHARS_MAX, Keeper, Known, Preparation, known_for, told
-from memory_engine.core.chunks import RECALLED, ChunkType
+from memory_engine.core.aside import aside
+from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.records import NewEvent
 from memory_engine.core.secrets import tells_secret
+from memory_engine.core.state import State
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, InvalidMemory, MemoryEngineError, TaskNotRunning
 from memory_engine.events import (
@@ -312,14 +315,12 @@ class AgentLifecycle:
         """The facts that the extractor found and the agent's memory does not hold yet, none of which tells a secret."""
         snippets = [s for s in await self.thread.scratchpad.read() if s.seq > task.seq and not s.recalled]
         state = await self.thread.state()
-        chunks = list(state.everything())
-        heard = [c for c in chunks if c.type == ChunkType.USER_MESSAGE and c.said_at > task.seq]
+        heard, recalled = await aside(partial(_heard_and_recalled, state, task.seq), items=len(state))
         texts = sorted([(c.said_at, c.text) for c in heard] + [(s.seq, s.text) for s in snippets])
         seqs = sorted({seq for seq, _ in texts})
         ids = dict(zip(seqs, await self._engine.reader.ids_at(self.thread.id, seqs), strict=True))
         said = [Said(text=task.task, sources=tuple(await self._asked(task)))]
         said += [*(Said(text=text, sources=(ids[seq],)) for seq, text in texts), result]
-        recalled = [c.text for c in chunks if c.status == RECALLED or c.text.startswith(RECALLED_MARK)]
         finished = Finished(task=task.task, said=tuple(said), recalled=(task.prompt, *recalled))
         found = {fact.key: fact for fact in await self._extractor.extract(finished) if fact.key}
         new = []
@@ -346,6 +347,18 @@ class AgentLifecycle:
             await self._call.parent.thread.dispatch(answer, event_id=f"answer:{self._call.call_id}")
         self._task = None
         await self.thread.delivered()
+
+
+def _heard_and_recalled(state: State, after: int) -> tuple[list[Chunk], list[str]]:
+    """What users said after a seq, and the texts that came out of memory."""
+    heard: list[Chunk] = []
+    recalled: list[str] = []
+    for chunk in state.everything():
+        if chunk.type == ChunkType.USER_MESSAGE and chunk.said_at > after:
+            heard.append(chunk)
+        if chunk.status == RECALLED or chunk.text.startswith(RECALLED_MARK):
+            recalled.append(chunk.text)
+    return heard, recalled
 
 
 def _end_id(task: Preparation, n: int) -> str:

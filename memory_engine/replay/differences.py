@@ -418,7 +418,9 @@ class PassagesCheck:
     def _compared(self, places: Sequence[int], kept: Mapping[int, PassageRow]) -> list[str]:
         made = self._folded.rows  # each is let go once it is compared: freed by one call, they would hold up others
         return [
-            line for place in places for line in _passage_row_differs(place, self._then(kept.get(place)), made.pop(place))
+            line
+            for place in places
+            for line in _passage_row_differs(place, self._then(kept.get(place)), made.pop(place))
         ]
 
     def _then(self, kept: PassageRow | None) -> PassageRow | None:

@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.arguments import checked_text
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import is_redacted
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import decode_reduction, resolve_chunks
@@ -143,9 +144,12 @@ async def to_pytest(first: PastHandle, last: PastHandle, *, name: str = "") -> s
         if is_redacted(row):
             why = f"the texts of event {row.seq} were taken out, so reducers make something else of it; leave it out"
             raise NoSuchTest(piece.what, why)
-    after = await reader.state_at(last.id, last.seq)
-    context = last.kernel[ContextBuilder].build(after, last.id)
-    return _source(piece, before, stored, after, context.messages)
+    after, builder = await reader.state_at(last.id, last.seq), last.kernel[ContextBuilder]
+
+    def source() -> str:
+        return _source(piece, before, stored, after, builder.build(after, last.id).messages)
+
+    return await aside(source, items=len(before) + len(stored) + len(after))
 
 
 @frozen

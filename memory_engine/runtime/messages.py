@@ -13,6 +13,7 @@ from typing import Self
 import msgspec
 
 from memory_engine.core.arguments import checked_flag
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import ChunkType, content_text
 from memory_engine.core.events.base import Content, Event, TextPart, ToolCall, UnknownEvent
@@ -254,7 +255,9 @@ async def _record_new(
     given = Messages(values, format)
     listed = given.read(Unbound(), thread.kernel.new_id)
     begin = await _first_new(thread, listed)
-    held = {content_text(chunk.content) for chunk in (await thread.state()).chunks() if chunk.type == ChunkType.SYSTEM}
+    state = await thread.state()
+    instructions = (chunk for chunk in state.chunks() if chunk.type == ChunkType.SYSTEM)
+    held = await aside(lambda: {content_text(chunk.content) for chunk in instructions}, items=len(state))
     name = await _last_id(thread)
     new: list[ReadMessage] = []
     for n, message in enumerate(listed):

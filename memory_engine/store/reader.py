@@ -5,6 +5,7 @@ by the transaction of the events: the facts that they have for others were deliv
 with their thread, and a rebuild does not touch them.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -33,6 +34,8 @@ from memory_engine.store.snapshots import AtHand, Moments, Snapshots, forgotten_
 
 PAGE = 512
 """Rows read in one go."""
+TURN = 64
+"""Events decoded one after the other on the loop's own thread, before it has a turn."""
 FORGOTTEN_MAX = 512
 """Threads whose forgettings are held in memory."""
 FAR = 2_000
@@ -138,8 +141,10 @@ class LogReader:
     async def events(self, thread_id: str, *, after: int, upto: int) -> AsyncIterator[RecordedEvent]:
         """Decoded events, in order."""
         async for page in self.pages(thread_id, after=after, upto=upto):
-            for stored in page:
+            for n, stored in enumerate(page, 1):
                 yield read_back(thread_id, stored, self.registry)
+                if not n % TURN:
+                    await asyncio.sleep(0)
 
     async def forgotten(self, thread_id: str) -> "Forgotten":
         """What a thread has forgotten. Reads the log only where there are forgettings that it has not read yet."""

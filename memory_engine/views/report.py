@@ -9,6 +9,7 @@ from memory_engine.context.budget import DEFAULT_POLICY
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import Message
 from memory_engine.context.thread_context import standing_blocks
+from memory_engine.core.aside import aside
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.conversation.fold import (
     CONVERSATION,
@@ -70,7 +71,7 @@ async def memory_report(thread: ThreadHandle, *, at: int | None = None) -> Repor
     if summary is None and not count and not is_open:  # the loop does not use conversation memory: show the context
         messages = await _context_messages(thread, at)
     report = Report(
-        text="\n\n".join((memory_text(figures), cache_text(cached), messages_text(messages))),
+        text=await aside(lambda: _text_of(figures, cached, messages), items=len(messages)),
         data={"thread_id": thread.id, **data_of(figures, cached, messages)},
     )
     _log.info("%s", report.text, extra={"thread_id": thread.id, "memory": report.data})
@@ -81,7 +82,12 @@ async def _context_messages(thread: ThreadHandle, at: int | None) -> list[Messag
     """The whole context, without the compaction that asking for it may begin: a report changes nothing."""
     state = await thread.state(at=at)
     standing = await standing_blocks(thread, state, DEFAULT_POLICY, at=at)
-    return thread.kernel[ContextBuilder].build(state, thread.id, standing=standing).messages
+    builder = thread.kernel[ContextBuilder]
+    return await aside(lambda: builder.build(state, thread.id, standing=standing).messages, items=len(state))
+
+
+def _text_of(figures: Figures, cached: Sequence[CacheEntry], messages: Sequence[Message]) -> str:
+    return "\n\n".join((memory_text(figures), cache_text(cached), messages_text(messages)))
 
 
 def figures_of(

@@ -5,16 +5,18 @@ are in the state, and what holds the others is in the rows, so they follow from 
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import msgspec
 from attrs import frozen
 
+from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.messages import LlmClarification, LlmTextResponse, ParentAgentMessage, UserMessage
-from memory_engine.core.records import StoredEvent
-from memory_engine.core.state import StateView
+from memory_engine.core.state import State
 from memory_engine.projections.base import ReadableRows
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.store.reader import PAGE
 from memory_engine.views.conversation.fold import (
     ConversationRow,
     ExchangeRow,
@@ -84,70 +86,101 @@ class _Held:
         return chunk.type in _PEOPLE or not self.is_work(chunk.said_at)
 
 
-async def loose_messages(thread: ThreadHandle, rows: ReadableRows[ConversationRow], state: StateView) -> Loose:
+async def loose_messages(thread: ThreadHandle, rows: ReadableRows[ConversationRow], state: State) -> Loose:
     """The loose messages of a state, oldest first. Reads the events of these alone."""
     held, reader = _Held(rows), thread.kernel.reader
-    top = list(state.chunks())
     summaries: list[Chunk] = []
     behind: list[_Said] = []
-    for chunk in top:
-        if chunk.type == ChunkType.COMPACTED and held.lacks_any(chunk):
-            originals = await reader.shown(thread.id, [one.id for one in await reader.originals(thread.id, chunk)])
-            found = await _loose_among(thread, held, originals.values())
-            behind += found
-            summaries += [chunk] if found else []
-    return Loose(_paired(held, await _loose_among(thread, held, top)), summaries, _paired(held, behind))
+    for chunk in await aside(partial(_lacking, held, state), items=len(state)):
+        originals = await reader.shown(thread.id, [one.id for one in await reader.originals(thread.id, chunk)])
+        found = await _loose_among(thread, held, list(originals.values()))
+        behind += found
+        summaries += [chunk] if found else []
+    loose = await _said_among(thread, await aside(partial(_loose_of, held, state.chunks()), items=len(state)))
+    paired = await aside(partial(_paired, held, loose), items=len(loose))
+    return Loose(paired, summaries, await aside(partial(_paired, held, behind), items=len(behind)))
+
+
+def _lacking(held: _Held, state: State) -> list[Chunk]:
+    """The summaries that stand for something that the rows do not hold."""
+    return [chunk for chunk in state.chunks() if chunk.type == ChunkType.COMPACTED and held.lacks_any(chunk)]
 
 
 async def loose_of_log(
-    thread: ThreadHandle, rows: ReadableRows[ConversationRow], chunks: Iterable[Chunk], upto: int
+    thread: ThreadHandle, rows: ReadableRows[ConversationRow], chunks: Sequence[Chunk], upto: int
 ) -> list[ExchangeRow]:
     """The loose messages among all chunks of a log up to a seq, where the rows were folded without a summary."""
     held, forgettings = _Held(rows), (await thread.kernel.reader.forgotten(thread.id)).forgettings
-    first = [chunk for chunk in chunks if chunk.said_at == chunk.seq <= upto]
-    kept = (forgettings.kept(chunk, since=chunk.seq) for chunk in first)
-    return _paired(held, await _loose_among(thread, held, filter(None, kept)))
+
+    def kept() -> list[Chunk]:
+        first = (chunk for chunk in chunks if chunk.said_at == chunk.seq <= upto)
+        return [one for chunk in first if (one := forgettings.kept(chunk, since=chunk.seq)) is not None]
+
+    loose = await _loose_among(thread, held, await aside(kept, items=len(chunks)))
+    return await aside(partial(_paired, held, loose), items=len(loose))
 
 
-_Said = tuple[Chunk, StoredEvent]
-"""A message, and the event that first said it."""
+class _Said(msgspec.Struct, frozen=True, gc=False):
+    """A message, with the id and the time of the event that first said it."""
+
+    chunk: Chunk
+    event_id: str
+    recorded_at_us: int
+
+    @property
+    def seq(self) -> int:
+        return self.chunk.said_at
 
 
-async def _loose_among(thread: ThreadHandle, held: _Held, chunks: Iterable[Chunk]) -> list[_Said]:
-    """The loose ones among chunks. What a view said to the agent, such as a screen, is the view's."""
-    found = [chunk for chunk in chunks if held.is_loose(chunk)]
-    stored = await thread.kernel.reader.rows_at(thread.id, {chunk.said_at for chunk in found})
-    return [(chunk, row) for chunk in found if (row := stored[chunk.said_at]).type in _MESSAGES]
+def _loose_of(held: _Held, chunks: Iterable[Chunk]) -> list[Chunk]:
+    return [chunk for chunk in chunks if held.is_loose(chunk)]
+
+
+async def _loose_among(thread: ThreadHandle, held: _Held, chunks: Sequence[Chunk]) -> list[_Said]:
+    """The loose ones among chunks."""
+    return await _said_among(thread, await aside(partial(_loose_of, held, chunks), items=len(chunks)))
+
+
+async def _said_among(thread: ThreadHandle, chunks: Sequence[Chunk]) -> list[_Said]:
+    """Those of these chunks that a message said. What a view said to the agent, such as a screen, is the view's."""
+    said: list[_Said] = []
+    for at in range(0, len(chunks), PAGE):
+        some = chunks[at : at + PAGE]
+        stored = await thread.kernel.reader.rows_at(thread.id, {chunk.said_at for chunk in some})
+        rows = ((chunk, stored[chunk.said_at]) for chunk in some)
+        said += [_Said(chunk, row.id, row.recorded_at_us) for chunk, row in rows if row.type in _MESSAGES]
+    return said
 
 
 def _paired(held: _Held, messages: Iterable[_Said]) -> list[ExchangeRow]:
     """Messages as exchanges: what people said in a row, with no question between, and what the agent said to it."""
     made: list[ExchangeRow] = []
-    for chunk, event in sorted(messages, key=lambda said: said[0].said_at):
+    for said in sorted(messages, key=lambda said: said.seq):
+        chunk = said.chunk
         text = f"{chunk.label}: {chunk.text}" if chunk.label and chunk.type in _PEOPLE else chunk.text
         last = made[-1] if made and not held.begins_between(max(made[-1].sources), chunk.said_at) else None
         if chunk.type in _PEOPLE:
             if last is None or last.finished_seq:
-                made.append(_asked(event, text))
+                made.append(_asked(said, text))
             else:
-                made[-1] = msgspec.structs.replace(last, question=f"{last.question}\n{text}", question_at=event.seq)
+                made[-1] = msgspec.structs.replace(last, question=f"{last.question}\n{text}", question_at=said.seq)
             continue
         if last is None:
-            last = _asked(event, "")
+            last = _asked(said, "")
             made.append(last)
         answer = f"{last.answer}\n{text}" if last.finished_seq else text
         made[-1] = msgspec.structs.replace(
             last,
             answer=answer,
-            finished_seq=event.seq,
-            finished_us=event.recorded_at_us,
+            finished_seq=said.seq,
+            finished_us=said.recorded_at_us,
             answer_bytes=utf8_bytes(answer),
         )
     return made
 
 
-def _asked(event: StoredEvent, text: str) -> ExchangeRow:
-    return ExchangeRow(seq=event.seq, event_id=event.id, question=text, asked_us=event.recorded_at_us)
+def _asked(said: _Said, text: str) -> ExchangeRow:
+    return ExchangeRow(seq=said.seq, event_id=said.event_id, question=text, asked_us=said.recorded_at_us)
 
 
 def in_order(rows: Iterable[ExchangeRow], loose: Iterable[ExchangeRow]) -> list[ExchangeRow]:

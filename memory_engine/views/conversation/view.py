@@ -4,6 +4,7 @@ Recording a turn is idempotent: however many callers, retries and crashes, it is
 """
 
 import logging
+from functools import partial
 
 import msgspec
 
@@ -13,7 +14,8 @@ from memory_engine.context.context import Context
 from memory_engine.context.rendering import Message, render_all
 from memory_engine.context.thread_context import standing_blocks
 from memory_engine.core.arguments import checked_number, checked_text, checked_type
-from memory_engine.core.chunks import ChunkType
+from memory_engine.core.aside import aside
+from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished
@@ -232,7 +234,7 @@ class Conversation:
             return found
         limits, model = self._thread.kernel.config.conversation, self._thread.kernel[MemoryModel].model
         shorter = await Summarizer(model, limits).answer(question, answer)
-        response = last_response(cycle_chunks(await self._thread.state(), found.seq, await self._screen_seq()))
+        response = last_response(await self._cycle_chunks(await self._thread.state(), found.seq, None))
         finished = ExchangeFinished(question=question, answer=answer, cycle=found.seq)
         if shorter is not None:
             finished = msgspec.structs.replace(
@@ -267,8 +269,8 @@ class Conversation:
         """The live exchanges, oldest first, including messages from outside a cycle."""
         rows = await self._thread.rows(CONVERSATION, at=at)
         known = list(exchanges_of(rows))
-        loose = await loose_messages(self._thread, rows, await self._state(at))
-        return [Exchange.of(row) for row in in_order(known, loose.exchanges)]
+        loose = (await loose_messages(self._thread, rows, await self._state(at))).exchanges
+        return await aside(lambda: [Exchange.of(row) for row in in_order(known, loose)], items=len(known) + len(loose))
 
     async def summary(self, *, at: int | None = None) -> Summary | None:
         """The summary of older exchanges; `None` if there is none yet."""
@@ -280,7 +282,7 @@ class Conversation:
         cycle = cycle_of(await self._thread.rows(CONVERSATION, at=at))
         if cycle is None:
             return None
-        chunks = cycle_chunks(await self._state(at), cycle.seq, await self._screen_seq(at))
+        chunks = await self._cycle_chunks(await self._state(at), cycle.seq, at)
         return Cycle(
             seq=cycle.seq,
             event_id=cycle.event_id,
@@ -332,17 +334,23 @@ class Conversation:
     async def _state(self, at: int | None) -> State:
         return await self._thread.state(at=at)
 
-    async def _screen_seq(self, at: int | None = None) -> int:
+    async def _cycle_chunks(self, state: State, cycle_seq: int, at: int | None) -> list[Chunk]:
         screen = screen_of(await self._thread.rows(SCREEN, at=at))
-        return screen.seq if screen is not None else 0
+        screen_seq = screen.seq if screen is not None else 0
+        return await aside(partial(cycle_chunks, state, cycle_seq, screen_seq), items=len(state))
 
     async def _built(
         self, at: int | None, cycle: CycleRow | None, max_tokens: int | None, policy: ContextPolicy
     ) -> Context:
         thread, state = self._thread, await self._state(at)
         standing = await standing_blocks(thread, state, policy, query=cycle.question if cycle else None, at=at)
-        view = Arranged(state, arranged(await self._remembered(state, at, cycle)))
-        return thread.kernel[ContextBuilder].build(view, thread.id, max_tokens, policy=policy, standing=standing)
+        memory, builder = await self._remembered(state, at, cycle), thread.kernel[ContextBuilder]
+
+        def built() -> Context:
+            view = Arranged(state, arranged(memory))
+            return builder.build(view, thread.id, max_tokens, policy=policy, standing=standing)
+
+        return await aside(built, items=len(state))
 
     async def _remembered(self, state: State, at: int | None, cycle: CycleRow | None) -> Remembered:
         screen = screen_of(await self._thread.rows(SCREEN, at=at))
@@ -350,9 +358,8 @@ class Conversation:
         rows = await self._thread.rows(CONVERSATION, at=at)
         exchanges, summary, tally = list(exchanges_of(rows)), summary_of(rows), tally_of(rows)
         loose = await loose_messages(self._thread, rows, state)
-        seq = screen.seq if screen is not None else 0
         return Remembered(
-            system=system_chunks(state),
+            system=await aside(partial(system_chunks, state), items=len(state)),
             summary=summary,
             exchanges=in_order(exchanges, loose.exchanges),
             loose_summaries=loose.summaries,
@@ -360,7 +367,7 @@ class Conversation:
             finished_at=tally.finished_at,
             cached=cached,
             cycle=cycle,
-            chunks=cycle_chunks(state, cycle.seq, seq) if cycle is not None else (),
+            chunks=await self._cycle_chunks(state, cycle.seq, at) if cycle is not None else (),
         )
 
 

@@ -7,6 +7,7 @@ and for memory that is put before the model, stand here.
 import msgspec
 
 from memory_engine.core.arguments import checked_text, checked_type
+from memory_engine.core.aside import aside
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention, content_text
 from memory_engine.core.events.base import Content, Part, TextPart
 from memory_engine.core.lazy import regex
@@ -45,7 +46,10 @@ async def offload(thread: ThreadHandle, *, min_chars: int, keep_chars: int) -> R
     checked_type("min_chars", min_chars, int, give="a number of characters")
     if not 0 <= keep_chars < min_chars:
         raise InvalidMemory("keep_chars", keep_chars, f"it is at least 0 and below min_chars, {min_chars}")
-    large = tuple(chunk.id for chunk in (await thread.state()).everything() if _is_large(chunk, min_chars))
+    state = await thread.state()
+    large = await aside(
+        lambda: tuple(chunk.id for chunk in state.everything() if _is_large(chunk, min_chars)), items=len(state)
+    )
     if not large:
         return None
     return await thread.dispatch(ResultsOffloaded(chunk_ids=large, keep_chars=keep_chars))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from memory_engine.core.arguments import checked_list, checked_text, checked_type
+from memory_engine.core.aside import aside
 from memory_engine.core.chunks import ChunkType
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
@@ -172,8 +173,9 @@ class Flows:
 
     async def _asked_at(self) -> int:
         """The seq of the user's latest message that the state holds; 0 for none."""
-        chunks = (await self._thread.state()).chunks()
-        return max((chunk.said_at for chunk in chunks if chunk.type == ChunkType.USER_MESSAGE), default=0)
+        state = await self._thread.state()
+        asked = (chunk.said_at for chunk in state.chunks() if chunk.type == ChunkType.USER_MESSAGE)
+        return await aside(lambda: max(asked, default=0), items=len(state))
 
 
 def _tells_secret(record: FlowRecord) -> bool:
