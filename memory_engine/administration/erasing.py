@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from attrs import define, field, frozen
@@ -19,6 +20,7 @@ from memory_engine.administration.holds import check_not_held
 from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_flag, checked_list, checked_text
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import is_redacted, next_head, read_back, stand_in_digest
 from memory_engine.core.codec import encode_reduction
 from memory_engine.core.events.memory import ErasedRow, EventsErased, MemoryForget
@@ -43,7 +45,7 @@ from memory_engine.errors import (
 from memory_engine.projections.outbox import derived_id
 from memory_engine.replay.anchors import DELETE
 from memory_engine.replay.export.redaction import Hidden, Redaction
-from memory_engine.replay.export.redactor import LogRedactor, RedactedLog, learn
+from memory_engine.replay.export.redactor import PAUSE_ROWS, LogRedactor, RedactedLog, learn
 from memory_engine.runtime.commit import linked_row
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
@@ -285,7 +287,7 @@ async def _delete(kernel: Kernel, thread_id: str, created_at_us: int, pieces: Er
             first = record.forked_from.seq if record.forked_from is not None else 0
             upto = (await kernel.store.head(thread_id)).seq
             async for page in kernel.reader.pages(thread_id, after=first, upto=upto):
-                pieces.note_deleted(page)
+                await aside(partial(pieces.note_deleted, page), items=len(page))
             runtime = await threads.taken(thread_id)
             await runtime.idle()
         await kernel.store.delete(thread_id)
@@ -430,3 +432,5 @@ class _StandIns:
                 if less is not stored:
                     self.replaced.append(less)
                     self._pieces.note(stored, less)
+                if stored.seq % PAUSE_ROWS == 0:
+                    await asyncio.sleep(0)

@@ -16,6 +16,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.administration.erasing import WAIT_S
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import apply_rows, decode_row, is_redacted, live_chunk, next_head, unreadable_marks
 from memory_engine.core.events.memory import EventsErased
 from memory_engine.core.json_form import JsonForm
@@ -218,7 +219,7 @@ class _Copy:
             try:
                 async for some in reader.pages(thread_id, after=there.seq, upto=min(upto, there.seq + PAGE)):
                     page += some
-                unit, state = self._unit(thread_id, there, page, state, head)
+                unit, state = await aside(partial(self._unit, thread_id, there, page, state, head), items=len(page))
             except IntegrityError as error:
                 if not there.seq < error.seq - 1 < upto:
                     raise

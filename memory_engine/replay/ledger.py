@@ -1,16 +1,19 @@
 """The cache ledger: how much a provider's prompt cache could keep from call to call, and which event broke it."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 
 from attrs import field, frozen
 
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.core.arguments import checked_call, checked_type
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_row
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
 from memory_engine.core.json_form import JsonForm
+from memory_engine.core.records import StoredEvent
 from memory_engine.replay.cache_breaks import BESIDE, CacheBreak, LedgerRow, LedgerWalk, PromptCall, Runs
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.handle import PastHandle
@@ -80,10 +83,14 @@ async def cache_ledger(
     if max_tokens is not None:
         checked_type("max_tokens", max_tokens, int, give="a number of tokens")
     walk = LedgerWalk(ContextSeries(state, thread_id, max_tokens, messages), after.seq, Runs(kernel.events))
-    async for page in kernel.reader.pages(thread_id, after=begin, upto=upto.seq):
+
+    def step(page: Sequence[StoredEvent]) -> None:
         for stored in page:
             event, reduction = decode_row(thread_id, stored, kernel.events)
             walk.step(LedgerRow(stored.seq, stored.id, stored.type, event, reduction.operations, reduction.chunks))
+
+    async for page in kernel.reader.pages(thread_id, after=begin, upto=upto.seq):
+        await aside(partial(step, page), items=len(page))
         if progress is not None:
             progress(page[-1].seq - begin)
     return CacheLedger(

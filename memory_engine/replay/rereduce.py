@@ -7,6 +7,7 @@ that go, worked out from two states: the one that stands, and the one that today
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import msgspec
 from attrs import define, evolve, field, frozen
@@ -14,6 +15,7 @@ from attrs import define, evolve, field, frozen
 from memory_engine.compaction.history import read_aftermath
 from memory_engine.compaction.service import CompactionService
 from memory_engine.compaction.undo import restored_chunks, to_restore, versions
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_row, is_redacted
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import encode_reduction
@@ -87,10 +89,9 @@ async def _made(kernel: Kernel, thread_id: str, now: State, from_seq: int, reaso
         raise SeqNotInLog(thread_id, from_seq, now.seq)
     run = await _Mending.begin(kernel, thread_id, from_seq)
     async for page in kernel.reader.pages(thread_id, after=from_seq - 1, upto=now.seq):
-        for stored in page:
-            run.step(stored)
+        await aside(partial(run.take, page), items=len(page))
     found = _Transition(now, run.wanted, run.aliases)
-    restored, removed = tuple(found.restored()), tuple(found.removed())
+    restored, removed = await aside(lambda: (tuple(found.restored()), tuple(found.removed())), items=len(now))
     if not (restored or removed):
         why = "their reducers still give the state that stands" if not run.mended else "the state comes out the same"
         raise CannotRereduce(thread_id, from_seq, f"nothing differs: {why}")
@@ -135,6 +136,11 @@ class _Mending:
         """Both begin with the same state."""
         state = await kernel.reader.state_at(thread_id, from_seq - 1)
         return cls(kernel, thread_id, from_seq, state, state)
+
+    def take(self, page: Sequence[StoredEvent]) -> None:
+        """Go on by several events. Raises what `step` does."""
+        for stored in page:
+            self.step(stored)
 
     def step(self, stored: StoredEvent) -> None:
         """Go on by one event. Raises `CannotRereduce` where today's reducers cannot take it."""

@@ -10,6 +10,7 @@ from itertools import chain
 
 from attrs import define, field, frozen
 
+from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted
@@ -281,9 +282,11 @@ class Tracer:
         """The ids of the chunks in a state: the store has those of the latest at hand."""
         loaded = await self._kernel.store.load(thread_id, sources=False)
         if loaded.head.seq == seq:
-            return frozenset(row.chunk_id for row in loaded.live)
+            found = await aside(lambda: frozenset(row.chunk_id for row in loaded.live), items=len(loaded.live))
+            await aside(loaded.let_go, items=len(loaded.live))
+            return found
         state = await self._kernel.reader.state_at(thread_id, seq)
-        return frozenset(placed.chunk.id for placed in state.placed())
+        return await aside(lambda: frozenset(placed.chunk.id for placed in state.placed()), items=len(state))
 
     async def _forgettings(self, thread_id: str) -> list[tuple[int, MemoryForget]]:
         """Those after the moment of the question too: no text that they forgot is told."""
