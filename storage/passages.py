@@ -166,15 +166,25 @@ def begin(raw: sqlite3.Connection, tid: int, prefix: str, *, afresh: bool) -> No
 
 
 def destroy(raw: sqlite3.Connection, tid: int) -> bool:
-    """Delete every passage and vector of a thread. Returns whether there was an index."""
+    """Delete a thread's index, with its vectors. Returns whether there were passages in it."""
     if not has_index(raw, tid):
         return False
-    whole = (base(tid), base(tid + 1) - 1)
-    _unindex(raw, tid, "pos BETWEEN ? AND ?", whole)
-    raw.execute("DELETE FROM passages WHERE pos BETWEEN ? AND ? AND tid = ?", (*whole, tid))
+    is_any = destroy_last(raw, tid, -1)
     for table in ("vector_blocks", "embedded", "passage_indexes"):
         raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
     passage_counts.drop(raw, tid)
+    return is_any
+
+
+def destroy_last(raw: sqlite3.Connection, tid: int, at_most: int) -> bool:
+    """Delete so many of the last passages of an index (-1: all). Returns whether there were any."""
+    last = base(tid + 1) - 1
+    query = "SELECT pos FROM passages WHERE pos BETWEEN ? AND ? AND tid = ? ORDER BY pos DESC LIMIT ?"
+    first = raw.execute(f"SELECT min(pos) FROM ({query})", (base(tid), last, tid, at_most)).fetchone()[0]
+    if first is None:
+        return False
+    _unindex(raw, tid, "pos BETWEEN ? AND ?", (first, last))
+    raw.execute("DELETE FROM passages WHERE pos BETWEEN ? AND ? AND tid = ?", (first, last, tid))
     return True
 
 

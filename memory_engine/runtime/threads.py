@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 
-from memory_engine.core.aside import aside
+from memory_engine.core.aside import AT_ONCE_MAX, aside
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.state import State
@@ -194,8 +194,10 @@ class OpenThreads:
 
     def drop(self, thread_id: str) -> None:
         """Drop a deleted thread."""
-        self._open.pop(thread_id, None)
+        runtime = self._open.pop(thread_id, None)
         self._kernel.caches.drop(thread_id)
+        if runtime is not None:
+            self._free(runtime)
 
     def release_paused(self) -> None:
         """Refuse requests that wait for the end of a pause: the engine closes, and nobody will end it here."""
@@ -275,4 +277,11 @@ class OpenThreads:
             return False
         del self._open[runtime.id]
         self._kernel.caches.unload(runtime.id)
+        self._free(runtime)
         return True
+
+    def _free(self, runtime: ThreadRuntime) -> None:
+        """Free the chunks of a large state beside the loop: these blocks may be the last to hold them."""
+        chunks, count = runtime.state.top.draft(), runtime.state.tally.chunks
+        if count > AT_ONCE_MAX and not self._kernel.tasks.closing:
+            self._kernel.tasks.spawn(aside(chunks.let_go, items=count))

@@ -3,10 +3,11 @@
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
-from memory_engine.errors import StorageRefused
+from memory_engine.errors import IntegrityError, StorageRefused
 from memory_engine.storage import passage_vectors, passages
 from memory_engine.storage.passage_rows import INDEXED_BULK, StoredWords, Waiting
 from memory_engine.storage.passage_search import Lists
@@ -14,7 +15,15 @@ from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.among import Among, members_of
 from memory_engine.storage.sqlite.transactions import begin_passages, find_tid
 from memory_engine.storage.sqlite.writer import NoWriter, Writer
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange, Threads, VectorRows, VectorsAmong
+from memory_engine.store.passages import (
+    LookedUp,
+    LookUp,
+    PassageChange,
+    Threads,
+    VectorRows,
+    VectorsAmong,
+    index_version,
+)
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -28,6 +37,35 @@ class Read(Protocol):
     def __call__(self, query: Callable[[sqlite3.Connection], T]) -> Awaitable[T]:
         """Return the result of the query."""
         ...
+
+
+SHRUNK = 512
+"""Passages of an index that goes that are destroyed in one transaction: some tens of milliseconds."""
+MERGED_PAGES = 64
+"""Pages of the full-text index that are written in one transaction where it is merged: some milliseconds."""
+
+
+def _stands(thread_id: str, raw: sqlite3.Connection) -> bool:
+    """Whether a thread has an index of this version."""
+    row = raw.execute("SELECT version FROM passage_indexes WHERE tid = ?", (find_tid(raw, thread_id),)).fetchone()
+    return row is not None and bool(row[0] == index_version())
+
+
+def _shrink(thread_id: str, raw: sqlite3.Connection) -> bool:
+    """Destroy some passages of an index that is to go. Returns whether there were any.
+
+    From then on it is of no version: nobody reads it, and no commit writes to it.
+    """
+    tid = find_tid(raw, thread_id)
+    raw.execute("UPDATE passage_indexes SET version = 0 WHERE tid = ?", (tid,))
+    return passages.has_index(raw, tid) and passages.destroy_last(raw, tid, SHRUNK)
+
+
+def _merge(pages: int, raw: sqlite3.Connection) -> bool:
+    """Merge some pages of the full-text index; fewer than none: begin with that. Returns whether there may be more."""
+    before = raw.total_changes
+    raw.execute("INSERT INTO passage_terms (passage_terms, rank) VALUES ('merge', ?)", (pages,))
+    return raw.total_changes - before > 1  # its own row is one change
 
 
 def _index_words(thread_id: str, known: Mapping[StoredWords, Waiting], raw: sqlite3.Connection) -> bool:
@@ -57,7 +95,29 @@ class SQLitePassages:
 
     async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
         """Give the thread an empty index, unless it has one of this version (`afresh`: then too)."""
+        if await self._read(partial(_stands, thread_id)) and not afresh:
+            return
+        await self._shrunk(thread_id)
         await self._writer.run(lambda raw: begin_passages(raw, find_tid(raw, thread_id), afresh=afresh))
+
+    async def drop(self, thread_id: str) -> None:
+        """Destroy what a thread's index holds, and its words wherever the full-text index has them.
+
+        In steps, between which others are committed. Where damaged rows are in the way, what is left of it stays.
+        """
+        with suppress(StorageRefused, IntegrityError):
+            if await self._shrunk(thread_id):
+                is_more = await self._writer.run(lambda raw: _merge(-MERGED_PAGES, raw))
+                while is_more:
+                    is_more = await self._writer.run(lambda raw: _merge(MERGED_PAGES, raw))
+
+    async def _shrunk(self, thread_id: str) -> bool:
+        """Destroy the passages of an index step by step. Returns whether there was one."""
+        if not await self._read(lambda raw: passages.has_index(raw, find_tid(raw, thread_id))):
+            return False
+        while await self._writer.run(lambda raw: _shrink(thread_id, raw)):
+            pass
+        return True
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
         """Apply a change where the index stands at `change.after`.

@@ -303,10 +303,12 @@ class SQLiteStore:
 
     async def delete(self, thread_id: str) -> None:
         """Delete a thread's log and state; another can be made of its id."""
+        await self.passages.drop(thread_id)
         await self._writer.administer(lambda raw: erasing.delete(raw, thread_id))
 
     async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
         """Commit a unit, with these rows in the place of the thread's own of the same seqs and hashes."""
+        await self.passages.drop(unit.thread_id)
         await self._writer.administer(lambda raw: erasing.erase(raw, self._transactions, unit, rows))
 
     async def wipe(self) -> bool:
