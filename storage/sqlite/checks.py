@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from memory_engine.storage import passages, vector_blocks
+from memory_engine.storage.sqlite.passages import stands
 from memory_engine.storage.sqlite.schema import id_from_row, position
 from memory_engine.storage.sqlite.transactions import find_tid
 
@@ -15,7 +16,7 @@ def faults_of(raw: sqlite3.Connection, thread_id: str) -> Mapping[str, Sequence[
     try:
         tid = find_tid(raw, thread_id)
         found = {"ids": list(_ids(raw, tid))}
-        if passages.has_index(raw, tid):
+        if stands(raw, tid):
             found["search"] = [*_counters(raw, tid), *_words(raw, tid), *_vectors(raw, tid)]
         return {kind: lines for kind, lines in found.items() if lines}
     finally:

@@ -45,9 +45,9 @@ MERGED_PAGES = 64
 """Pages of the full-text index that are written in one transaction where it is merged: some milliseconds."""
 
 
-def _stands(thread_id: str, raw: sqlite3.Connection) -> bool:
-    """Whether a thread has an index of this version."""
-    row = raw.execute("SELECT version FROM passage_indexes WHERE tid = ?", (find_tid(raw, thread_id),)).fetchone()
+def stands(raw: sqlite3.Connection, tid: int) -> bool:
+    """Whether a thread has an index of this version: nobody reads any other."""
+    row = raw.execute("SELECT version FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     return row is not None and bool(row[0] == index_version())
 
 
@@ -95,7 +95,7 @@ class SQLitePassages:
 
     async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
         """Give the thread an empty index, unless it has one of this version (`afresh`: then too)."""
-        if await self._read(partial(_stands, thread_id)) and not afresh:
+        if await self._read(lambda raw: stands(raw, find_tid(raw, thread_id))) and not afresh:
             return
         await self._shrunk(thread_id)
         await self._writer.run(lambda raw: begin_passages(raw, find_tid(raw, thread_id), afresh=afresh))

@@ -23,6 +23,7 @@ from memory_engine.errors import (
     ThreadHasForks,
     ThreadNotFound,
 )
+from memory_engine.storage.sqlite import passages as index_of_files
 from memory_engine.storage.sqlite.wiping import Watch, emptied
 from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import CommitUnit
@@ -218,6 +219,28 @@ async def test_a_deleted_thread_takes_its_bytes_along(engine: Engine, path: Path
     assert [] == list(await engine.search("passport", tenant_id="acme"))
     with pytest.raises(ThreadNotFound):
         await thread.info()
+
+
+async def test_a_large_index_is_destroyed_step_by_step(
+    engine: Engine, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended between two steps, the log is whole, a search reads it again, and the act is gone on with."""
+
+    def ended(_pages: int, _raw: sqlite3.Connection) -> bool:
+        raise RuntimeError("ended here")
+
+    thread = await engine.create_thread("t", tenant_id="acme")
+    await talked(thread)
+    await engine.store.passages.index_words_of(Threads(tenant_id="acme"))
+    monkeypatch.setattr(index_of_files, "SHRUNK", 1)
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(index_of_files, "_merge", ended)
+        await thread.delete()
+    assert (await thread.verify()).ok
+    assert [SAID] == [hit.text for hit in await thread.search("passport", limit=1)]
+    await engine.finish_acts()
+    assert not held(path)
+    assert not held(path, "osterfeldt")
 
 
 # an act that is not finished
