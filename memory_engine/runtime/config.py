@@ -90,13 +90,14 @@ class EngineConfig:
     """Limits and defaults. Bytes are of the encoded payload; times are in seconds.
 
     A dispatch that finds the queue full waits up to `queue_timeout_s` for room. At most `open_threads_max` unused
-    threads are held in memory. A write waits up to `busy_timeout_s` for other processes that write to the same file;
-    reads see what they have committed at most `follow_s` later. An embedder and a re-ranker have
-    `search_model_timeout_s` each to answer a search, which then continues without them. A search of a long log without
-    an index waits up to `search_index_timeout_s`, then answers from what is indexed (`Found.unindexed` counts the
-    rest). With `read_only` the engine dispatches, delivers, compacts and mends nothing; read threads as they were
-    (`thread.at`), since other views are caches that it would have to write. With `check_hashes` every event is checked
-    against its hash when read: changed bytes raise `IntegrityError` and are never shown.
+    threads are held in memory, the last used ones, and only as many as take about `open_bytes_max` bytes of memory
+    together. A write waits up to `busy_timeout_s` for other processes that write to the same file; reads see what they
+    have committed at most `follow_s` later. An embedder and a re-ranker have `search_model_timeout_s` each to answer a
+    search, which then continues without them. A search of a long log without an index waits up to
+    `search_index_timeout_s`, then answers from what is indexed (`Found.unindexed` counts the rest). With `read_only`
+    the engine dispatches, delivers, compacts and mends nothing; read threads as they were (`thread.at`), since other
+    views are caches that it would have to write. With `check_hashes` every event is checked against its hash when read:
+    changed bytes raise `IntegrityError` and are never shown.
     """
 
     compaction: CompactionPolicy = field(default=CompactionPolicy(), validator=_policy)
@@ -106,6 +107,7 @@ class EngineConfig:
     commit_tries_max: int = field(default=50, validator=_count)
     batch_events_max: int = field(default=256, validator=_count)
     open_threads_max: int = field(default=16_384, validator=_count)
+    open_bytes_max: int = field(default=1024 * 1024 * 1024, validator=_count)
     conversation: ConversationLimits = field(default=ConversationLimits(), validator=_limits)
     scratchpad_snippets_max: int = field(default=SNIPPETS_MAX, validator=_count)
     working_entries_max: int = field(default=WORKING_MAX, validator=_count)

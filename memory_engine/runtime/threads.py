@@ -16,6 +16,7 @@ from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError, Storag
 from memory_engine.projections.inline import InlinePlan, InlineProjections
 from memory_engine.projections.rebuild import rebuild_thread
 from memory_engine.runtime.commit import Reduced
+from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.correlation import UNLINKED, linked
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request
@@ -23,6 +24,11 @@ from memory_engine.runtime.thread_runtime import Committed, ThreadRuntime
 from memory_engine.store.broken import broken_as_error, mark_broken
 
 _log = logging.getLogger("memory_engine")
+
+THREAD_BYTES, CHUNK_BYTES, TOKEN_BYTES = 8 * 1024, 544, 4
+"""What a thread in memory takes, and each of its chunks beside its text: measured, and so is the size of a text."""
+LOOKED_AT = 64
+"""Threads that are looked at beyond those that are too many, since some are at work."""
 
 Observer = Callable[[RecordedEvent], None]
 """Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
@@ -105,6 +111,8 @@ class OpenThreads:
         self.before_delete: list[Callable[[str], Awaitable[None]]] = []
         self.before_scopes: list[Callable[[], Awaitable[None]]] = []
         self._open: OrderedDict[str, ThreadRuntime] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self._bytes = 0
         self._loading: dict[str, asyncio.Task[ThreadRuntime]] = {}
 
     def get(self, thread_id: str) -> ThreadRuntime | None:
@@ -167,8 +175,7 @@ class OpenThreads:
         """Hold in memory a thread that was made just now, without events: there is nothing to load."""
         is_plain = not is_scope_id(record.id)  # the store says where the epochs of a scope's thread begin
         if is_plain and record.id not in self._open and record.id not in self._loading:
-            self._evict()
-            self._open[record.id] = self._new(record)
+            self._hold(self._new(record))
 
     def _new(self, record: ThreadRecord, *, makes: ThreadRecord | None = None) -> ThreadRuntime:
         projections = InlineProjections(self._plan, self._kernel.store, self._kernel.reader, record.id)
@@ -195,6 +202,7 @@ class OpenThreads:
     def drop(self, thread_id: str) -> None:
         """Drop a deleted thread."""
         runtime = self._open.pop(thread_id, None)
+        self._bytes -= self._sizes.pop(thread_id, 0)
         self._kernel.caches.drop(thread_id)
         if runtime is not None:
             self._free(runtime)
@@ -216,6 +224,8 @@ class OpenThreads:
                 runtime.pump()
             runtime.queue.fail(EngineClosed())
         self._open.clear()
+        self._sizes.clear()
+        self._bytes = 0
 
     async def _load(self, thread_id: str) -> ThreadRuntime:
         store = self._kernel.store
@@ -235,9 +245,8 @@ class OpenThreads:
         await projections.load()
         runtime = ThreadRuntime(self._kernel, loaded, state, projections, self._committed)
         await aside(loaded.let_go, items=len(loaded.live))
-        self._evict()
         runtime.failed = broken_as_error(thread_id, loaded.broken)
-        self._open[thread_id] = runtime
+        self._hold(runtime)
         if not self._kernel.config.read_only:
             for opened in self.on_open:
                 await opened(runtime)
@@ -257,18 +266,36 @@ class OpenThreads:
             if step.stored.type == ThreadCleared.event_type:
                 runtime.compaction_backoff = 0
                 runtime.incompressible.clear()
-        if runtime.id not in self._open and runtime.id not in self._loading:  # its first commit has made the thread
-            self._evict()
-            self._open[runtime.id] = runtime
+        if runtime.id in self._open:
+            self._weigh(runtime)
+        elif runtime.id not in self._loading:  # its first commit has made the thread
+            self._hold(runtime)
         for told in self.on_commit:
             told(runtime, reduced)
 
-    def _evict(self) -> None:
-        """Evict the least recently used threads that are not at work."""
-        excess = len(self._open) - self._kernel.config.open_threads_max + 1
-        for thread_id in list(islice(self._open, excess + 64)) if excess > 0 else ():
-            if excess > 0 and self.let_go(self._open[thread_id]):
-                excess -= 1
+    def _hold(self, runtime: ThreadRuntime) -> None:
+        """Hold a thread in memory, as the one that was used last."""
+        self._open[runtime.id] = runtime
+        self._weigh(runtime)
+
+    def _weigh(self, runtime: ThreadRuntime) -> None:
+        """Count what a thread takes now, and make room where that is too much."""
+        tally = runtime.state.tally
+        size = THREAD_BYTES + CHUNK_BYTES * tally.chunks + TOKEN_BYTES * tally.tokens
+        self._bytes += size - self._sizes.get(runtime.id, 0)
+        self._sizes[runtime.id] = size
+        config = self._kernel.config
+        if len(self._open) > config.open_threads_max or self._bytes > config.open_bytes_max:
+            self._evict(runtime, config)
+
+    def _evict(self, kept: ThreadRuntime, config: EngineConfig) -> None:
+        """Evict the least recently used threads that are not at work, and never the one that needs the room."""
+        excess = max(0, len(self._open) - config.open_threads_max)
+        for runtime in list(islice(self._open.values(), excess + LOOKED_AT)):
+            if len(self._open) <= config.open_threads_max and self._bytes <= config.open_bytes_max:
+                return
+            if runtime is not kept:
+                self.let_go(runtime)
 
     def let_go(self, runtime: ThreadRuntime) -> bool:
         """Drop a thread from memory unless it is at work or somebody waits for it. Returns whether it did."""
@@ -276,6 +303,7 @@ class OpenThreads:
         if runtime.busy or is_awaited or any(is_kept(runtime.id) for is_kept in self.keeping):
             return False
         del self._open[runtime.id]
+        self._bytes -= self._sizes.pop(runtime.id, 0)
         self._kernel.caches.unload(runtime.id)
         self._free(runtime)
         return True

@@ -10,9 +10,10 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Retention, Thread, errors
 from memory_engine import events as e
+from memory_engine.runtime.threads import OpenThreads
 from memory_engine.testing import ManualClock
 from memory_engine.testing.contract_rows import HOSTILE, IDS
-from tests.conversations import turns
+from tests.conversations import NEVER, turns
 
 STORES = ["memory", "sqlite"]
 
@@ -394,3 +395,23 @@ async def test_a_thread_is_there_for_whoever_made_it_while_others_looked_for_it(
         for thread_id in map(str, range(20)):
             *_, seq = await asyncio.gather(*(looked(thread_id) for _ in range(4)), made(thread_id))
             assert 1 == seq
+
+
+async def test_large_threads_leave_memory_before_there_are_too_many(path: str) -> None:
+    """Those used least recently go, as they were loaded and as others grow; the one that needs the room stays."""
+    config = EngineConfig(open_bytes_max=150_000, compaction=NEVER)
+    async with memory_engine.open(path, config=config) as engine:
+        opened = engine.kernel[OpenThreads]
+        for n in range(4):
+            thread = await engine.create_thread(f"t{n}")
+            await thread.dispatch_all([say("word " * 200) for _ in range(30)])
+        assert ["t2", "t3"] == [runtime.id for runtime in opened.all()]
+        assert 30 == len(await texts(engine.thread("t0")))
+        assert ["t3", "t0"] == [runtime.id for runtime in opened.all()]
+        for _ in range(3):  # whoever waited for it to be loaded goes first
+            await asyncio.sleep(0)
+        await engine.thread("t3").dispatch_all([say("word " * 200) for _ in range(300)])
+        assert ["t3"] == [runtime.id for runtime in opened.all()]
+        assert [330, 30] == [len(await texts(engine.thread(one))) for one in ("t3", "t0")]
+        await engine.thread("t0").dispatch(say("more"))
+        assert ["t0"] == [runtime.id for runtime in opened.all()]
