@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from memory_engine.cli.commands import Command, WrongArgument, existing
 from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
+from memory_engine.core.aside import modules_spared
 from memory_engine.errors.base import shown_place
 
 PORT = 8477
@@ -98,7 +99,8 @@ async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.E
         terminal.out.flush()
         if asked.open:
             await asyncio.to_thread(webbrowser.open, address)
-        await ended.wait()
+        with modules_spared():
+            await ended.wait()
     return 0
 
 

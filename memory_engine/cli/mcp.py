@@ -7,6 +7,7 @@ import os
 from memory_engine.cli.commands import Command, existing, writable
 from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
+from memory_engine.core.aside import modules_spared
 from memory_engine.engine import Engine
 from memory_engine.integrations.mcp import Served, serve_stdio
 
@@ -66,7 +67,8 @@ async def _serve_http(
         terminal.json({"address": address, "pid": os.getpid()})
         terminal.say(address, "bold")
         terminal.out.flush()
-        await ended.wait()
+        with modules_spared():
+            await ended.wait()
 
 
 MCP = Command(_declare, mcp)

@@ -17,6 +17,7 @@ from attrs import frozen
 from msgspec import Meta
 
 from memory_engine.agents.tools import ARGUMENTS, ENTRY_CHARS_MAX, Arguments, MemoryTools, parameters, read_arguments
+from memory_engine.core.aside import modules_spared
 from memory_engine.core.json_form import as_data
 from memory_engine.core.version import installed_version
 from memory_engine.engine import Engine
@@ -145,7 +146,8 @@ async def serve_stdio(engine: Engine, served: Served) -> None:
     with suppress(ValueError):  # in another thread than the main one, signals are not ours
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+        with modules_spared():
+            await server.run(reading, writing, server.create_initialization_options())
 
 
 async def create_server(engine: Engine, served: Served) -> "Server[Any]":

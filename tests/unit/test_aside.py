@@ -1,15 +1,18 @@
 """Work beside the event loop: others go on, and the interpreter's interval is given back."""
 
 import asyncio
+import gc
 import sys
 import threading
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memory_engine.core.aside import AT_ONCE_MAX, aside
+from memory_engine.core.aside import AT_ONCE_MAX, aside, modules_spared
 from memory_engine.core.codec import LARGE_CHARS, commitment
 from memory_engine.storage.sqlite.connection import Connection
 
@@ -59,3 +62,25 @@ def test_a_payload_hashed_in_pieces_has_the_same_hash(size: int) -> None:
     """A thread that lets go of the interpreter for each payload would starve the loop, so most are hashed in pieces."""
     payload = bytes(n % 251 for n in range(size))
     assert sha256(b"salt" + payload).digest() == commitment(b"salt", payload)
+
+
+@pytest.fixture
+def unfrozen() -> Iterator[None]:
+    """Nothing is spared before; afterwards again what the runner of the tests has."""
+    was_frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    yield
+    if was_frozen:
+        gc.freeze()
+
+
+@pytest.mark.usefixtures("unfrozen")
+def test_a_program_of_ours_spares_its_modules() -> None:
+    """Full garbage collections do not look at what was loaded before, until the outermost block ends."""
+    with modules_spared():
+        spared = gc.get_freeze_count()
+        assert spared > 0
+        with modules_spared():
+            assert gc.get_freeze_count() >= spared
+        assert gc.get_freeze_count() >= spared
+    assert 0 == gc.get_freeze_count()
