@@ -23,6 +23,7 @@ from memory_engine.core.arguments import (
     checked_text,
     checked_type,
 )
+from memory_engine.core.aside import imported
 from memory_engine.core.cancellation import finished
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event
@@ -400,6 +401,7 @@ class Engine(AdministeredStore):
         `thread_id` (default: the original id) may be a thread that holds a prefix of this log: it is continued. The
         whole file is checked first. Raises `ImportRefused` with the line and the reason, `ThreadExists`.
         """
+        await imported(importer)
         return await importer.import_log(
             self.kernel, checked_file("path", path), thread_id=thread_id, progress=progress
         )
@@ -431,6 +433,7 @@ class Engine(AdministeredStore):
         Raises `CopyRefused` for a target that holds other threads, `ReadOnly`, `StorageError` if the target fails.
         """
         checked_type("target", target, Engine, give="the engine of another store")
+        await imported(store_copy)
         return await store_copy.copy_store(self.kernel, target.kernel, checked_call("progress", progress))
 
     async def export_all(

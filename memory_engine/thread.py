@@ -13,6 +13,7 @@ from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_list
+from memory_engine.core.aside import imported
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded, ThreadCleared
 from memory_engine.core.lazy import lazy_module
@@ -216,6 +217,7 @@ class Thread(Administered):
 
     async def report(self, *, at: int | None = None) -> "reports.Report":
         """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
+        await imported(reports)
         return await reports.memory_report(self, at=await self.upto(at))
 
     # memory
@@ -329,6 +331,7 @@ class Thread(Administered):
         Chunks forgotten since stay forgotten. Raises `CompactionNotLive` if later compactions cover it.
         """
         self.check_present("undoing")
+        await imported(undo)
         return await undo.undo_compaction(self, compaction, reason=reason)
 
     async def redo_compaction(self, compaction: str = "", *, compactor: "Compactor | None" = None) -> CompactionReport:
@@ -337,6 +340,7 @@ class Thread(Administered):
         With `compactor`, only that one does it. Raises `CompactionNotLive`, and what `compact` raises.
         """
         self.check_present("compaction")
+        await imported(undo)
         return await undo.redo_compaction(self, compaction, compactor=compactor)
 
     # life
@@ -391,6 +395,7 @@ class Thread(Administered):
 
     async def diff(self, a: MomentLike, b: MomentLike | None = None) -> "diff.Diff":
         """What changed from one moment to another (default: the head): chunks, fields, context, views."""
+        await imported(diff)
         return await diff.diff(await self.at(a), await self._at_or_last(b))
 
     async def bisect(
@@ -413,6 +418,7 @@ class Thread(Administered):
         Levels are read as you open them: at most 500 chunks, or `chunks_max`; where `cut` says so, ask for the others
         by id. Raises `UnknownChunk`.
         """
+        await imported(why)
         return await why.why(self, what, chunks_max=chunks_max)
 
     async def cache_ledger(
@@ -428,6 +434,7 @@ class Thread(Administered):
         Compares the context of each model call after `after` up to `upto` (default: the head) with that of the call
         before; `max_tokens` is the token budget of these contexts.
         """
+        await imported(ledger)
         return await ledger.cache_ledger(await self.at(after), await self._at_or_last(upto), max_tokens, progress)
 
     async def what_if(
@@ -438,6 +445,7 @@ class Thread(Administered):
         Calls no model unless the change says so. Raises `InvalidChange`, `ModelNotAllowed`, `ThreadExists`, and
         `ReducerError` naming the event that the changed reducers refuse.
         """
+        await imported(what_if)
         if self.as_of is not None and change.upto is None:
             change = evolve(change, upto=self.as_of)
         return await what_if.what_if(Thread(self.kernel, self.id), change, fork_id=fork_id, progress=progress)
@@ -454,6 +462,7 @@ class Thread(Administered):
 
         A `redaction` leaves its texts out, and the chain verifies as redacted. Raises `FileExistsError`.
         """
+        await imported(export)
         until = self.as_of if upto is None else upto
         return await export.export(self, checked_file("path", path), upto=until, redaction=redaction, progress=progress)
 
@@ -463,6 +472,7 @@ class Thread(Administered):
 
     async def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
         """The source of a test that runs the events `first` to `last` on the state before them, and compares."""
+        await imported(to_pytest)
         return await to_pytest.to_pytest(await self.at(first), await self._at_or_last(last), name=name)
 
     async def _at_or_last(self, moment: MomentLike | None) -> "Past":

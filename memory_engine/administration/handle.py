@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from memory_engine.core.arguments import checked_call, checked_flag
+from memory_engine.core.aside import imported
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo
@@ -53,6 +54,7 @@ class Administered(ThreadHandle):
         If the log itself is broken (a gap, a hash, texts exchanged), that is noted: the thread takes no more events and
         shows no present, in any process, until a `verify` finds it intact again.
         """
+        await imported(verify)
         report = await verify.Verifier.of(self.kernel).verify(self.id, checked_call("progress", progress))
         if report.ok or report.broken is not None:
             await self.kernel[OpenThreads].note(self.id, report.broken)
@@ -68,6 +70,7 @@ class Administered(ThreadHandle):
         unknown or whose texts were taken out; `SeqNotInLog`, `ReadOnly`, `PastIsReadOnly`, the errors of `dispatch`.
         """
         self.check_present("mending")
+        await imported(rereduction)
         return await rereduction.rereduce(self, from_seq, dry_run=dry_run, reason=reason)
 
     async def undo_rereduce(self, *, reason: str = "") -> Receipt:
@@ -98,6 +101,7 @@ class Administered(ThreadHandle):
         self.check_present("rebuild")
         if search is not None:
             checked_flag("search", search)
+        await imported(rebuild)
         await rebuild.rebuild(self.kernel, self.id, views, search=search, progress=progress)
         return await self.info()
 
@@ -118,6 +122,7 @@ class Administered(ThreadHandle):
         `EventNotFound`, `SeqNotInLog`, `InvalidArgument` if no event is named, `LegalHold`, and `ErasureUnfinished` if
         a process reads old pages of the file.
         """
+        await imported(erasing)
         return await erasing.erase(self, event_ids=event_ids, seqs=seqs, by=by, reason=reason, dry_run=dry_run)
 
     async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
@@ -128,6 +133,7 @@ class Administered(ThreadHandle):
         first. Raises `ThreadHasForks`, `LegalHold`, `ErasureUnfinished`.
         """
         self.check_present("deleting")
+        await imported(erasing)
         return await erasing.delete(self.kernel, [self.id], by=by, reason=reason)
 
     async def hold(self, *, reason: str = "", by: str = "") -> "holds.StandingHold":
