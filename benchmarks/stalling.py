@@ -90,7 +90,7 @@ async def stalls(setting: Setting) -> list[Figure]:
     found: list[Figure] = []
     async with memory_engine.open(str(path), config=WITHOUT_COMPACTION) as engine:
         other = await engine.create_thread("other")
-        for name, call in _calls(engine.thread("long"), count).items():
+        for name, call in _calls(engine.thread("long"), count, setting.new_path("exported")).items():
             say(f"  {name}")
             bystanders = Bystanders(other)
             took = await bystanders.beside(call)
@@ -101,6 +101,7 @@ async def stalls(setting: Setting) -> list[Figure]:
         further: dict[str, Callable[[], Awaitable[object]]] = {
             f"ingesting {len(markdown) / 1e6:.1f} MB of Markdown": lambda: documents.add_text(markdown, title="Users"),
             f"compacting {count // 10:,} chunks": engine.thread("shorter").compact,
+            f"deleting {count // 10:,} events": engine.thread("shorter").delete,
         }
         for name, call in further.items():
             say(f"  {name}")
@@ -109,7 +110,7 @@ async def stalls(setting: Setting) -> list[Figure]:
     return found
 
 
-def _calls(thread: Thread, count: int) -> dict[str, Callable[[], Awaitable[object]]]:
+def _calls(thread: Thread, count: int, export: Path) -> dict[str, Callable[[], Awaitable[object]]]:
     half = count // 2
     large, larger = UserMessage(content="word " * 800_000), UserMessage(content="größe " * 1_800_000)
     return {
@@ -122,6 +123,9 @@ def _calls(thread: Thread, count: int) -> dict[str, Callable[[], Awaitable[objec
         "forget": lambda: thread.forget(seqs=[10]),
         "verify": thread.verify,
         "rebuild": thread.rebuild,
+        "export": lambda: thread.export(export),
+        "prepare_messages(8000)": lambda: thread.conversation.prepare_messages("And now?", 8_000),
+        "end_session": thread.end_session,
         "an event of 4 MB": lambda: thread.dispatch(large),
         "an event of 15 MB": lambda: thread.dispatch(larger),
     }

@@ -129,6 +129,9 @@ class Transactions:
             tids.append(tid)
             heads.append(_head_row(tid, unit, epoch))
             events += [self._event_row(raw, tid, stored) for stored in unit.events]
+            if _empties(unit):
+                raw.execute("DELETE FROM live WHERE tid = ?", (tid,))
+                continue
             for chunk_id, row in unit.live.items():
                 seq, _, n = chunk_id.partition(".")
                 if row is None:
@@ -233,6 +236,11 @@ class Transactions:
             spilled,
             _bound(stored.record),
         )
+
+
+def _empties(unit: CommitUnit) -> bool:
+    """Whether a unit leaves nothing of the state: one by one, its 100,000 rows would take a tenth of a second."""
+    return bool(unit.live) and not unit.head.chunks and not any(unit.live.values())
 
 
 def begin_passages(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:

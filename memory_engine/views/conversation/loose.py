@@ -90,7 +90,7 @@ async def loose_messages(thread: ThreadHandle, rows: ReadableRows[ConversationRo
     """The loose messages of a state, oldest first. Reads the events of these alone."""
     held, reader = _Held(rows), thread.kernel.reader
     summaries: list[Chunk] = []
-    behind: list[_Said] = []
+    behind: list[_LooseMessage] = []
     for chunk in await aside(partial(_lacking, held, state), items=len(state)):
         originals = await reader.shown(thread.id, [one.id for one in await reader.originals(thread.id, chunk)])
         found = await _loose_among(thread, held, list(originals.values()))
@@ -120,7 +120,7 @@ async def loose_of_log(
     return await aside(partial(_paired, held, loose), items=len(loose))
 
 
-class _Said(msgspec.Struct, frozen=True, gc=False):
+class _LooseMessage(msgspec.Struct, frozen=True, gc=False):
     """A message, with the id and the time of the event that first said it."""
 
     chunk: Chunk
@@ -136,23 +136,23 @@ def _loose_of(held: _Held, chunks: Iterable[Chunk]) -> list[Chunk]:
     return [chunk for chunk in chunks if held.is_loose(chunk)]
 
 
-async def _loose_among(thread: ThreadHandle, held: _Held, chunks: Sequence[Chunk]) -> list[_Said]:
+async def _loose_among(thread: ThreadHandle, held: _Held, chunks: Sequence[Chunk]) -> list[_LooseMessage]:
     """The loose ones among chunks."""
     return await _said_among(thread, await aside(partial(_loose_of, held, chunks), items=len(chunks)))
 
 
-async def _said_among(thread: ThreadHandle, chunks: Sequence[Chunk]) -> list[_Said]:
+async def _said_among(thread: ThreadHandle, chunks: Sequence[Chunk]) -> list[_LooseMessage]:
     """Those of these chunks that a message said. What a view said to the agent, such as a screen, is the view's."""
-    said: list[_Said] = []
+    said: list[_LooseMessage] = []
     for at in range(0, len(chunks), PAGE):
         some = chunks[at : at + PAGE]
         stored = await thread.kernel.reader.rows_at(thread.id, {chunk.said_at for chunk in some})
         rows = ((chunk, stored[chunk.said_at]) for chunk in some)
-        said += [_Said(chunk, row.id, row.recorded_at_us) for chunk, row in rows if row.type in _MESSAGES]
+        said += [_LooseMessage(chunk, row.id, row.recorded_at_us) for chunk, row in rows if row.type in _MESSAGES]
     return said
 
 
-def _paired(held: _Held, messages: Iterable[_Said]) -> list[ExchangeRow]:
+def _paired(held: _Held, messages: Iterable[_LooseMessage]) -> list[ExchangeRow]:
     """Messages as exchanges: what people said in a row, with no question between, and what the agent said to it."""
     made: list[ExchangeRow] = []
     for said in sorted(messages, key=lambda said: said.seq):
@@ -179,7 +179,7 @@ def _paired(held: _Held, messages: Iterable[_Said]) -> list[ExchangeRow]:
     return made
 
 
-def _asked(said: _Said, text: str) -> ExchangeRow:
+def _asked(said: _LooseMessage, text: str) -> ExchangeRow:
     return ExchangeRow(seq=said.seq, event_id=said.event_id, question=text, asked_us=said.recorded_at_us)
 
 
