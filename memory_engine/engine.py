@@ -23,7 +23,7 @@ from memory_engine.core.arguments import (
     checked_text,
     checked_type,
 )
-from memory_engine.core.aside import imported
+from memory_engine.core.aside import aside, imported
 from memory_engine.core.cancellation import finished
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event
@@ -280,7 +280,8 @@ class Engine(AdministeredStore):
             after=None if after is None else checked_text("after", after),
             after_us=after_us,
         )
-        return [ThreadInfo.of(*found) for found in await self.store.listed(where)]
+        found = await self.store.listed(where)
+        return await aside(lambda: [ThreadInfo.of(*one) for one in found], items=len(found))
 
     # events
 
