@@ -89,7 +89,7 @@ def _write(text: str, written: BytesIO) -> int:
 def split_event(event: Event, registry: EventRegistry) -> SplitEvent | None:
     """A large event in its parts; `None` where it must be encoded whole, also to say what is wrong with it."""
     cls = type(event)
-    if cls not in registry or not _takes_any_text(cls):
+    if cls not in registry or not _has_long_text(event) or not _takes_any_text(cls):
         return None
     texts: list[str] = []
     light = _without_texts(event, texts)
@@ -102,6 +102,15 @@ def split_event(event: Event, registry: EventRegistry) -> SplitEvent | None:
     if not isinstance(recorded, Event) or recorded != event or len(around) != len(texts) + 1:
         return None
     return SplitEvent(recorded, around, texts)
+
+
+def _has_long_text(value: object) -> bool:
+    """Whether there is any text to encode apart: many short ones are encoded at once in a tenth of the time."""
+    if type(value) is str:
+        return len(value) > LONG_CHARS
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.astuple(value)
+    return isinstance(value, list | tuple) and any(map(_has_long_text, value))
 
 
 @lru_cache(maxsize=256)

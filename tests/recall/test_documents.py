@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
-from memory_engine import Engine, errors
+from memory_engine import Engine, EngineConfig, errors
 from memory_engine.core.clock import to_datetime
 from memory_engine.events import DocumentAdded, DocumentRemoved, MemoryForget
+from memory_engine.storage.memory import MemoryStore
+from memory_engine.testing import FaultyStore
 from memory_engine.views.documents.fold import Described, document_id_of, document_prefix
 from memory_engine.views.documents.readers.splitting import Splitting, split
 from memory_engine.views.documents.readers.text import text_document
@@ -287,6 +289,38 @@ async def test_S7_a_thousand_files_the_broken_ones_named(tmp_path: Path) -> None
         again = await documents.ingest([tmp_path])
         assert (1_000, 0) == (again.unchanged, again.passages)
         assert 1_000 == await documents.remove(tmp_path)
+
+
+async def test_S7_small_documents_come_many_in_a_commit(tmp_path: Path) -> None:
+    """One that is refused is named, and the others come."""
+    for n in range(10):
+        (tmp_path / f"{n}.txt").write_text("Order " + ("was sent. " * 1_000 if n == 7 else f"{n} was sent."))
+    (tmp_path / "void.txt").write_text(" ")
+    store = FaultyStore(MemoryStore())
+    async with memory_engine.open(store) as engine:
+        documents = engine.tenant("acme").documents
+        report = await documents.ingest([tmp_path])
+        assert (10, 11, 1) == (report.added, report.files, len(report.failed))
+        assert 2 >= store.commits
+    async with memory_engine.open(":memory:", config=EngineConfig(event_bytes_max=4_000)) as engine:
+        report = await engine.tenant("acme").documents.ingest([tmp_path])
+        assert (9, 11, ["7.txt", "void.txt"]) == (
+            report.added, report.files, [Path(error.path).name for error in report.failed]
+        )  # fmt: skip
+        assert 9 == await count(engine)
+
+
+async def test_S7_two_who_bring_the_same_folder_bring_it_once(tmp_path: Path) -> None:
+    """At the same time, over one file: no document comes twice, and none is missing."""
+    folder, path = tmp_path / "folder", str(tmp_path / "m.db")
+    folder.mkdir()
+    for n in range(100):
+        (folder / f"{n:02}.txt").write_text(f"Order {n} was sent.")
+    async with memory_engine.open(path) as one, memory_engine.open(path) as two:
+        reports = await asyncio.gather(*(engine.tenant("acme").documents.ingest([folder]) for engine in (one, two)))
+    async with memory_engine.open(path) as engine:
+        assert (100, 100) == (await count(engine), len(await engine.tenant("acme").documents.list()))
+        assert [] == [error for report in reports for error in report.failed]
 
 
 async def test_S7_folders_are_walked_once(tmp_path: Path) -> None:

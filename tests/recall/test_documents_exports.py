@@ -106,6 +106,17 @@ async def test_S7_a_longer_export_changes_what_changed(tmp_path: Path) -> None:
         assert ["slack:C1/1730624400.000100", "slack:D1/2024-11-03"] == [one.id for one in await documents.list()]
 
 
+async def test_S7_a_document_that_is_read_twice_at_once_is_as_it_was_read_last(tmp_path: Path) -> None:
+    """Two exports of one channel, brought together."""
+    later = {**EXPORT, "D1/2024-11-03.json": [{"user": "U1", "ts": "1730624400.000300", "text": "Never mind."}]}
+    exports = [zipped(tmp_path / "one.zip"), zipped(tmp_path / "two.zip", later)]
+    async with memory_engine.open(":memory:") as engine:
+        documents = engine.tenant("acme").documents
+        report = await documents.ingest(exports)
+        assert (3, 3) == (report.added, report.changed)
+        assert ["Never mind."] == [one.text for one in await documents.passages("slack:D1/2024-11-03")]
+
+
 async def test_S7_what_is_broken_in_an_export_is_named(tmp_path: Path) -> None:
     """File and place; the rest is read. Another zip is no export, another file no zip."""
     broken = {

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from snowballstemmer.english_stemmer import EnglishStemmer
 
 from memory_engine.core.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, stem, terms
 from memory_engine.recall.dates import Day
@@ -131,6 +132,13 @@ def test_forms_of_a_word_have_one_stem(words: str) -> None:
 def test_stems_are_snowballs(word: str, expected: str) -> None:
     """The examples of the algorithm's description come out as it has them."""
     assert expected == stem(word)
+
+
+@given(word=st.text("abcdefghijklmnopqrstuvwxyz", max_size=8), end=st.text("abcdefghilmnorstvyz", max_size=4))
+@settings(max_examples=2_000)
+def test_every_word_has_the_stem_that_snowball_gives_it(word: str, end: str) -> None:
+    """Also those that are not given to it, since they have none of the endings that it knows."""
+    assert EnglishStemmer().stemWord(word + end) == stem(word + end)
 
 
 @pytest.mark.parametrize(

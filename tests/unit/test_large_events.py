@@ -60,6 +60,12 @@ def test_only_much_text_makes_an_event_large() -> None:
     assert is_large(UserMessage(content=tuple(TextPart(text="x" * 1_000) for _ in range(LARGE_CHARS // 1_000 + 1))))
 
 
+def test_many_short_texts_are_encoded_at_once(registry: EventRegistry) -> None:
+    """There is nothing to encode apart from the rest."""
+    parts = tuple(TextPart(text="x" * 1_000) for _ in range(LARGE_CHARS // 1_000 + 1))
+    assert split_event(UserMessage(content=parts), registry) is None
+
+
 def test_a_lone_surrogate_in_a_long_text_is_refused(registry: EventRegistry) -> None:
     """As in a short one."""
     split = split_event(UserMessage(content=long("word ") + "\ud800"), registry)

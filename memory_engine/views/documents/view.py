@@ -8,15 +8,15 @@ from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_text, checked_type
 from memory_engine.core.aside import on_thread
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
+from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.errors import (
     IdempotencyConflict,
     InvalidArgument,
@@ -46,12 +46,12 @@ from memory_engine.views.documents.readers.files import File, SkippedFile, absol
 from memory_engine.views.documents.readers.splitting import Splitting, markdown_document
 from memory_engine.views.documents.readers.text import in_utc, text_document
 
-T = TypeVar("T")
-
 TRIES_MAX = 5
 """How often a change is recomputed when others change the same document."""
 AT_ONCE = 64
-"""Files that are found, and documents that are read, in one go beside the event loop."""
+"""Files and documents that are read in one go beside the event loop, and come in one commit."""
+CHARS_AT_ONCE = 128 * 1024
+"""Of longer texts fewer come in one go."""
 TITLE_CHARS_MAX = 80
 DEFAULT = Splitting()
 UNDESCRIBED = Described()
@@ -115,8 +115,12 @@ class Documents:
         digest = sha256(f"{title}\0{text}".encode("utf-8", "replace")).hexdigest()
         plain = text.replace("\r\n", "\n")
         read = await on_thread(lambda: _text_of(plain, id or f"text:{digest[:24]}", title, described))
-        seq = await self._put(read, _Ingestion(splitting))
-        document = await self.get(read.id) or await self.get(read.id, at=seq)  # another may have removed it by now
+        [change] = await self._changed({read.id: partial(_wanted, read, _Ingestion(splitting))})
+        if isinstance(change, InvalidInput):
+            raise change
+        document = await self.get(read.id) or await self.get(
+            read.id, at=change.seq
+        )  # another may have removed it by now
         assert document is not None
         return document
 
@@ -179,7 +183,7 @@ class Documents:
         else:
             wanted = [one.id for one in documents if one.id == id]
         for one in wanted:
-            await self._changed(one, lambda known: _removal(known, reason))
+            await self._changed({one: partial(_removal, reason=reason)})
         return len(wanted)
 
     async def search(self, query: str, *, limit: int = 10, at: int | None = None) -> Found:
@@ -191,81 +195,78 @@ class Documents:
 
     async def _ingest(self, paths: Sequence[Path], run: "_Ingestion") -> DocumentReport:
         report = run.report
-        files = find(paths)
-        while some := await on_thread(partial(_some, files)):
-            for found in some:
-                if isinstance(found, SkippedFile):
-                    report.skipped.append(found.path)
-                elif isinstance(found, UnreadableDocument):
-                    report.failed.append(found)
-                else:
-                    report.files += 1
-                    await self._file(found, run)
-                if run.progress is not None:
-                    run.progress(report)
+        read = _read(find(paths), run.limits)
+        while some := await on_thread(partial(_some, read)):
+            for group in _distinct(some):
+                await self._put_all(group, run)
+            for one in some:
+                run.note(one)
         if report.added or report.changed:
             await self._tenant.kernel[Recall].index_words(self._tenant.id)
         return report
 
-    async def _file(self, found: File, run: "_Ingestion") -> None:
-        documents = load(found, run.limits)
-        while True:
-            try:
-                loaded = await on_thread(partial(_some, documents))
-            except MissingExtra as error:
-                run.report.failed.append(_failure(found, "", error))
+    async def _put_all(self, documents: Sequence["_Read"], run: "_Ingestion") -> None:
+        """Bring documents to the versions that were read: all in one commit, or each for itself if one is refused."""
+        wanted = {one.part.id: partial(_wanted, one.part, run) for one in documents if isinstance(one.part, Loaded)}
+        try:
+            changed = await self._changed(wanted)
+        except InvalidInput as error:
+            if len(documents) > 1:
+                for one in documents:
+                    await self._put_all((one,), run)
                 return
-            for one in loaded:
-                if isinstance(one, UnreadableDocument):
-                    run.report.failed.append(one)
-                    continue
-                try:
-                    await self._put(one, run)
-                except InvalidInput as error:
-                    run.report.failed.append(_failure(found, "" if one.id == found.name else one.id, error))
-            if len(loaded) < AT_ONCE:
-                return
+            changed = [error]
+        for one, change in zip(documents, changed, strict=True):
+            run.put(one, change)
 
-    async def _put(self, loaded: Loaded, run: "_Ingestion") -> int:
-        """Bring the document to the loaded version, and count the outcome; returns the seq as of which it is."""
-        check_identifier("document id", loaded.id)
-        has_text = any(section.text.strip() for section in loaded.sections)
-        if not has_text and not loaded.may_be_empty:
-            raise InvalidDocument("text", "", "it holds no words")
+    async def _changed(self, wanted: Mapping[str, "_Wanted"]) -> "Sequence[_Change | InvalidInput]":
+        """Dispatch the events that are wanted for documents, all or none; computed anew where others were first.
 
-        def wanted(known: Document | None) -> Sequence[Event]:
-            if not has_text:
-                return _removal(known, "no longer in its source")
-            return changes(known, loaded, run.splitting, run.limits)
-
-        is_new, events, seq = await self._changed(loaded.id, wanted)
-        run.report.count(events, is_new=is_new, is_there=has_text)
-        run.taken.append(loaded.id)
-        return seq
-
-    async def _changed(
-        self, id: str, wanted: Callable[[Document | None], Sequence[Event]]
-    ) -> tuple[bool, Sequence[Event], int]:
-        """Dispatch the events that are wanted for a document, all or none; computed anew where others were first.
-
-        Whether the document is new, the events, and the seq of the last of them (of none: of its last change).
+        For each the change, or why there is none: the others are changed.
         """
-        tries = 0
+        kernel, tries = self._tenant.kernel, 0
         while True:
             rows = await self._tenant.rows(DOCUMENTS)
-            known, base = document_of(rows, id), changed_at(rows, id)
-            runtime = self._tenant.kernel[OpenThreads].get(self._tenant.id)
-            extractors = self._tenant.kernel.extractors if runtime is not None and runtime.indexed else None
-            events = await on_thread(partial(_computed, wanted, known, extractors))
+            known = [(document_of(rows, one), changed_at(rows, one)) for one in wanted]
+            runtime = kernel[OpenThreads].get(self._tenant.id)
+            extractors = kernel.extractors if runtime is not None and runtime.indexed else None
+            changed = await on_thread(partial(_computed, wanted, known, self._tenant.id, extractors))
+            events = [event for change in changed if isinstance(change, _Change) for event in change.events]
             try:
-                receipts = await self._tenant.dispatch_all(with_ids(events, id, self._tenant.id, base))
+                receipts = iter(await self._tenant.dispatch_all(events))
             except IdempotencyConflict:
                 tries += 1
                 if tries == TRIES_MAX:
                     raise
-                await asyncio.sleep(self._tenant.kernel.config.follow_s)  # until another process's change is seen
+                await asyncio.sleep(kernel.config.follow_s)  # until another process's change is seen
             else:
-                return known is None, events, receipts[-1].seq if receipts else base
+                return [change.at(receipts) if isinstance(change, _Change) else change for change in changed]
+
+
+_Wanted = Callable[[Document | None], Sequence[Event]]
+"""The events that turn a document as it is known (`None`: it is new) into what is wanted."""
+
+
+@frozen
+class _Change:
+    """The events that change a document, and the seq of the last of them, or of the document's last change before."""
+
+    is_new: bool
+    events: Sequence[NewEvent]
+    seq: int
+
+    def at(self, receipts: Iterator[Receipt]) -> "_Change":
+        """The change once it is recorded. Takes as many receipts as it has events."""
+        seqs = [receipt.seq for receipt in islice(receipts, len(self.events))]
+        return evolve(self, seq=seqs[-1]) if seqs else self
+
+
+@frozen
+class _Read:
+    """A part of a file: a document, or a fault. Without one it is the file's end, or what stands in a file's place."""
+
+    found: File | SkippedFile | UnreadableDocument
+    part: Loaded | UnreadableDocument | None = None
 
 
 @define
@@ -278,16 +279,106 @@ class _Ingestion:
     taken: "list[str]" = field(factory=list)
     report: DocumentReport = field(factory=DocumentReport)
 
+    def put(self, read: _Read, change: _Change | InvalidInput) -> None:
+        """Count the change of a document that was read, or note why it was refused."""
+        found, loaded = read.found, read.part
+        assert isinstance(found, File)
+        assert isinstance(loaded, Loaded)
+        if isinstance(change, InvalidInput):
+            self.report.failed.append(_failure(found, "" if loaded.id == found.name else loaded.id, change))
+            return
+        events = [new.event for new in change.events]
+        self.report.count(events, is_new=change.is_new, is_there=_has_text(loaded))
+        self.taken.append(loaded.id)
+
+    def note(self, read: _Read) -> None:
+        """Note the fault of a part of a file, or a file's end."""
+        found, report = read.found, self.report
+        if isinstance(read.part, UnreadableDocument):
+            report.failed.append(read.part)
+        if read.part is not None:
+            return
+        if isinstance(found, SkippedFile):
+            report.skipped.append(found.path)
+        elif isinstance(found, UnreadableDocument):
+            report.failed.append(found)
+        else:
+            report.files += 1
+        if self.progress is not None:
+            self.progress(report)
+
 
 def _computed(
-    wanted: Callable[[Document | None], Sequence[Event]], known: Document | None, extractors: Extractors | None
-) -> Sequence[Event]:
-    """The events, with the words of their passages taken where the commit will index these."""
-    events = wanted(known)
-    if extractors is not None:
-        for event in events:
-            extractors.take(event)
-    return events
+    wanted: Mapping[str, _Wanted],
+    known: Sequence[tuple[Document | None, int]],
+    thread_id: str,
+    extractors: Extractors | None,
+) -> Sequence[_Change | InvalidInput]:
+    """The change of each document, with the words of its passages taken where the commit will index these.
+
+    `known` are the documents as they are, with the seqs of the last events that changed them.
+    """
+    changed: list[_Change | InvalidInput] = []
+    for (name, events_for), (document, base) in zip(wanted.items(), known, strict=True):
+        try:
+            events = events_for(document)
+        except InvalidInput as error:
+            changed.append(error)
+            continue
+        changed.append(_Change(document is None, with_ids(events, name, thread_id, base), base))
+        if extractors is not None:
+            for event in events:
+                extractors.take(event)
+    return changed
+
+
+def _wanted(loaded: Loaded, run: _Ingestion, known: Document | None) -> Sequence[Event]:
+    """The events that turn a document as it is known into the loaded one. Raises `InvalidInput`."""
+    check_identifier("document id", loaded.id)
+    if _has_text(loaded):
+        return changes(known, loaded, run.splitting, run.limits)
+    if loaded.may_be_empty:
+        return _removal(known, "no longer in its source")
+    raise InvalidDocument("text", "", "it holds no words")
+
+
+def _has_text(loaded: Loaded) -> bool:
+    return any(section.text.strip() for section in loaded.sections)
+
+
+def _read(found: Iterator[File | SkippedFile | UnreadableDocument], limits: ReadingLimits) -> Iterator[_Read]:
+    """The parts of each file, then its end."""
+    for one in found:
+        if isinstance(one, File):
+            try:
+                yield from (_Read(one, part) for part in load(one, limits))
+            except MissingExtra as error:
+                yield _Read(one, _failure(one, "", error))
+        yield _Read(one)
+
+
+def _some(read: Iterator[_Read]) -> Sequence[_Read]:
+    """The next of what is read: so many parts, fewer long ones."""
+    some: list[_Read] = []
+    chars = 0
+    while chars < CHARS_AT_ONCE and len(some) < AT_ONCE and (one := next(read, None)) is not None:
+        some.append(one)
+        if isinstance(one.part, Loaded):
+            chars += sum(len(section.text) for section in one.part.sections)
+    return some
+
+
+def _distinct(read: Iterable[_Read]) -> Iterator[Sequence[_Read]]:
+    """The documents among what was read, in their order, in groups in which no id comes twice."""
+    group: dict[str, _Read] = {}
+    for one in read:
+        if isinstance(one.part, Loaded):
+            if one.part.id in group:
+                yield tuple(group.values())
+                group = {}
+            group[one.part.id] = one
+    if group:
+        yield tuple(group.values())
 
 
 def _text_of(text: str, id: str, title: str, described: Described) -> Loaded:
@@ -325,7 +416,3 @@ def _failure(found: File, place: str, error: InvalidInput) -> UnreadableDocument
     failure = UnreadableDocument(str(found.path), place, str(error))
     failure.__cause__ = error
     return failure
-
-
-def _some(of: Iterator[T]) -> Sequence[T]:
-    return tuple(islice(of, AT_ONCE))

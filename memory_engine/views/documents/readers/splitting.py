@@ -87,17 +87,26 @@ def _cutter(cut: "_Split", splitting: Splitting) -> "_Split":
         yield from cut_one(stretch[begin:])
 
     def cut_one(text: str) -> Iterable[str]:
-        most, words = UNBROKEN_PASSAGES_MAX * splitting.chars, text.split()
-        is_unbroken = _longest(words) > most and _longest(chain.from_iterable(map(_BREAK.split, words))) > most
+        is_unbroken = _is_unbroken(text, UNBROKEN_PASSAGES_MAX * splitting.chars)
         return split_simply(text, splitting) if is_unbroken else cut(text)
 
     return cut_within
+
+
+def _is_unbroken(text: str, most: int) -> bool:
+    """Whether more than `most` characters of a text have no blank and no end of a sentence among them."""
+    half = most // 2
+    if all(_BLANK.search(text, at, at + half) for at in range(0, len(text) - half + 1, half)):
+        return False  # so many characters without a blank would fill one of these halves
+    words = text.split()
+    return _longest(words) > most and _longest(chain.from_iterable(map(_BREAK.split, words))) > most
 
 
 def _longest(texts: Iterable[str]) -> int:
     return max(map(len, texts), default=0)
 
 
+_BLANK = regex(r"\s")
 _BREAK = regex(r"[。！？.!?；;，、]")  # noqa: RUF001 - marks of several scripts
 STRETCH_ENDS_ONE_IN = 8
 
