@@ -102,11 +102,6 @@ def words_prefix(tenant_id: str) -> str:
     return mark(tenant_id) + MARK if tenant_id else ""
 
 
-def prefixed(prefix: str, words: str) -> str:
-    """Words with the prefix of their tenant."""
-    return prefix + words.replace(" ", " " + prefix) if prefix and words else words
-
-
 def family(key: str) -> str:
     """The prefix of all keys of one layer or document: the key up to its second colon."""
     parts = key.split(":", 2)

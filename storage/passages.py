@@ -8,7 +8,8 @@ look-up (`storage.passage_search`) reads them from the rows. It sees both, at on
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Literal, NamedTuple
+from itertools import accumulate
+from typing import Literal
 
 import msgspec
 
@@ -19,13 +20,13 @@ from memory_engine.storage.passage_rows import (
     INDEXED_BULK,
     INDEXED_MAX,
     RAW,
+    TAKEN,
     WAITING_MIN,
     WORDS_CHARS_MAX,
     StoredWords,
     Waiting,
     beyond,
     count,
-    prefixed,
     stored_terms,
     terms_of,
     waiting_from,
@@ -108,7 +109,13 @@ _NO_TIME = (1 << 63) - 1, -(1 << 63)
 COLUMNS = "pos, kind, role, speaker, at_us, key, origins, ended, terms"
 _NONE: Mapping[StoredWords, Waiting] = {}
 _WAITING = "SELECT pos, kind, key, at_us, ended, terms FROM passages WHERE pos > ? AND pos <= ?"
-_ANY_RAW = f"SELECT 1 FROM ({_WAITING} ORDER BY pos LIMIT ?) WHERE substr(terms, 1, 1) = ? LIMIT 1"
+_SIZES = (
+    f"SELECT pos, length(CAST(terms AS BLOB)) / CASE substr(terms, 1, 1) WHEN ? THEN 1 ELSE {TAKEN} END "
+    "FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?"
+)
+"""In bytes: to count characters means to read them."""
+_WORDS = "? || replace(terms, ' ', ' ' || ?)"
+"""A row's words as the full-text index has them, each after the prefix of its tenant: that is given twice."""
 _INSERT = (
     "INSERT INTO passages (pos, kind, role, speaker, at_us, tid, key, origins, ended, size, terms) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -327,7 +334,7 @@ def _unindex(raw: sqlite3.Connection, tid: int, where: str, values: Sequence[obj
     folded, prefix = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     raw.execute(
         "INSERT INTO passage_terms (passage_terms, rowid, terms) "
-        f"SELECT 'delete', pos, ? || replace(terms, ' ', ' ' || ?) FROM passages WHERE {where} AND pos <= ?",
+        f"SELECT 'delete', pos, {_WORDS} FROM passages WHERE {where} AND pos <= ?",
         (prefix, prefix, *values, folded),
     )
     passage_counts.add(raw, tid, (f"{where} AND pos <= ?", (*values, folded)), by=-1)
@@ -340,11 +347,11 @@ def index_words_of(raw: sqlite3.Connection, tids: list[int], at_most: int = INDE
     """
     left = at_most
     while tids and left > 0:
-        done = _index_words(raw, tids[-1], left, 1)
-        if done.more:
+        count, more = _index_words(raw, tids[-1], left, 1)
+        if more:
             break
         tids.pop()
-        left -= max(1, done.passages)
+        left -= max(1, count)
     return bool(tids)
 
 
@@ -355,7 +362,7 @@ def index_words(
 
     Words that are `known` (see `taken`) need not be taken of their texts while the transaction holds others up.
     """
-    return _index_words(raw, tid, at_most, WAITING_MIN, known).more
+    return _index_words(raw, tid, at_most, WAITING_MIN, known)[1]
 
 
 def taken(raw: sqlite3.Connection, tid: int, at_most: int) -> dict[StoredWords, Waiting]:
@@ -366,55 +373,53 @@ def taken(raw: sqlite3.Connection, tid: int, at_most: int) -> dict[StoredWords, 
     index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if index is None:
         return {}
-    span = (index[0], base(tid + 1) - 1)
-    if raw.execute(_ANY_RAW, (*span, at_most, RAW)).fetchone() is None:
-        return {}
-    stored = _waiting(raw, span, at_most)
+    some, _ = _next(raw, tid, index[0], at_most)
     with giving_way:
-        return {row: _from_stored(row) for row in within(stored, WORDS_CHARS_MAX)}
-
-
-class _Indexed(NamedTuple):
-    """How many passages were indexed, and whether more may wait."""
-
-    passages: int
-    more: bool
+        return {row: _from_stored(row) for row in _without_terms(raw, index[0], some[-1])} if some else {}
 
 
 def _index_words(
     raw: sqlite3.Connection, tid: int, at_most: int, at_least: int, known: Mapping[StoredWords, Waiting] = _NONE
-) -> _Indexed:
-    """Index the words of the oldest waiting passages, if they are so many."""
+) -> tuple[int, bool]:
+    """Index the words of the oldest waiting passages, if they are so many: of how many, and whether more may wait."""
     index = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if index is None:
-        return _Indexed(0, more=False)
-    stored = _waiting(raw, (index[0], base(tid + 1) - 1), at_most)
-    if len(stored) < at_least:
-        if not stored:
+        return 0, False
+    some, waiting_count = _next(raw, tid, index[0], at_most)
+    if waiting_count < at_least:
+        if not some:
             raw.execute("UPDATE passage_indexes SET last = folded WHERE tid = ?", (tid,))
-        return _Indexed(0, more=False)
+        return 0, False
+    more = waiting_count == at_most or len(some) < waiting_count
+    (after, prefix), last = index, some[-1]
     with giving_way:
-        some = [known.get(row) or _from_stored(row) for row in within(stored, WORDS_CHARS_MAX)]
-    more = len(stored) == at_most or len(some) < len(stored)
-    first, prefix = base(tid), index[1]
-    raw.executemany(
-        "INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)",
-        [(first + one.place, prefixed(prefix, one.words)) for one in some],
+        new = [known.get(row) or _from_stored(row) for row in _without_terms(raw, after, last)]
+    rows = [(one.words, one.size, base(tid) + one.place, tid) for one in new]
+    raw.executemany("UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?", rows)
+    raw.execute(
+        f"INSERT INTO passage_terms (rowid, terms) SELECT pos, {_WORDS} FROM passages "
+        "WHERE pos > ? AND pos <= ? ORDER BY pos",
+        (prefix, prefix, after, last),
     )
-    last = first + some[-1].place
-    taken = [(one.words, one.size, first + one.place, tid) for one in some if one.size is not None]
-    raw.executemany("UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?", taken)
-    passage_counts.add(raw, tid, ("pos > ? AND pos <= ?", (index[0], last)), by=1)
+    passage_counts.add(raw, tid, ("pos > ? AND pos <= ?", (after, last)), by=1)
     raw.execute(
         "UPDATE passage_indexes SET folded = ?, terms = terms + ?, last = CASE WHEN ? THEN ? ELSE last END "
         "WHERE tid = ?",
-        (last, sum(one[1] for one in taken), not more, last, tid),
+        (last, sum(one.size or 0 for one in new), not more, last, tid),
     )
-    return _Indexed(len(some), more=more and last > index[0])  # a damaged position could lead back for ever
+    return len(some), more and last > after  # a damaged position could lead back for ever
 
 
-def _waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int) -> list[StoredWords]:
-    return raw.execute(f"{_WAITING} ORDER BY pos LIMIT ?", (*span, limit)).fetchall()
+def _next(raw: sqlite3.Connection, tid: int, after: int, at_most: int) -> tuple[list[int], int]:
+    """The positions of waiting passages whose words are indexed in one transaction; how many wait, up to so many."""
+    sizes = raw.execute(_SIZES, (RAW, after, base(tid + 1) - 1, at_most)).fetchall()
+    before = accumulate((size for _, size in sizes), initial=0)
+    return [pos for (pos, _), size in zip(sizes, before, strict=False) if size < WORDS_CHARS_MAX], len(sizes)
+
+
+def _without_terms(raw: sqlite3.Connection, after: int, last: int) -> list[StoredWords]:
+    """The rows above a position up to the last whose terms were not taken yet."""
+    return raw.execute(f"{_WAITING} AND substr(terms, 1, 1) = ? ORDER BY pos", (after, last, RAW)).fetchall()
 
 
 def _from_stored(row: StoredWords) -> Waiting:
