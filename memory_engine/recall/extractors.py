@@ -1,10 +1,11 @@
 """Extractors: how an event's texts become passages, also for events without an extractor of their own."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Event
-from memory_engine.store.passages import NOTHING, Extracted, Extractor, Extractors, Text, checked
+from memory_engine.store.passages import NOTHING, PASSAGES_MAX, Extracted, Extractor, Extractors, Text, checked
 
 WHOLE_MAX = 4_000
 """Characters up to which a text is one passage."""
@@ -37,7 +38,7 @@ def pieces(text: str, *, whole_max: int = WHOLE_MAX, piece_max: int = PIECE_MAX)
 
 def found(text: str, kind: str, *, role: str = "", speaker: str = "", key: str = "") -> Extracted:
     """One text, in pieces if it is long."""
-    return Extracted(tuple(Text(piece, kind, role, speaker, key) for piece in pieces(text)))
+    return Extracted(tuple(Text(piece, kind, role, speaker, key) for piece in islice(pieces(text), PASSAGES_MAX)))
 
 
 def _noted(event: Event, _seq: int) -> Extracted:

@@ -3,13 +3,16 @@
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import msgspec
 
 from memory_engine.core.arguments import checked_count, checked_text, checked_type
+from memory_engine.core.aside import on_thread
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.clock import to_datetime
+from memory_engine.core.codec import is_large
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.lazy import lazy_module
@@ -184,7 +187,15 @@ class ThreadHandle:
             prepared = await kernel.preparer.beside(events)
             await its_turn()
             runtime = await kernel[OpenThreads].taken(self.id)
-        return await self._submitted(runtime, requested(prepared, expected_seq=expected_seq))
+            following = enumerate(prepared, runtime.head.seq + 1)
+            large = [(one.event, seq) for seq, one in following if runtime.indexed and is_large(one.event)]
+            ahead = await on_thread(partial(kernel.extractors.ahead, large)) if large else {}
+        kernel.extractors.found.update(ahead)
+        try:
+            return await self._submitted(runtime, requested(prepared, expected_seq=expected_seq))
+        finally:
+            for known in ahead:
+                del kernel.extractors.found[known]
 
     def _submitted(self, runtime: ThreadRuntime, request: Request) -> Coroutine[object, object, tuple[Receipt, ...]]:
         """The request's way through the queue, as a span where there is a probe."""

@@ -4,6 +4,7 @@ It also holds the seam to storage: the protocol of an index of passages and thei
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Protocol
 
@@ -133,12 +134,14 @@ class PassageChange(msgspec.Struct, frozen=True, gc=False):
 class Extractors(msgspec.Struct, frozen=True):
     """The extractor for each type of event; the bodies' texts of types without one are notes.
 
-    `taken` are the terms of texts whose events are about to come.
+    Of events that are about to come, `taken` are the terms of texts, `found` the passages of large ones: by the
+    identity of an event, with the event and the seq that it may get.
     """
 
     of_type: Mapping[str, Extractor]
     default: Extractor
     taken: dict[str, str] = {}
+    found: dict[int, tuple[Event, int, Extracted]] = {}
 
     def extract(self, event: Event | UnknownEvent, seq: int) -> Extracted:
         """The passages of an event. An event of an unknown class has none."""
@@ -153,9 +156,18 @@ class Extractors(msgspec.Struct, frozen=True):
         for text in self.extract(event, 0).texts:
             self.taken[_said(text)] = " ".join(terms(_said(text)))
 
+    def ahead(self, events: Iterable[tuple[Event, int]]) -> dict[int, tuple[Event, int, Extracted]]:
+        """The passages of large events at the seqs that they may get, for `found`: work for another thread."""
+        found: dict[int, tuple[Event, int, Extracted]] = {}
+        for event, seq in events:
+            with suppress(Exception):  # `step` tells of it, to those who wait for the event
+                found[id(event)] = event, seq, self.extract(event, seq)
+        return found
+
     def step(self, event: Event | UnknownEvent, seq: int, at_us: int, *, analysed: bool) -> PassageStep | None:
         """The change of an event, with the terms of its texts if they are to be `analysed`; `None` for nothing."""
-        found = self.extract(event, seq)
+        known = self.found.get(id(event)) if self.found else None
+        found = known[2] if known is not None and known[1] == seq else self.extract(event, seq)
         if found is NOTHING:
             return None
         return PassageStep(

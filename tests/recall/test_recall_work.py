@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, EngineConfig
+from memory_engine import CompactionPolicy, EngineConfig, Event, Plugin
+from memory_engine.core.codec import LARGE_CHARS
 from memory_engine.core.text import terms
+from memory_engine.errors import ReducerError
 from memory_engine.events import UserMessage
 from memory_engine.storage.passage_counts import counted
 from memory_engine.storage.passage_search import Lists, look_up
 from memory_engine.storage.passages import TERMS, base, index_words
 from memory_engine.storage.sqlite.among import Among
-from memory_engine.store.passages import PLACES_BITS, LookUp, Threads
+from memory_engine.store.passages import PLACES_BITS, Extracted, LookUp, Text, Threads
 
 EVERY = 50
 """Steps of the database between two counts."""
@@ -209,3 +211,34 @@ async def test_the_sums_of_blocks_are_what_counting_gives(tmp_path: Path) -> Non
             raw.execute(change)
             assert expected == [counted(raw, 1, whole, end) for end in ends], change
         assert 0 < expected[3][0] < expected[-1][0]
+
+
+async def test_passages_of_a_large_event_are_found_beside_the_loop() -> None:
+    """As of the seq that it gets, also where others were first; what fails is told to its sender alone."""
+    plugin, seen = Plugin("large"), list[tuple[bool, int]]()
+
+    @plugin.event("tests.large", chunks="none")
+    class Large(Event):
+        """An event with a text."""
+
+        text: str
+
+    @plugin.passages(Large)
+    def passages(event: Large, seq: int) -> Extracted:
+        seen.append((threading.current_thread() is threading.main_thread(), seq))
+        if not event.text:
+            raise ValueError("it is empty")
+        return Extracted((Text(f"harbour {seq}", "note", key=f"at:{seq}"),))
+
+    large = Large(text="x" * (LARGE_CHARS + 1))
+    async with memory_engine.open(":memory:", plugins=[plugin]) as engine:
+        thread = await engine.create_thread()
+        await thread.search("harbour")
+        await thread.dispatch(large)
+        assert [(False, 1)] == seen
+        with pytest.raises(ReducerError, match="it is empty"):
+            await thread.dispatch_all([large, Large(text="")])
+        events = (UserMessage(content="small"), large, UserMessage(content="small"), large)
+        await asyncio.gather(*map(thread.dispatch, events))
+        found = await thread.search("harbour", kinds=("note",))
+    assert {"at:1", "at:3", "at:5"} == {hit.key for hit in found} == {f"at:{hit.seq}" for hit in found}

@@ -205,7 +205,7 @@ class Documents:
             await self._tenant.kernel[Recall].index_words(self._tenant.id)
         return report
 
-    async def _put_all(self, documents: Sequence["_Read"], run: "_Ingestion") -> None:
+    async def _put_all(self, documents: Sequence["_ReadPart"], run: "_Ingestion") -> None:
         """Bring documents to the versions that were read: all in one commit, or each for itself if one is refused."""
         wanted = {one.part.id: partial(_wanted, one.part, run) for one in documents if isinstance(one.part, Loaded)}
         try:
@@ -219,7 +219,7 @@ class Documents:
         for one, change in zip(documents, changed, strict=True):
             run.put(one, change)
 
-    async def _changed(self, wanted: Mapping[str, "_Wanted"]) -> "Sequence[_Change | InvalidInput]":
+    async def _changed(self, wanted: Mapping[str, "_Wanted"]) -> "Sequence[_DocumentChange | InvalidInput]":
         """Dispatch the events that are wanted for documents, all or none; computed anew where others were first.
 
         For each the change, or why there is none: the others are changed.
@@ -231,7 +231,7 @@ class Documents:
             runtime = kernel[OpenThreads].get(self._tenant.id)
             extractors = kernel.extractors if runtime is not None and runtime.indexed else None
             changed = await on_thread(partial(_computed, wanted, known, self._tenant.id, extractors))
-            events = [event for change in changed if isinstance(change, _Change) for event in change.events]
+            events = [event for change in changed if isinstance(change, _DocumentChange) for event in change.events]
             try:
                 receipts = iter(await self._tenant.dispatch_all(events))
             except IdempotencyConflict:
@@ -240,7 +240,7 @@ class Documents:
                     raise
                 await asyncio.sleep(kernel.config.follow_s)  # until another process's change is seen
             else:
-                return [change.at(receipts) if isinstance(change, _Change) else change for change in changed]
+                return [change.at(receipts) if isinstance(change, _DocumentChange) else change for change in changed]
 
 
 _Wanted = Callable[[Document | None], Sequence[Event]]
@@ -248,21 +248,21 @@ _Wanted = Callable[[Document | None], Sequence[Event]]
 
 
 @frozen
-class _Change:
+class _DocumentChange:
     """The events that change a document, and the seq of the last of them, or of the document's last change before."""
 
     is_new: bool
     events: Sequence[NewEvent]
     seq: int
 
-    def at(self, receipts: Iterator[Receipt]) -> "_Change":
+    def at(self, receipts: Iterator[Receipt]) -> "_DocumentChange":
         """The change once it is recorded. Takes as many receipts as it has events."""
         seqs = [receipt.seq for receipt in islice(receipts, len(self.events))]
         return evolve(self, seq=seqs[-1]) if seqs else self
 
 
 @frozen
-class _Read:
+class _ReadPart:
     """A part of a file: a document, or a fault. Without one it is the file's end, or what stands in a file's place."""
 
     found: File | SkippedFile | UnreadableDocument
@@ -279,7 +279,7 @@ class _Ingestion:
     taken: "list[str]" = field(factory=list)
     report: DocumentReport = field(factory=DocumentReport)
 
-    def put(self, read: _Read, change: _Change | InvalidInput) -> None:
+    def put(self, read: _ReadPart, change: _DocumentChange | InvalidInput) -> None:
         """Count the change of a document that was read, or note why it was refused."""
         found, loaded = read.found, read.part
         assert isinstance(found, File)
@@ -291,7 +291,7 @@ class _Ingestion:
         self.report.count(events, is_new=change.is_new, is_there=_has_text(loaded))
         self.taken.append(loaded.id)
 
-    def note(self, read: _Read) -> None:
+    def note(self, read: _ReadPart) -> None:
         """Note the fault of a part of a file, or a file's end."""
         found, report = read.found, self.report
         if isinstance(read.part, UnreadableDocument):
@@ -313,19 +313,19 @@ def _computed(
     known: Sequence[tuple[Document | None, int]],
     thread_id: str,
     extractors: Extractors | None,
-) -> Sequence[_Change | InvalidInput]:
+) -> Sequence[_DocumentChange | InvalidInput]:
     """The change of each document, with the words of its passages taken where the commit will index these.
 
     `known` are the documents as they are, with the seqs of the last events that changed them.
     """
-    changed: list[_Change | InvalidInput] = []
+    changed: list[_DocumentChange | InvalidInput] = []
     for (name, events_for), (document, base) in zip(wanted.items(), known, strict=True):
         try:
             events = events_for(document)
         except InvalidInput as error:
             changed.append(error)
             continue
-        changed.append(_Change(document is None, with_ids(events, name, thread_id, base), base))
+        changed.append(_DocumentChange(document is None, with_ids(events, name, thread_id, base), base))
         if extractors is not None:
             for event in events:
                 extractors.take(event)
@@ -346,20 +346,20 @@ def _has_text(loaded: Loaded) -> bool:
     return any(section.text.strip() for section in loaded.sections)
 
 
-def _read(found: Iterator[File | SkippedFile | UnreadableDocument], limits: ReadingLimits) -> Iterator[_Read]:
+def _read(found: Iterator[File | SkippedFile | UnreadableDocument], limits: ReadingLimits) -> Iterator[_ReadPart]:
     """The parts of each file, then its end."""
     for one in found:
         if isinstance(one, File):
             try:
-                yield from (_Read(one, part) for part in load(one, limits))
+                yield from (_ReadPart(one, part) for part in load(one, limits))
             except MissingExtra as error:
-                yield _Read(one, _failure(one, "", error))
-        yield _Read(one)
+                yield _ReadPart(one, _failure(one, "", error))
+        yield _ReadPart(one)
 
 
-def _some(read: Iterator[_Read]) -> Sequence[_Read]:
+def _some(read: Iterator[_ReadPart]) -> Sequence[_ReadPart]:
     """The next of what is read: so many parts, fewer long ones."""
-    some: list[_Read] = []
+    some: list[_ReadPart] = []
     chars = 0
     while chars < CHARS_AT_ONCE and len(some) < AT_ONCE and (one := next(read, None)) is not None:
         some.append(one)
@@ -368,9 +368,9 @@ def _some(read: Iterator[_Read]) -> Sequence[_Read]:
     return some
 
 
-def _distinct(read: Iterable[_Read]) -> Iterator[Sequence[_Read]]:
+def _distinct(read: Iterable[_ReadPart]) -> Iterator[Sequence[_ReadPart]]:
     """The documents among what was read, in their order, in groups in which no id comes twice."""
-    group: dict[str, _Read] = {}
+    group: dict[str, _ReadPart] = {}
     for one in read:
         if isinstance(one.part, Loaded):
             if one.part.id in group:
