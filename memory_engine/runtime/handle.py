@@ -12,7 +12,7 @@ from memory_engine.core.arguments import checked_count, checked_text, checked_ty
 from memory_engine.core.aside import on_thread
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.clock import to_datetime
-from memory_engine.core.codec import is_large
+from memory_engine.core.codec import LARGE_CHARS
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.lazy import lazy_module
@@ -188,7 +188,7 @@ class ThreadHandle:
             await its_turn()
             runtime = await kernel[OpenThreads].taken(self.id)
             following = enumerate(prepared, runtime.head.seq + 1)
-            large = [(one.event, seq) for seq, one in following if runtime.indexed and is_large(one.event)]
+            large = [(one.event, seq) for seq, one in following if runtime.indexed and len(one.payload) > LARGE_CHARS]
             ahead = await on_thread(partial(kernel.extractors.ahead, large)) if large else {}
         kernel.extractors.found.update(ahead)
         try:

@@ -117,7 +117,7 @@ class _Walk:
 
     def _linked(self, path: Path) -> Iterator[File | SkippedFile | UnreadableDocument]:
         """The files and folders in a folder; a link to a file of no known format is skipped too."""
-        if path.is_file() and not _is_known(path):
+        if not _is_known(path) and path.is_file():
             yield SkippedFile(str(path))
         else:
             yield from self.named(path)
@@ -177,8 +177,11 @@ def _loaded(found: File, limits: ReadingLimits) -> Iterator[Loaded | Unreadable]
 def content(path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> bytes:
     """A file's bytes. Raises `Unreadable` for one that is too large, `OSError`."""
     with path.open("rb") as file:
-        found = file.read(limits.file_bytes + 1)  # a file that grows is read no further, whatever its size said
-        check_limit(max(len(found), path.stat().st_size), limits, "file_bytes", "bytes")
+        size = os.fstat(file.fileno()).st_size
+        found = file.read(min(size, limits.file_bytes) + 1)  # room for the limit at once would cost a tenth of all
+        if len(found) > size:  # a file that grows is read no further, whatever its size said
+            found += file.read(max(0, limits.file_bytes + 1 - len(found)))
+        check_limit(max(len(found), size), limits, "file_bytes", "bytes")
     return found
 
 
