@@ -13,6 +13,7 @@ from tests.recall_samples import contents
 
 ROOT = Path(__file__).resolve().parents[2]
 LIVES = 6
+FILES = 1_500
 LIFE_S = (0.2, 0.6)
 
 
@@ -52,6 +53,37 @@ async def test_killed_between_an_event_and_its_vector_nothing_is_lost(tmp_path: 
         await process.wait()
         async with memory_engine.open(str(path), embedder=HashEmbedder(32)) as engine:
             await check(engine, acknowledged)
+
+
+async def test_killed_amid_bringing_documents_none_that_was_reported_is_missing(tmp_path: Path) -> None:
+    """Those that came are whole and found; brought again, each comes once, and the index is what the log says."""
+    path, folder = tmp_path / "m.db", tmp_path / "folder"
+    folder.mkdir()
+    for n in range(FILES):
+        (folder / f"{n:04}.txt").write_text(f"parcel n{n} left the depot. " * (1 + n % 40))
+    for _ in range(LIVES):
+        process = await child(path, str(folder), 0)
+        assert process.stdout is not None
+        await process.stdout.readline()  # it works
+        await asyncio.sleep(random.uniform(*LIFE_S) / 2)  # its life: the moment of the kill is the test
+        process.kill()
+        told = (await process.stdout.read()).decode().split("\n")[:-1]
+        await process.wait()
+        async with memory_engine.open(str(path)) as engine:
+            documents = engine.tenant("acme").documents
+            there = {Path(one.id).stem for one in await documents.list()}
+            done = range(int(told[-1]) if told else 1)
+            assert set() == {f"{n:04}" for n in done} - there
+            for n in random.sample(done, min(10, len(done))):
+                assert f"n{n} " in (await documents.search(f"parcel n{n}", limit=1))[0].text
+    async with memory_engine.open(str(path)) as engine:
+        tenant = engine.tenant("acme")
+        await tenant.documents.ingest([folder])
+        assert FILES + 1 == len(await tenant.documents.list()) == (await tenant.info()).events
+        thread = engine.thread(tenant.id)
+        kept = await contents(thread)
+        await thread.rebuild()
+        assert kept == await contents(thread)
 
 
 async def test_two_processes_dispatch_and_search_one_thread(tmp_path: Path) -> None:
