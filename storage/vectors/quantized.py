@@ -33,6 +33,9 @@ Of 100,000 clustered vectors of 384 numbers, 200 candidates have the nearest ten
 COMPARED_PER_RESULT = 8
 AT_ONCE = 4_096
 """Vectors that are converted together: some megabytes."""
+MULTIPLIED = 8_192
+"""Numbers that one multiplication takes. For more, NumPy's library (OpenBLAS: from 9,216) wakes threads of its own, and
+to wait for these takes milliseconds where others compute too: a hundred times as long as to multiply."""
 WORD_BITS = 64
 ROOM_MIN = 1_024
 SCORE_DIGITS = 5
@@ -132,11 +135,18 @@ class QuantizedVectors:
         scores = numpy.empty(len(chosen), dtype=numpy.float32)
         for at in range(0, len(chosen), AT_ONCE):
             some = chosen[at : at + AT_ONCE]
-            scores[at : at + AT_ONCE] = held.rows[some].astype(numpy.float32) @ unit
+            scores[at : at + AT_ONCE] = self._products(held.rows[some], unit)
         scores = numpy.round(numpy.clip(scores.astype(numpy.float64) / QUANTIZED_ONE, -1.0, 1.0), SCORE_DIGITS)
         places = held.places[chosen]
         best = numpy.lexsort((places, -scores))[: max(limit, 0)]
         return list(zip(places[best].tolist(), scores[best].tolist(), strict=True))
+
+    def _products(self, rows: "Numbers", unit: "NDArray[np.float32]") -> "NDArray[np.float32]":
+        """The dot product of each row with a vector, of few rows at a time."""
+        numbers, each = rows.astype(self._numpy.float32), max(1, MULTIPLIED // self.dimension)
+        whole = len(rows) // each * each
+        stacked = numbers[:whole].reshape(-1, each, self.dimension) @ unit
+        return self._numpy.concatenate([stacked.ravel(), numbers[whole:] @ unit])  # type: ignore[no-any-return]
 
     def _found(self, held: _CodedRows, among: Collection[int]) -> "NDArray[np.int64]":
         """Where the vectors of these places stand, as far as there are any."""
