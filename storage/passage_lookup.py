@@ -5,7 +5,7 @@ what has ended) is left out while candidates are gathered, never from a list tha
 there is, it takes the place of nothing that is looked for.
 """
 
-from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import log
 from typing import Protocol, TypeVar
@@ -122,10 +122,6 @@ class PassageReader(Protocol):
         """The same, of the passages that the look-up lets through."""
         ...
 
-    async def fitting(self, places: Sequence[int]) -> Collection[int]:
-        """Those of the places that the look-up lets through."""
-        ...
-
     async def listed(self, since_us: int, until_us: int, limit: int) -> Sequence[int]:
         """Places of what was said between two times and is let through, by time and then by place."""
         ...
@@ -139,7 +135,7 @@ class PassageReader(Protocol):
         ...
 
     async def rows(self, places: Sequence[int]) -> Mapping[int, PassageRow]:
-        """The passages at these places that there are."""
+        """The passages at these places that there are; of several threads, those of others are not."""
         ...
 
 
@@ -169,10 +165,7 @@ async def look_up(reader: PassageReader, head: int, wanted: LookUp) -> LookedUp:
     postings = _Postings(reader, rows, (0, min(stand.folded, last)), wanted)
     holding, scores = await postings.score(passages, [one for one in unindexed if _waits(one, wanted)])
     best = _best(scores, wanted.limit)
-    near: Sequence[int] = wanted.near
-    if wanted.near_max:
-        fitting = frozenset(await reader.fitting(near))
-        near = [place for place in near if place in fitting][: wanted.near_max]
+    near = await _nearest(rows, last, wanted) if wanted.near_max else wanted.near
     sought = _Sought(best, near, await _listed(reader, wanted))
     chosen = await _chosen(reader, rows, last, (sought, wanted))
     return LookedUp(
@@ -194,6 +187,18 @@ async def look_up(reader: PassageReader, head: int, wanted: LookUp) -> LookedUp:
             for place, found in chosen.around.items()
         },
     )
+
+
+def _raised(scores: dict[int, float], places: Sequence[int], weight: float) -> dict[int, float]:
+    """The scores with so much more for some places, each there once. Walks the fewer of both."""
+    if len(places) < len(scores):
+        for place in places:
+            scores[place] = scores.get(place, 0.0) + weight
+        return scores
+    raised = dict.fromkeys(places, weight)
+    for place, score in scores.items():
+        raised[place] = score + raised.get(place, 0.0)
+    return raised
 
 
 def _least(scores: Mapping[int, float], limit: int) -> float:
@@ -218,6 +223,17 @@ def last_place(wanted: LookUp) -> int:
 def first_place(seq: int) -> int:
     """The place of an event's first passage."""
     return seq << PLACES_BITS
+
+
+async def _nearest(rows: "_RowsOnce", last: int, wanted: LookUp) -> list[int]:
+    """The nearest that a look-up lets through: as a rule the first ones, of which the rows are needed anyway."""
+    near, most = wanted.near, wanted.near_max
+    found: list[int] = []
+    for some in (near[:most], near[most:]):
+        if len(found) < most:
+            there = await rows.at(some)
+            found += [place for place, row in there.items() if place <= last and _fits(row, wanted)]
+    return found[:most]
 
 
 async def _listed(reader: PassageReader, wanted: LookUp) -> list[int]:
@@ -280,13 +296,12 @@ class _Postings:
                 break
             term = rarest.pop(0)
             found = [*held[term], *await self._places(term, lists[term])]
-            for place in found[:left]:
-                scores[place] = scores.get(place, 0.0) + weights[term]
+            scores = _raised(scores, found[:left], weights[term])
             left -= len(found)
             rest -= weights[term]
         best = self._which_may_be_best(scores, rest) if rarest else []
         for term, places in (await self._among(rarest, best, lists)).items():
-            for place in scores.keys() & {*held[term], *places}:
+            for place in scores.keys() & [*held[term], *places]:
                 scores[place] += weights[term]
         for place in more:
             scores.setdefault(place, weights[rarest[0]])
@@ -310,8 +325,8 @@ class _Postings:
         if len(places) > ROWS_MAX or any(lists[term].places is not None for term in terms):
             return {term: await self._places(term, lists[term]) for term in terms}
         rows = await self._rows.at(places) if terms else {}
-        words = {place: frozenset(row.terms.split()) for place, row in rows.items()}
-        return {term: [place for place, of_it in words.items() if term in of_it] for term in terms}
+        words = {place: f" {row.terms} " for place, row in rows.items()}
+        return {term: [place for place, of_it in words.items() if f" {term} " in of_it] for term in terms}
 
     async def _places(self, term: str, known: "_List", most: int = READ_MAX) -> Sequence[int]:
         """A term's list, read now if it was only counted: at most so many of the latest."""

@@ -3,7 +3,7 @@
 import sqlite3
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 
@@ -21,13 +21,15 @@ _FOUND_AND_READ = (
     "SELECT t.rowid FROM passage_terms t CROSS JOIN passages p NOT INDEXED ON p.pos = t.rowid "
     "WHERE t.passage_terms MATCH ? AND t.rowid BETWEEN ? AND ?"
 )
-_LISTED = f"SELECT group_concat(rowid) FROM ({_FOUND} ORDER BY rowid DESC LIMIT ?)"
+_LISTED = f"SELECT group_concat(rowid - ?) FROM ({_FOUND} ORDER BY rowid DESC LIMIT ?)"
 _COUNTED = f"SELECT count(*) || ',' || coalesce(min(rowid), 0) FROM ({_FOUND} ORDER BY rowid DESC LIMIT ?)"
 """To read a row of a list costs as much again as to find it, so they come as one text."""
 _NUMBERS = msgspec.json.Decoder(list[int])
 LISTED_ENTRIES_MAX = 524_288
 """Entries of lists that are kept: four megabytes."""
 LISTS_MAX = 2_048
+MARKS_ALIKE = 32
+"""Statements over several positions take so many more from one to the next."""
 SOUGHT_APART = 64
 """Up to so many threads, a word's list is sought for each; of more, the list of their tenant is read through."""
 
@@ -204,8 +206,8 @@ class _Reader:
         return found
 
     def _latest(self, term: str, part: ListPart, span: tuple[int, int], most: int) -> Sequence[int]:
-        values = (_matching(self._prefix, term, part), *self._positions(span, part), most)
-        return [pos - self._first for pos in self._numbers(_LISTED, values)]
+        values = (self._first, _matching(self._prefix, term, part), *self._positions(span, part), most)
+        return self._numbers(_LISTED, values)
 
     def _numbers(self, query: str, values: Sequence[object]) -> Sequence[int]:
         if self._version is None:  # the record of its segments, which differs after every change, in one life of it
@@ -234,18 +236,17 @@ class _Reader:
     def _positions(self, span: tuple[int, int], part: ListPart) -> tuple[int, int]:
         return self._first + max(span[0], part.first), self._first + span[1]
 
+    def _sliced(self, places: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
+        """The positions of places, as many at a time as a statement takes, with its marks for them.
+
+        The last one is repeated, so that few statements differ: to prepare one takes as long as to run it.
+        """
+        for some in sliced([self._first + place for place in places]):
+            further = -len(some) % MARKS_ALIKE
+            yield ", ".join("?" * (len(some) + further)), [*some, *some[-1:] * further]
+
     def _found(self, query: str, values: Sequence[object]) -> list[int]:
         return [pos - self._first for (pos,) in self._raw.execute(query, values)]
-
-    async def fitting(self, places: Sequence[int]) -> Collection[int]:
-        """Those of the places that the look-up lets through."""
-        let_through, values = self._let_through()
-        found: set[int] = set()
-        for some in sliced([self._first + place for place in places]):
-            marks = ", ".join("?" * len(some))
-            query = f"SELECT p.pos FROM passages p NOT INDEXED WHERE p.pos IN ({marks}) AND {let_through}"
-            found.update(self._found(query, (*some, *values)))
-        return found
 
     async def listed(self, since_us: int, until_us: int, limit: int) -> Sequence[int]:
         """Places of what was said between two times and is let through."""
@@ -274,11 +275,11 @@ class _Reader:
         """For each place that there is: the ones before and after it in the thread."""
         first, bits = self._first, THREAD_BITS
         found: dict[int, tuple[int, int]] = {}
-        for some in sliced([first + place for place in places]):
+        for marks, some in self._sliced(places):
             rows = self._raw.execute(
                 f"SELECT c.pos, (SELECT max(p.pos) FROM passages p WHERE p.pos < c.pos AND p.pos >= c.tid << {bits}), "
                 f"(SELECT min(n.pos) FROM passages n WHERE n.pos > c.pos AND n.pos < (c.tid + 1) << {bits}) "
-                f"FROM passages c WHERE c.pos IN ({', '.join('?' * len(some))})",
+                f"FROM passages c WHERE c.pos IN ({marks})",
                 some,
             )
             for pos, earlier, later in rows:
@@ -288,8 +289,7 @@ class _Reader:
     async def rows(self, places: Sequence[int]) -> Mapping[int, PassageRow]:
         """The passages at these places that there are."""
         found: dict[int, PassageRow] = {}
-        for some in sliced([self._first + place for place in places]):
-            marks = ", ".join("?" * len(some))
+        for marks, some in self._sliced(places):
             for row in self._raw.execute(f"SELECT {COLUMNS} FROM passages WHERE pos IN ({marks})", some):
                 found[row[0] - self._first] = from_row(row)
         return found
@@ -393,9 +393,9 @@ class _ReaderAmong(_Reader):
         with closing(self._raw.execute(query, (*ahead, *whole, *further, -1))) as rows:
             return list(islice((pos for (pos,) in rows if pos >> THREAD_BITS in among), most))
 
-    async def fitting(self, places: Sequence[int]) -> Collection[int]:
-        """Those of the places that the look-up lets through."""
-        return await super().fitting([place for place in places if place >> THREAD_BITS in self._among])
+    async def rows(self, places: Sequence[int]) -> Mapping[int, PassageRow]:
+        """The passages of these threads at these places that there are."""
+        return await super().rows([place for place in places if place >> THREAD_BITS in self._among])
 
     async def listed(self, since_us: int, until_us: int, limit: int) -> Sequence[int]:
         """Places of what was said between two times and is let through, of one thread after the other."""

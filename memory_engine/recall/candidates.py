@@ -49,7 +49,7 @@ class Gathered:
             for one in _candidates(looked, cosines, offset)
             if one.beside or one.place - offset in looked.listed or _is_related(one, self._asked_for)
         )
-        self._keys.update((offset + place, looked.rows[place].key) for place in looked.chosen)
+        self._keys.update([(offset + place, row.key) for place, row in looked.rows.items() if row.key])
         self._thread_ids += thread_ids
         self.unindexed += looked.lacking + looked.unread
         self._passages += looked.passages
@@ -65,23 +65,24 @@ class Gathered:
 
 
 def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> list[Candidate]:
+    rows = looked.rows
     made: dict[int, Candidate] = {}
     beside: dict[int, dict[int, int]] = {}
     for best, around in looked.around.items():
         for place, far in around.items():
-            if place in looked.rows and _belong(looked.rows[best], looked.rows[place], far):
+            if place in rows and _belong(rows[best], rows[place], far):
                 beside.setdefault(place, {})[offset + best] = far
 
     def candidate(place: int, before: Candidate | None = None) -> Candidate:
-        row = looked.rows[place]
+        row = rows[place]
         # passages of one day in two threads do not belong together
         group = offset + (place >> THREAD_BITS << THREAD_BITS) + _group(row)
-        said = (row.kind, row.role, row.speaker, row.at_us, group, row.terms.split())
-        return Candidate(offset + place, *said, cosines.get(place), before, beside.get(place, _NOWHERE))
+        said, terms = (row.kind, row.role, row.speaker, row.at_us, group), row.terms.split()
+        return Candidate(offset + place, *said, terms, cosines.get(place), before, beside.get(place, _NOWHERE))
 
     for place in sorted(looked.chosen):  # what stands before a candidate is often one itself, and made already
         before = looked.before.get(place)
-        if before is None or not _follows(looked.rows[place], looked.rows[before]):
+        if before is None or not _follows(rows[place], rows[before]):
             made[place] = candidate(place)
             continue
         if before not in made:

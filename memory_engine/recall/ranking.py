@@ -42,7 +42,7 @@ SCORE_DIGITS = 6
 _NOWHERE: Mapping[int, int] = {}
 
 
-class Candidate(msgspec.Struct, frozen=True, eq=False):
+class Candidate(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A passage that may answer. `place` is its own and rises as the log grows; `at_us` microseconds UTC.
 
     `group` is its session or section, told apart over all that is searched. `terms` are in the
@@ -71,7 +71,7 @@ class Statistics(msgspec.Struct, frozen=True):
     holding: Mapping[str, int]
 
 
-class Ranked(msgspec.Struct, frozen=True):
+class Ranked(msgspec.Struct, frozen=True, gc=False):
     """A passage with its score from 0 to 1 (comparable within one search only).
 
     `parts` say what each signal has added; their sum is the score but for rounding. `alike` are

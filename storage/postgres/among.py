@@ -240,16 +240,6 @@ class AmongReader(IndexReader):
             f"WHERE {self._whose(values)} AND w.term = ANY ({values.add(keys)}::bytea[])"
         )
 
-    async def fitting(self, places: Sequence[int]) -> Collection[int]:
-        """Those of the places that the look-up lets through."""
-        values = Values(self._columns(places))
-        rows = await self._reads.fetch(
-            "SELECT p.tid, p.place FROM unnest($1::uuid[], $2::bigint[]) c(tid, place) JOIN @.passages p "
-            f"ON p.tid = c.tid AND p.place = c.place WHERE {' AND '.join(narrowed(values, self._wanted))}",
-            *values.given,
-        )
-        return frozenset(self._positions(rows))
-
     async def listed(self, since_us: int, until_us: int, limit: int) -> Sequence[int]:
         """Places of what was said between two times and is let through, of one thread after the other."""
         values = Values([self._tids, since_us, until_us, limit])

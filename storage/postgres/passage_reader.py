@@ -1,7 +1,7 @@
 """The rows of an index of passages for looking it up: see `memory_engine.storage.passage_lookup`."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import asyncpg
@@ -244,16 +244,6 @@ class IndexReader:
             for n, term in enumerate(terms, 1):
                 found[term].append(lists.get(n, []))
         return found
-
-    async def fitting(self, places: Sequence[int]) -> Collection[int]:
-        """Those of the places that the look-up lets through."""
-        let_through, values = filter_of(self._tid, self._wanted)
-        rows = await self._reads.fetch(
-            f"SELECT p.place FROM @.passages p WHERE {let_through} AND p.place = ANY (${len(values) + 1})",
-            *values,
-            list(places),
-        )
-        return {row["place"] for row in rows}
 
     async def listed(self, since_us: int, until_us: int, limit: int) -> Sequence[int]:
         """Places of what was said between two times and is let through."""
