@@ -146,7 +146,7 @@ class QuantizedVectors:
         numbers, each = rows.astype(self._numpy.float32), max(1, MULTIPLIED // self.dimension // 4 * 4)
         whole = len(rows) // each * each
         stacked = numbers[:whole].reshape(-1, each, self.dimension) @ unit
-        return self._numpy.concatenate([stacked.ravel(), numbers[whole:] @ unit])  # type: ignore[no-any-return]
+        return self._numpy.concatenate([stacked.ravel(), numbers[whole:] @ unit])
 
     def _found(self, held: _CodedRows, among: Collection[int]) -> "NDArray[np.int64]":
         """Where the vectors of these places stand, as far as there are any."""
