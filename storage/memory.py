@@ -23,6 +23,7 @@ from memory_engine.errors import (
     ThreadNotFound,
 )
 from memory_engine.storage.memory_passages import MemoryPassages
+from memory_engine.storage.passage_rows import forget_texts
 from memory_engine.store import broken
 from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import (
@@ -260,6 +261,7 @@ class MemoryStore:
         self._drop_derived(thread_id)
         self._threads[thread_id] = gone
         self._generation += 1
+        forget_texts()
 
     async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
         """Commit a unit, with these rows in the place of the thread's own of the same seqs and hashes."""
@@ -273,6 +275,7 @@ class MemoryStore:
             kept.events[places[row.seq]] = kept.by_id[row.id] = row
         self._drop_derived(unit.thread_id, KEPT_ROWS)
         self._generation += 1
+        forget_texts()
 
     async def wipe(self) -> bool:
         """Nothing is left behind in memory that could be read."""

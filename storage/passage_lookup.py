@@ -412,8 +412,10 @@ def _held(late: Sequence[Waiting], terms: Sequence[str]) -> dict[str, list[int]]
     """The unindexed passages that hold each term."""
     found: dict[str, list[int]] = {term: [] for term in terms}
     for one in late:
-        for term in found.keys() & set(one.words.split()):
-            found[term].append(one.place)
+        words = f" {one.words} "
+        for term, places in found.items():
+            if f" {term} " in words:
+                places.append(one.place)
     return found
 
 

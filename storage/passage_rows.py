@@ -6,6 +6,7 @@ ten times cheaper than one at a time; until then a look-up reads them from the r
 
 import sys
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -26,6 +27,9 @@ FIRST_OF_EVENT = 16
 """Passages of an event that are read before the others of long ones, which must not keep all else from being found."""
 TAKEN = 8
 """To read terms costs as much as to take them from so many times fewer characters."""
+REMEMBERED_MAX = 1_024
+REMEMBERED_CHARS_MAX = 4_096
+"""Texts whose terms, and keys whose marks, are remembered while they wait; and how long these texts are at most."""
 RAW = "\x01"
 """Begins the text of a passage whose words are not indexed yet."""
 MARK = "¶"
@@ -52,9 +56,25 @@ def waiting_from(place: int, kind: str, key: str, said: tuple[int, int], stored:
     """A row that waits; `said` is when it was said and when it ended."""
     words, size = stored, None
     if stored.startswith(RAW):
-        terms = analysed(stored[1:])
-        words, size = f"{marks(kind, key)} {' '.join(terms)}", len(terms)
+        terms = _terms(stored[1:])
+        words, size = f"{marks(kind, key)} {terms}", count(terms)
     return Waiting(place, kind, key, *said, words, size)
+
+
+def _terms(text: str) -> str:
+    """The terms of a text: every search looks at the texts of the latest passages."""
+    return _remembered(text) if len(text) <= REMEMBERED_CHARS_MAX else " ".join(analysed(text))
+
+
+@lru_cache(maxsize=REMEMBERED_MAX)
+def _remembered(text: str) -> str:
+    return " ".join(analysed(text))
+
+
+def forget_texts() -> None:
+    """Hold on to no text: some were deleted or erased."""
+    _remembered.cache_clear()
+    marks.cache_clear()
 
 
 def within(rows: Iterable[StoredWords], chars_max: int) -> Iterator[StoredWords]:
@@ -74,7 +94,7 @@ def stored_terms(row: PassageRow) -> str:
 def terms_of(kind: str, key: str, stored: str) -> str:
     """The terms of a row, without its marks."""
     if stored.startswith(RAW):
-        return " ".join(analysed(stored[1:]))
+        return _terms(stored[1:])
     return stored.split(" ", 2 if key and family(key) else 1)[-1]
 
 
@@ -83,6 +103,7 @@ def count(terms: str) -> int:
     return terms.count(" ") + 1 if terms else 0
 
 
+@lru_cache(maxsize=REMEMBERED_MAX)
 def marks(kind: str, key: str) -> str:
     """The words that stand for the kind and the family of a passage."""
     whole = family(key)

@@ -243,7 +243,7 @@ class _Reader:
         """
         for some in sliced([self._first + place for place in places]):
             further = -len(some) % MARKS_ALIKE
-            yield ", ".join("?" * (len(some) + further)), [*some, *some[-1:] * further]
+            yield ", ".join("?" * (len(some) + further)), [*some, *([some[-1]] * further)]
 
     def _found(self, query: str, values: Sequence[object]) -> list[int]:
         return [pos - self._first for (pos,) in self._raw.execute(query, values)]

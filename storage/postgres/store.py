@@ -8,6 +8,7 @@ from memory_engine.core.cancellation import finished
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import BackupFailed, EngineClosed, SchemaError, ThreadExists
+from memory_engine.storage.passage_rows import forget_texts
 from memory_engine.storage.postgres import administration
 from memory_engine.storage.postgres.address import parse
 from memory_engine.storage.postgres.checks import faults_of
@@ -331,7 +332,9 @@ class PostgresStore:
         await self._pool.close()
 
     def _learned(self, generation: int) -> None:
-        self._generation = max(self._generation, generation)
+        if generation > self._generation:
+            self._generation = generation
+            forget_texts()
 
     def _check(self, what: str) -> None:
         """Raise where nothing is written: the store is only read, is closed, or the server's disk has failed."""

@@ -17,6 +17,7 @@ from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed
+from memory_engine.storage.passage_rows import forget_texts
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, Readers
@@ -99,6 +100,7 @@ class SQLiteStore:
         self._busy_timeout_s = busy_timeout_s
         self._generation = Generation(path)
         self._generation_now: int | None = None
+        self._generation_before = 0
         self._in_round = 0
         self._round_will_end = False
         self._still: tuple[int, ...] | None = None
@@ -328,6 +330,9 @@ class SQLiteStore:
         """
         if self._generation_now is None:
             self._generation_now = self._generation.number
+            if self._generation_now != self._generation_before:
+                self._generation_before = self._generation_now
+                forget_texts()
             self._hear_of_the_next_round()
         return self._generation_now
 
