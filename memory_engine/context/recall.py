@@ -28,6 +28,7 @@ from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.aside import aside
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
+from memory_engine.recall.candidates import Choice
 from memory_engine.recall.hits import Hit, Shown, shown
 from memory_engine.recall.question import TERMS_MAX
 from memory_engine.recall.search import LIMIT_MAX, Asked
@@ -87,8 +88,8 @@ async def recalled_context(
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
     kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
     asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0)
-    found, behind = await kernel[Recall].search_in_parts((thread.id, *others), asked, READ_AT_ONCE)
-    block = _Block(draft, frozenset(terms(query)[:TERMS_MAX]))
+    found, behind, choice = await kernel[Recall].search_in_parts((thread.id, *others), asked, READ_AT_ONCE)
+    block = _Block(draft, frozenset(terms(query)[:TERMS_MAX]), choice)
     count = len(found)
     async with aclosing(behind):
         hits: Sequence[Hit] | None = found.hits
@@ -118,13 +119,14 @@ async def _draft(
 class _Block:
     """The chosen passages, within the room."""
 
-    def __init__(self, draft: ContextDraft, query_terms: frozenset[str]) -> None:
+    def __init__(self, draft: ContextDraft, query_terms: frozenset[str], choice: Choice) -> None:
         self._draft = draft
         self._query_terms = query_terms
+        self._choice = choice
         self._visible = _Visible(draft)
         self._chosen: list[Hit] = []
         self._places: set[tuple[str, int, int]] = set()
-        self._said: dict[tuple[str, str], list[frozenset[str]]] = {}
+        self._said = _Said()
         self._days: set[str] = set()
         self._left = draft.room - draft.tokens(draft.block(HEADING))
         self._most = max(WORTHWHILE, int(self._left * PASSAGE_SHARE))
@@ -142,8 +144,7 @@ class _Block:
         for hit in hits:
             if self._left < WORTHWHILE // 2:
                 return False
-            said = frozenset(terms(hit.text))
-            if self._visible.shows(hit) or self._has_said(hit, said):
+            if self._visible.shows(hit) or self._said.holds(hit, said := self._terms(hit)):
                 continue
             size = self._size(hit)
             if size > min(self._left, self._most):
@@ -154,10 +155,9 @@ class _Block:
             self._add(hit, size, said)
         return self._left >= WORTHWHILE // 2
 
-    def append(self, hit: Hit) -> bool:
-        """Put in one passage, once, if it fits. Returns whether the next may still fit."""
-        said = frozenset(terms(hit.text))
-        if _place(hit) in self._places or self._visible.shows(hit) or self._has_said(hit, said):
+    def append(self, hit: Hit, said: frozenset[str]) -> bool:
+        """Put in one passage with these terms, once, if it fits. Returns whether the next may still fit."""
+        if _place(hit) in self._places or self._visible.shows(hit) or self._said.holds(hit, said):
             return True
         size = self._size(hit)
         if size > self._left:
@@ -186,12 +186,15 @@ class _Block:
         self._chosen.append(hit)
         self._days.add(hit.day)
         self._places.add(_place(hit))
-        self._said.setdefault((hit.role, hit.speaker), []).append(said)
+        self._said.add(hit, said)
+
+    def _terms(self, hit: Hit) -> frozenset[str]:
+        return _terms(hit, self._choice.terms_at(hit.passage))
 
     def _size(self, hit: Hit) -> int:
         """The tokens of a passage, and of its day if it is the first one of that."""
-        shown = _lines([hit])[1:] if hit.day in self._days else _lines([hit])
-        return self._draft.builder.counter.count("".join(f"{line}\n" for line in shown))
+        day = "" if hit.day in self._days else f"[{hit.day}]\n"
+        return self._draft.builder.counter.count(f"{day}{_item(hit)}\n")
 
     def _shortened(self, hit: Hit, room: int) -> Hit:
         """The hit with an excerpt as its text, or with no text if too little fits."""
@@ -200,11 +203,39 @@ class _Block:
             return replace(hit, text="")
         return replace(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.builder.counter))
 
-    def _has_said(self, hit: Hit, said: frozenset[str]) -> bool:
-        """Whether the same speaker says the same, numbers included, in a passage that was put in."""
-        if len(said) < REPEATED_TERMS_MIN:
+
+class _Said:
+    """The terms of the passages that were put in, to find whether the same speaker says the same, numbers included.
+
+    Near-duplicates share so many terms that, in any one order, they share one of the first few: by these they are kept
+    (S. Chaudhuri, V. Ganti, R. Kaushik, "A Primitive Operator for Similarity Joins in Data Cleaning", 2006).
+    """
+
+    def __init__(self) -> None:
+        self._by_term: dict[tuple[str, str], dict[str, list[frozenset[str]]]] = {}
+
+    def holds(self, hit: Hit, said: frozenset[str]) -> bool:
+        """Whether the speaker of a passage with these terms says the same in one that was put in."""
+        by_term = self._by_term.get((hit.role, hit.speaker))
+        if by_term is None or len(said) < REPEATED_TERMS_MIN:
             return False
-        return any(_same(said, other) for other in self._said.get((hit.role, hit.speaker), ()))
+        return any(_same(said, other) for term in _first(said) for other in by_term.get(term, ()))
+
+    def add(self, hit: Hit, said: frozenset[str]) -> None:
+        """Take the terms of a passage that is put in."""
+        by_term = self._by_term.setdefault((hit.role, hit.speaker), {})
+        for term in _first(said):
+            by_term.setdefault(term, []).append(said)
+
+
+def _first(said: frozenset[str]) -> list[str]:
+    """One more of the terms, in order, than a near-duplicate may lack."""
+    return sorted(said)[: len(said) - int(REPEATED_SHARE * len(said)) + 1]
+
+
+def _terms(hit: Hit, indexed: Sequence[str] | None) -> frozenset[str]:
+    """The terms of a hit's text, which are those that the index has of its passage, if that has no title."""
+    return frozenset(terms(hit.text) if hit.about or indexed is None else indexed)
 
 
 def _place(hit: Hit) -> tuple[str, int, int]:
@@ -262,11 +293,12 @@ def _lines(hits: Iterable[Hit]) -> list[str]:
 
     The further lines of a passage are indented, so that none looks like a day or another passage.
     """
-    return [
-        line
-        for day, said in groupby(hits, key=lambda hit: hit.day)
-        for line in (f"[{day}]", *("\n  ".join(f"- {hit.below_its_day()}".splitlines()) for hit in said))
-    ]
+    days = groupby(hits, key=lambda hit: hit.day)
+    return [line for day, said in days for line in (f"[{day}]", *map(_item, said))]
+
+
+def _item(hit: Hit) -> str:
+    return "\n  ".join(f"- {hit.below_its_day()}".splitlines())
 
 
 async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int) -> None:
@@ -286,7 +318,8 @@ async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int) -> 
         standing = sorted(set(places).intersection(looked.chosen), reverse=True)
         passages = await shown(kernel.reader, kernel.extractors, draft.thread_id, standing)
         for place in standing:
-            if place in passages and not block.append(_said_lately(passages[place], draft.thread_id)):
+            hit = _said_lately(passages[place], draft.thread_id) if place in passages else None
+            if hit is not None and not block.append(hit, _terms(hit, looked.rows[place].terms.split())):
                 return
 
 

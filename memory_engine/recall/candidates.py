@@ -7,7 +7,7 @@ import msgspec
 
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import Candidate, Statistics
-from memory_engine.store.passages import THREAD_BITS, LookedUp, PassageRow
+from memory_engine.store.passages import PLACES_BITS, THREAD_BITS, LookedUp, PassageRow
 
 UNORDERED = frozenset({"agent_md", "item", "pattern", "playbook", "preference"})
 """Kinds whose passages have nothing to do with their neighbours."""
@@ -16,17 +16,21 @@ _NOWHERE: Mapping[int, int] = {}
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Candidates of all threads, with the counts of these threads, whose ids are by the numbers in places."""
+    """Candidates of all threads by place, with the counts of these threads, whose ids are by the numbers in places."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: Mapping[int, Candidate]
     statistics: Statistics
     keys: Mapping[int, str]
     thread_ids: Sequence[str]
 
-    @property
-    def likeness(self) -> dict[int, float | None]:
-        """The model's likeness of each candidate, by place."""
-        return {candidate.place: candidate.cosine for candidate in self.candidates}
+    def terms_at(self, passage: tuple[str, int, int]) -> Sequence[str] | None:
+        """The terms of a candidate, by its thread, its event's seq, and which of the event's it is."""
+        thread_id, seq, n = passage
+        if thread_id not in self.thread_ids:
+            return None
+        number = self.thread_ids.index(thread_id)
+        found = self.candidates.get(number << THREAD_BITS | seq << PLACES_BITS | n)
+        return None if found is None else found.terms
 
 
 class Gathered:
@@ -61,7 +65,7 @@ class Gathered:
         """All of it."""
         average = self._terms / self._passages if self._passages else 0.0
         counted = Statistics(self._passages, average, self._holding)
-        return Choice(tuple(self._found), counted, self._keys, self._thread_ids)
+        return Choice({one.place: one for one in self._found}, counted, self._keys, self._thread_ids)
 
 
 def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> list[Candidate]:

@@ -333,11 +333,11 @@ class RankedHits:
         return await aside(partial(self._hits, ranked, texts), items=len(ranked))
 
     def _hits(self, ranked: Sequence[Ranked], texts: Mapping[int, Shown]) -> list[Hit]:
-        likeness = self.choice.likeness
-        return [self._hit(one, texts, likeness.get(one.place)) for one in ranked if one.place in texts]
+        return [self._hit(one, texts) for one in ranked if one.place in texts]
 
-    def _hit(self, ranked: Ranked, texts: Mapping[int, Shown], likeness: float | None) -> Hit:
+    def _hit(self, ranked: Ranked, texts: Mapping[int, Shown]) -> Hit:
         one, choice = texts[ranked.place], self.choice
+        candidate = choice.candidates.get(ranked.place)
         return Hit(
             text=one.text.text,
             kind=one.text.kind,
@@ -354,7 +354,7 @@ class RankedHits:
             parts=dict(ranked.parts) if self.explain else _NO_PARTS,
             key=choice.keys.get(ranked.place, ""),
             about=one.text.about,
-            likeness=likeness,
+            likeness=candidate.cosine if candidate is not None else None,
             alike=tuple([texts[place].event.id for place in ranked.alike if place in texts]),
         )
 

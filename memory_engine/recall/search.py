@@ -159,12 +159,12 @@ class Searching:
 
     async def search_in_parts(
         self, threads: Threads, asked: Asked, count: int
-    ) -> tuple[Found, AsyncGenerator[list[Hit]]]:
+    ) -> tuple[Found, AsyncGenerator[list[Hit]], Choice]:
         """The best passages of these threads for a question, best first: so many, then the others so many at a time.
 
-        The others are read as they are taken. Raises `ThreadNotFound`, and the errors of reading a damaged thread where
-        only one is named: of several it is left out. Where embedder or re-ranker fail or do not keep their time, words
-        decide. The result names what did not answer.
+        The others are read as they are taken; the candidates that were ranked come along. Raises `ThreadNotFound`, and
+        the errors of reading a damaged thread where only one is named: of several it is left out. Where embedder or
+        re-ranker fail or do not keep their time, words decide. The result names what did not answer.
         """
         config, now_s = self._kernel.config, asyncio.get_running_loop().time()
         are_many = threads.thread_ids is None or len(threads.thread_ids) > 1
@@ -204,7 +204,7 @@ class Searching:
             missing=_missing(meaning.failure, failure),
             unread=tuple(gaps.unread),
         )
-        return found, best.behind(others, count, asked.limit - len(found))
+        return found, best.behind(others, count, asked.limit - len(found)), choice
 
     @asynccontextmanager
     async def _aside(self) -> AsyncIterator[None]:
@@ -217,12 +217,13 @@ class Searching:
 
     async def _ranked(self, question: Question, choice: Choice, wanted: int, current: Current) -> list[Ranked]:
         """The best candidates and their partners. Of very many, beside the loop: a dispatch must not wait for that."""
+        candidates = tuple(choice.candidates.values())
 
         def rank() -> list[Ranked]:
-            ranked = self._models.ranker(question, choice.candidates, choice.statistics, wanted)
-            return [*ranked, *current.partners(ranked, choice.candidates, choice.thread_ids)]
+            ranked = self._models.ranker(question, candidates, choice.statistics, wanted)
+            return [*ranked, *current.partners(ranked, candidates, choice.thread_ids)]
 
-        return rank() if len(choice.candidates) <= RANKED_AT_ONCE else await on_thread(rank)
+        return rank() if len(candidates) <= RANKED_AT_ONCE else await on_thread(rank)
 
     async def _meaning(self, text: str, deadline_s: float) -> _Meaning:
         embedder = self._models.embedder

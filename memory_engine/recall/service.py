@@ -15,6 +15,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.threads import WHAT_IF
 from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.vectors import Embedder, checked_embedder
+from memory_engine.recall.candidates import Choice
 from memory_engine.recall.hits import Found, Hit
 from memory_engine.recall.index import Embedding, Indexing, IndexingAhead, IndexProgress, SearchModels, embed_all
 from memory_engine.recall.likeness import KeptVectors, TextIndex
@@ -60,20 +61,21 @@ class Recall:
 
     async def search_in_parts(
         self, thread_ids: Sequence[str], asked: Asked, count: int
-    ) -> tuple[Found, AsyncGenerator[list[Hit]]]:
+    ) -> tuple[Found, AsyncGenerator[list[Hit]], Choice]:
         """See `Searching.search_in_parts`; these threads."""
         return await self._in_parts(Threads(thread_ids=tuple(dict.fromkeys(thread_ids))), asked, count)
 
     async def _search(self, threads: Threads, asked: Asked) -> Found:
-        found, _ = await self._in_parts(threads, asked, LIMIT_MAX)
-        return found
+        return (await self._in_parts(threads, asked, LIMIT_MAX))[0]
 
-    async def _in_parts(self, threads: Threads, asked: Asked, count: int) -> tuple[Found, AsyncGenerator[list[Hit]]]:
+    async def _in_parts(
+        self, threads: Threads, asked: Asked, count: int
+    ) -> tuple[Found, AsyncGenerator[list[Hit]], Choice]:
         where = threads.exact if threads.thread_ids is None else threads.thread_ids
         with self._kernel.span("search_memory", {"threads": where, "query": asked.query}) as span:
-            found, behind = await self._searching.search_in_parts(threads, asked, count)
-            span.say({"hits": len(found)})
-            return found, behind
+            parts = await self._searching.search_in_parts(threads, asked, count)
+            span.say({"hits": len(parts[0])})
+            return parts
 
     async def search_store(self, asked: Asked, thread_ids: Sequence[str] | None, where: ThreadFilter) -> Found:
         """Search these threads, or all that match: no what-ifs, and a pooled kind only where `where` names it."""
