@@ -242,3 +242,27 @@ async def test_passages_of_a_large_event_are_found_beside_the_loop() -> None:
         await asyncio.gather(*map(thread.dispatch, events))
         found = await thread.search("harbour", kinds=("note",))
     assert {"at:1", "at:3", "at:5"} == {hit.key for hit in found} == {f"at:{hit.seq}" for hit in found}
+
+
+async def test_a_text_that_waits_is_analysed_by_one_search_and_anew_when_something_was_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered of a text goes with what anyone erases; no search that follows needs it otherwise."""
+    analysed: list[str] = []
+
+    def taken(text: str) -> list[str]:
+        analysed.append(text)
+        return terms(text)
+
+    monkeypatch.setattr("memory_engine.storage.passage_rows.analysed", taken)
+    async with memory_engine.open(str(tmp_path / "m.db")) as engine:
+        thread, other = await engine.create_thread("t"), await engine.create_thread("other")
+        await thread.search("word")
+        await thread.dispatch(UserMessage(content="A later word"))
+        said = await other.dispatch(UserMessage(content="Something else"))
+        analysed.clear()
+        assert [1, 1] == [len(await thread.search("word")) for _ in range(2)]
+        assert ["A later word"] == analysed
+        await other.erase([said.event_id])
+        assert 1 == len(await thread.search("word"))
+    assert ["A later word", "A later word"] == analysed
