@@ -307,11 +307,13 @@ class SQLiteStore:
         """Delete a thread's log and state; another can be made of its id."""
         await self.passages.drop(thread_id)
         await self._writer.administer(lambda raw: erasing.delete(raw, thread_id))
+        forget_texts()
 
     async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
         """Commit a unit, with these rows in the place of the thread's own of the same seqs and hashes."""
         await self.passages.drop(unit.thread_id)
         await self._writer.administer(lambda raw: erasing.erase(raw, self._transactions, unit, rows))
+        forget_texts()
 
     async def wipe(self) -> bool:
         """Zero what deleted and erased rows have left in the file; whether no reader of old pages was in the way."""

@@ -249,6 +249,7 @@ async def test_a_text_that_waits_is_analysed_by_one_search_and_anew_when_somethi
 ) -> None:
     """What is remembered of a text goes with what anyone erases; no search that follows needs it otherwise."""
     analysed: list[str] = []
+    text = f"A word in {tmp_path}"
 
     def taken(text: str) -> list[str]:
         analysed.append(text)
@@ -258,11 +259,12 @@ async def test_a_text_that_waits_is_analysed_by_one_search_and_anew_when_somethi
     async with memory_engine.open(str(tmp_path / "m.db")) as engine:
         thread, other = await engine.create_thread("t"), await engine.create_thread("other")
         await thread.search("word")
-        await thread.dispatch(UserMessage(content="A later word"))
+        await thread.dispatch(UserMessage(content=text))
         said = await other.dispatch(UserMessage(content="Something else"))
         analysed.clear()
         assert [1, 1] == [len(await thread.search("word")) for _ in range(2)]
-        assert ["A later word"] == analysed
+        assert [text] == analysed
         await other.erase([said.event_id])
+        assert 2 == len(await engine.threads())
         assert 1 == len(await thread.search("word"))
-    assert ["A later word", "A later word"] == analysed
+    assert [text, text] == analysed
