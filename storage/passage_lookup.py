@@ -488,27 +488,3 @@ def _fits(row: PassageRow, wanted: LookUp) -> bool:
         and (wanted.since_us is None or row.at_us >= wanted.since_us)
         and (wanted.until_us is None or row.at_us <= wanted.until_us)
     )
-
-
-def numbered(looked: LookedUp, ids: Mapping[int, str]) -> LookedUp:
-    """A look-up over several threads with numbers that say their order; `ids` are by the reader's, in this order."""
-    used = ids.keys()
-    shift = {number: (n - number) << THREAD_BITS for n, number in enumerate(ids)}
-
-    def moved(place: int) -> int:
-        return place + shift[place >> THREAD_BITS]
-
-    return msgspec.structs.replace(
-        looked,
-        threads=tuple(ids.values()),
-        numbers=tuple(ids),
-        chosen=[moved(place) for place in looked.chosen],
-        listed=frozenset(moved(place) for place in looked.listed if place >> THREAD_BITS in used),
-        rows={moved(place): row for place, row in looked.rows.items() if place >> THREAD_BITS in used},
-        before={moved(place): moved(before) for place, before in looked.before.items()},
-        around={
-            moved(place): {moved(other): far for other, far in found.items()}
-            for place, found in looked.around.items()
-            if place >> THREAD_BITS in used
-        },
-    )

@@ -11,7 +11,7 @@ import msgspec
 
 from memory_engine.storage import passage_lookup
 from memory_engine.storage.passage_counts import counted
-from memory_engine.storage.passage_lookup import NEVER, ListPart, Stand, at_once, last_place, numbered
+from memory_engine.storage.passage_lookup import NEVER, ListPart, Stand, at_once, last_place
 from memory_engine.storage.passage_rows import READ_CHARS_MAX, Waiting, beyond, mark
 from memory_engine.storage.passages import COLUMNS, base, from_row, sliced, waiting
 from memory_engine.store.passages import THREAD_BITS, LookedUp, LookUp, PassageRow, index_version
@@ -90,7 +90,7 @@ def look_up_among(
 ) -> LookedUp:
     """See `PassageIndex.look_up_among`. `ids` gives the ids of some threads, in the order of the answer."""
     looked = at_once(passage_lookup.look_up(_ReaderAmong(raw, members, wanted, lists), 0, wanted))
-    looked = numbered(looked, ids({place >> THREAD_BITS for place in looked.chosen}))
+    looked = looked.numbered(ids({place >> THREAD_BITS for place in looked.chosen}))
     return msgspec.structs.replace(looked, lacking=members.lacking)
 
 

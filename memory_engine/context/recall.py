@@ -126,7 +126,7 @@ class _Block:
         self._visible = _Visible(draft)
         self._chosen: list[Hit] = []
         self._places: set[tuple[str, int, int]] = set()
-        self._said = _Said()
+        self._said = _Repeats()
         self._days: set[str] = set()
         self._left = draft.room - draft.tokens(draft.block(HEADING))
         self._most = max(WORTHWHILE, int(self._left * PASSAGE_SHARE))
@@ -204,7 +204,7 @@ class _Block:
         return replace(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.builder.counter))
 
 
-class _Said:
+class _Repeats:
     """The terms of the passages that were put in, to find whether the same speaker says the same, numbers included.
 
     Near-duplicates share so many terms that, in any one order, they share one of the first few: by these they are kept

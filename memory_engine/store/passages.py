@@ -372,6 +372,31 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     behind: tuple[str, ...] = ()
     numbers: tuple[int, ...] = ()
 
+    def numbered(self, ids: Mapping[int, str]) -> "LookedUp":
+        """Over several threads: the same with numbers that say their order; `ids` are by the store's, in this order."""
+        shift = {number: (n - number) << THREAD_BITS for n, number in enumerate(ids)}
+
+        def moved(place: int) -> int:
+            return place + shift[place >> THREAD_BITS]
+
+        def is_used(place: int) -> bool:
+            return place >> THREAD_BITS in shift
+
+        return msgspec.structs.replace(
+            self,
+            threads=tuple(ids.values()),
+            numbers=tuple(ids),
+            chosen=[moved(place) for place in self.chosen],
+            listed=frozenset(map(moved, filter(is_used, self.listed))),
+            rows={moved(place): row for place, row in self.rows.items() if is_used(place)},
+            before={moved(place): moved(before) for place, before in self.before.items()},
+            around={
+                moved(place): {moved(other): far for other, far in found.items()}
+                for place, found in self.around.items()
+                if is_used(place)
+            },
+        )
+
 
 class VectorRows(msgspec.Struct, frozen=True):
     """Vectors of a thread's passages: their places in order, and their numbers one after the other.

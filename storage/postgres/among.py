@@ -11,7 +11,7 @@ import msgspec
 
 from memory_engine.core.threads import DELETED, encoded_key
 from memory_engine.storage import passage_lookup
-from memory_engine.storage.passage_lookup import ListPart, Stand, numbered
+from memory_engine.storage.passage_lookup import ListPart, Stand
 from memory_engine.storage.passage_rows import READ_CHARS_MAX, Waiting, mark
 from memory_engine.storage.postgres.passage_reader import (
     COLUMNS,
@@ -60,7 +60,7 @@ async def look_up_among(reads: Reads, threads: Threads, wanted: LookUp) -> Looke
     if threads.thread_ids is not None:
         by_id = {row["id"]: number for number, row in enumerate(indexed)}
         order = [by_id[thread_id] for thread_id in threads.thread_ids if thread_id in by_id]
-    looked = numbered(looked, {number: indexed[number]["id"] for number in order if number in used})
+    looked = looked.numbered({number: indexed[number]["id"] for number in order if number in used})
     return msgspec.structs.replace(
         looked,
         behind=tuple(row["id"] for row in rows if row["is_behind"]),

@@ -1,6 +1,7 @@
 """How a context with recall divides its budget, and that its beginning stays whatever is asked."""
 
-from itertools import pairwise
+import random
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -11,6 +12,7 @@ from memory_engine import (
     SessionStarted,
 )
 from memory_engine.context import Room, Split
+from memory_engine.core.text import terms
 from tests.conversations import turns
 from tests.recall.recalled import ASKED, CODE, COMPACTS, KEPT, asked, block_at, content, talk, user
 
@@ -207,3 +209,29 @@ async def test_what_is_no_policy_is_refused() -> None:
         ContextPolicy(blocks={"preferences": 7})
     with pytest.raises(TypeError, match="blocks is a list of names"):
         ContextPolicy(blocks="preferences")
+
+
+def varied(chance: random.Random, number: int) -> str:
+    """A sentence of many words of which a few are others each time; some of them say a number."""
+    words = [f"{sign}ord" for sign in "abcdefghijklmnoprstu"]
+    for _ in range(chance.randint(0, 4)):
+        words[chance.randrange(len(words))] = f"{chance.choice('vwxyz')}ther"
+    return " ".join([*words, *([str(number)] if chance.random() < 0.1 else [])])
+
+
+def near(one: str, other: str) -> bool:
+    """Whether texts share nine tenths of their terms, and the numbers."""
+    said, also = frozenset(terms(one)), frozenset(terms(other))
+    shares = len(said & also) >= 0.9 * len(said | also)
+    return shares and not any(sign.isdigit() for term in said ^ also for sign in term)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_of_many_near_duplicates_a_block_has_one(seed: int) -> None:
+    """No two passages of a speaker are alike, however many there are and in whatever words they differ."""
+    chance = random.Random(seed)
+    said = [user(varied(chance, number), chance.choice(("Ann", "Bo"))) for number in range(120)]
+    context = await asked([*said, *turns(30)], "aord bord cord", 1_500)
+    pairs = list(combinations([hit for hit in context.recalled if hit.speaker], 2))
+    assert len(pairs) > 40
+    assert [] == [(a.text, b.text) for a, b in pairs if a.speaker == b.speaker and near(a.text, b.text)]

@@ -1,9 +1,7 @@
 """Contexts with recall: what a question brings back stands late, is marked, fits, and is not there twice."""
 
-import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -38,7 +36,6 @@ from memory_engine import (
 )
 from memory_engine.compactors import EmbeddedCompactor
 from memory_engine.core.chunks import RECALLED
-from memory_engine.core.text import terms
 from memory_engine.errors import ModelError
 from memory_engine.testing import HashEmbedder
 from tests.conversations import flaws, turns
@@ -177,32 +174,6 @@ async def test_repetitions_are_left_out_unless_a_number_differs() -> None:
     shown = [hit.text for hit in context.recalled if "oak chairs" in hit.text]
     assert 1 == sum("4711" in text for text in shown)
     assert 1 == sum("4712" in text for text in shown)
-
-
-def varied(chance: random.Random, number: int) -> str:
-    """A sentence of many words of which a few are others each time; some of them say a number."""
-    words = [f"{sign}ord" for sign in "abcdefghijklmnoprstu"]
-    for _ in range(chance.randint(0, 4)):
-        words[chance.randrange(len(words))] = f"{chance.choice('vwxyz')}ther"
-    return " ".join([*words, *([str(number)] if chance.random() < 0.1 else [])])
-
-
-def near(one: str, other: str) -> bool:
-    """Whether texts share nine tenths of their terms, and the numbers."""
-    said, also = frozenset(terms(one)), frozenset(terms(other))
-    shares = len(said & also) >= 0.9 * len(said | also)
-    return shares and not any(sign.isdigit() for term in said ^ also for sign in term)
-
-
-@pytest.mark.parametrize("seed", range(6))
-async def test_of_many_near_duplicates_a_block_has_one(seed: int) -> None:
-    """No two passages of a speaker are alike, however many there are and in whatever words they differ."""
-    chance = random.Random(seed)
-    said = [user(varied(chance, number), chance.choice(("Ann", "Bo"))) for number in range(120)]
-    context = await asked([*said, *turns(30)], "aord bord cord", 1_500)
-    pairs = list(combinations([hit for hit in context.recalled if hit.speaker], 2))
-    assert len(pairs) > 40
-    assert [] == [(a.text, b.text) for a, b in pairs if a.speaker == b.speaker and near(a.text, b.text)]
 
 
 @pytest.mark.parametrize("config", [KEPT, COMPACTS], ids=["kept", "compacted"])
