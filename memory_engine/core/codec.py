@@ -55,6 +55,7 @@ class ReductionRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     shares: tuple[Share, ...] = ()
 
 
+_replaced = msgspec.structs.replace
 _REDUCTION_DECODER = msgspec.json.Decoder(ReductionRecord)
 _EMPTY: dict[str, object] = {"content": "", "calls": (), "lines": (), "call_id": "", "label": "", "native": ""}
 """The fields that may be shared, and the empty values that stand for them in the record."""
@@ -140,17 +141,17 @@ def encode_reduction(reduction: Reduction, event: Event) -> bytes:
         return b""
     if not reduction.chunks:
         return _ENCODER.encode(ReductionRecord(reduction.operations))
-    bodies = tuple(enumerate(event.bodies()))
+    bodies = event.bodies()
     chunks: list[Chunk] = []
     shares: list[Share] = []
     for n, whole in enumerate(reduction.chunks):
-        share = _share(n, whole, bodies[n : n + 1] if event.bodies_in_order else bodies)
+        share = _share(n, whole, enumerate(bodies[n : n + 1], n) if event.bodies_in_order else enumerate(bodies))
         if share is None:
             chunks.append(whole)
         else:
             shares.append(share)
-            chunks.append(msgspec.structs.replace(whole, **_blanks(share.fields)))
-    return _ENCODER.encode(ReductionRecord(reduction.operations, tuple(chunks), tuple(shares)))
+            chunks.append(_replaced(whole, **_blanks(share.fields)))
+    return _ENCODER.encode((reduction.operations, chunks, shares))
 
 
 def checked_record(

@@ -48,18 +48,23 @@ def apply(state: State, operations: Sequence[Operation], chunks: Sequence[Chunk]
     return draft.freeze(seq)
 
 
-def apply_to_draft(draft: StateDraft, operations: Sequence[Operation], chunks: Sequence[Chunk], *, seq: int) -> None:
-    """Apply to a draft (see `apply`). Where this raises, throw the draft away."""
+def apply_to_draft(
+    draft: StateDraft, operations: Sequence[Operation], chunks: Sequence[Chunk], *, seq: int
+) -> Sequence[Chunk]:
+    """Apply to a draft (see `apply`). Where this raises, throw the draft away.
+
+    Returns the chunks, with the parents that those have now which replace others.
+    """
+    draft.seq = seq
     if len(operations) == 1 == len(chunks) and operations[0] == Add(chunks[0].id):  # a chunk at the end: most events
-        draft.insert(Placed(chunks[0], key_between(draft.siblings("").last_key(), None)))
-        draft.seq = seq
-        return
+        draft.append(chunks[0])
+        return chunks
     run = _Application(draft, {chunk.id: chunk for chunk in chunks})
     for operation in operations:
         run.apply(operation, 0)
     if run.unplaced:
         raise UnplacedChunk(next(iter(run.unplaced)))
-    draft.seq = seq
+    return [draft.get(chunk.id) or chunk for chunk in chunks]
 
 
 class _Application:
@@ -138,9 +143,7 @@ class _Application:
         covered = self._covered(operation.chunks)
         new = [_with_parents(self._take("BATCH_REPLACE", by), operation.chunks) for by in operation.by]
         first = min(covered, key=_place)
-        for placed in covered:
-            if placed is not first:
-                self._draft.remove(placed)
+        self._draft.remove_all([placed for placed in covered if placed is not first], first.container)
         self._swap(first, new)
 
     def _covered(self, chunk_ids: tuple[str, ...]) -> list[Placed]:
@@ -210,12 +213,16 @@ def _place(placed: Placed) -> bytes:
 
 def check_ids(chunks: Iterable[Chunk], *, seq: int) -> None:
     """Raise `ForeignChunkId` for a new chunk whose id does not belong to the event at `seq`."""
-    own = str(seq)
+    first = f"{seq}.0"  # most events bring no other
     for chunk in chunks:
-        head, _, tail = chunk.id.partition(".")
-        # one spelling only: stores keep the two numbers, and "2.00" would come back as "2.0"
-        if head != own or not (tail == "0" or (tail.isdecimal() and tail.isascii() and tail[0] != "0")):
+        if chunk.id != first and not _belongs(chunk.id, str(seq)):
             raise ForeignChunkId(chunk.id)
+
+
+def _belongs(chunk_id: str, seq: str) -> bool:
+    head, _, tail = chunk_id.partition(".")
+    # one spelling only: stores keep the two numbers, and "2.00" would come back as "2.0"
+    return head == seq and tail.isdecimal() and tail.isascii() and tail[0] != "0"
 
 
 def describe(operation: Operation) -> str:

@@ -232,6 +232,10 @@ class SequenceDraft(msgspec.Struct, Generic[K], eq=False):
         """The highest key."""
         return self._blocks[-1][-1].key if self._blocks else None
 
+    def next_key(self) -> bytes:
+        """The key of an item that is put behind all others."""
+        return key_after(self._blocks[-1][-1].key) if self._blocks else ZERO
+
     def key_before(self, key: bytes) -> bytes | None:
         """The key of the item that stands before the one with `key`."""
         at, index = self._find(key)
@@ -261,14 +265,37 @@ class SequenceDraft(msgspec.Struct, Generic[K], eq=False):
         if len(block) > 2 * _BLOCK:
             self._split(at, block)
 
+    def append(self, item: K) -> None:
+        """Put an item behind all others."""
+        block = self._blocks[-1] if self._blocks else ()
+        if isinstance(block, tuple) or len(block) >= 2 * _BLOCK:
+            self.insert(item)
+        else:
+            block.append(item)
+
     def remove(self, key: bytes) -> None:
         """Take the item with `key` out."""
         at, index = self._find(key)
         block = self._own(at)
         del block[index]
         if not block:
-            del self._blocks[at]
-            self._owned = [i for i, b in enumerate(self._blocks) if isinstance(b, list)]
+            self._drop(at)
+
+    def remove_all(self, keys: Sequence[bytes]) -> None:
+        """Take the items with these keys out: a block at a time where they are several."""
+        if len(keys) == 1:
+            self.remove(keys[0])
+            return
+        gone = frozenset(keys)
+        for at in sorted({self._block_of(key) for key in gone}, reverse=True):
+            block = self._own(at)
+            block[:] = [item for item in block if item.key not in gone]
+            if not block:
+                self._drop(at)
+
+    def _drop(self, at: int) -> None:
+        del self._blocks[at]
+        self._owned = [i for i, b in enumerate(self._blocks) if isinstance(b, list)]
 
     def replace(self, item: K) -> None:
         """Put another item at the same key."""
@@ -325,10 +352,13 @@ _OFFSETS: tuple[int, ...] = tuple((256**size - 1) // 255 for size in range(10))
 """How many numbers take fewer than `size` digit bytes: 0, 1, 257, …"""
 
 
+_DIGITS = tuple(bytes((digit,)) for digit in range(256))
+
+
 def key_after(key: bytes) -> bytes:
     """The next integer key: shorter than a key between, and the one appending needs."""
     if len(key) == key[0] - 0x7F > 1 and key[-1] < 0xFF:
-        return key[:-1] + bytes((key[-1] + 1,))  # a whole number whose last digit has room: almost always
+        return key[:-1] + _DIGITS[key[-1] + 1]  # a whole number whose last digit has room: almost always
     return _encode(_integer(key)[0] + 1)
 
 

@@ -140,8 +140,7 @@ def reduce_into(
     """
     whole = NOTHING
     for entry in reducers:
-        ctx.reducer = entry.name
-        reduction = _run(draft, entry, event, ctx, thread_id)
+        reduction = run_reducer(draft, entry, event, ctx, thread_id)
         if whole is NOTHING:
             whole = reduction
         else:
@@ -150,16 +149,19 @@ def reduce_into(
     return whole
 
 
-def _run(draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str) -> Reduction:
+def run_reducer(
+    draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str
+) -> Reduction:
+    """Run one reducer on the draft: see `reduce_into`. It leaves the draft's `seq` alone where it does nothing."""
+    ctx.reducer = entry.name
     try:
         reduction = _reduced(draft, entry, event, ctx, thread_id)
         if not reduction.operations and not reduction.chunks:
             return NOTHING
         stamped = [_stamped(chunk, ctx.tokens_of_text) for chunk in reduction.chunks]
         check_ids(stamped, seq=ctx.seq)
-        apply_to_draft(draft, reduction.operations, stamped, seq=ctx.seq)
-        # with the parents that the executor gave those that replace others
-        return Reduction(tuple(reduction.operations), tuple([draft.get(chunk.id) or chunk for chunk in stamped]))
+        placed = apply_to_draft(draft, reduction.operations, stamped, seq=ctx.seq)
+        return Reduction(tuple(reduction.operations), tuple(placed))
     except ReducerError:
         raise
     except InvalidOperation as error:
@@ -196,7 +198,7 @@ def _stamped(chunk: Chunk, tokens_of_text: Callable[[str], int]) -> Chunk:
 
 def appended(chunk: Chunk) -> Reduction:
     """Appends one new chunk to the state."""
-    return Reduction(operations=(Add(chunk.id),), chunks=(chunk,))
+    return Reduction((Add(chunk.id),), (chunk,))
 
 
 def reduce_view_change(_view: StateView, _event: Event, _ctx: ReduceContext) -> Reduction:

@@ -1,6 +1,6 @@
 """The state: ordered chunks of a thread at a seq. A value; the truth is the log."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -34,10 +34,10 @@ class Mark(StrEnum):
 _EPHEMERAL, _SNIPPET = Retention.EPHEMERAL, ChunkType.SNIPPET.value
 
 
-def _has_names(chunk: Chunk) -> bool:
-    """Whether a chunk is found by any name: few are, and every change of a state asks."""
+def _is_plain(chunk: Chunk) -> bool:
+    """Whether a chunk is neither derived nor found by any name: most are so, and every change of a state asks."""
     marked = chunk.retention is _EPHEMERAL or chunk.status == RECALLED or chunk.type == _SNIPPET
-    return marked or bool(chunk.name)
+    return not (marked or chunk.name or chunk.parent_ids or chunk.lines or chunk.is_container)
 
 
 def _is_derived(chunk: Chunk) -> bool:
@@ -319,25 +319,27 @@ class StateDraft(_StateQueries):
 
     def insert(self, placed: Placed) -> None:
         """Put a chunk at its place."""
-        chunk = placed.chunk
-        self._index.set(chunk.id, placed)
-        if _is_derived(chunk):
-            self._derived.set(chunk.id, True)
-        for name in _names_of(chunk) if _has_names(chunk) else ():
-            # in order of ids, not of insertion: a state that was read back must name the same chunk
-            bearers = {*(self._names.get(name) or ()), chunk.id}
-            self._names.set(name, tuple(sorted(bearers, key=_made)))
         (self.siblings(placed.container) if placed.container else self._top).insert(placed)
-        self.tally = self.tally.plus(chunk, 1)
-        self.touched[chunk.id] = placed
+        self._remember(placed)
+
+    def append(self, chunk: Chunk) -> None:
+        """Put a chunk at the end of the top."""
+        placed = Placed(chunk, self._top.next_key())
+        self._top.append(placed)
+        self._remember(placed)
 
     def remove(self, placed: Placed) -> None:
         """Remove a chunk, with everything inside it."""
-        for inner in list(self.placed_within(placed)) if placed.chunk.is_container else (placed,):
-            self._forget(inner.chunk)
-            if inner.chunk.is_container:
-                self._opened[inner.chunk.id] = SequenceDraft()
-        self.siblings(placed.container).remove(placed.key)
+        self.remove_all((placed,), placed.container)
+
+    def remove_all(self, several: Collection[Placed], container: str) -> None:
+        """Remove chunks of one container, with everything inside them."""
+        for placed in several:
+            for inner in list(self.placed_within(placed)) if placed.chunk.is_container else (placed,):
+                self._forget(inner.chunk)
+                if inner.chunk.is_container:
+                    self._opened[inner.chunk.id] = SequenceDraft()
+        self.siblings(container).remove_all([placed.key for placed in several])
 
     def move(self, placed: Placed, key: bytes) -> None:
         """Give a chunk another key in the same container."""
@@ -348,18 +350,34 @@ class StateDraft(_StateQueries):
         self._index.set(placed.chunk.id, moved)
         self.touched[placed.chunk.id] = moved
 
+    def _remember(self, placed: Placed) -> None:
+        chunk = placed.chunk
+        self._index.set(chunk.id, placed)
+        self.tally = self.tally.plus(chunk, 1)
+        self.touched[chunk.id] = placed
+        if _is_plain(chunk):
+            return
+        if _is_derived(chunk):
+            self._derived.set(chunk.id, True)
+        for name in _names_of(chunk):
+            # in order of ids, not of insertion: a state that was read back must name the same chunk
+            bearers = {*(self._names.get(name) or ()), chunk.id}
+            self._names.set(name, tuple(sorted(bearers, key=_made)))
+
     def _forget(self, chunk: Chunk) -> None:
         self._index.drop(chunk.id)
+        self.tally = self.tally.plus(chunk, -1)
+        self.touched[chunk.id] = None
+        if _is_plain(chunk):
+            return
         if _is_derived(chunk):
             self._derived.drop(chunk.id)
-        for name in _names_of(chunk) if _has_names(chunk) else ():
+        for name in _names_of(chunk):
             bearers = tuple(other for other in self._names.get(name) or () if other != chunk.id)
             if bearers:
                 self._names.set(name, bearers)
             else:
                 self._names.drop(name)
-        self.tally = self.tally.plus(chunk, -1)
-        self.touched[chunk.id] = None
 
     def let_go(self) -> None:
         """Drop everything in pieces, where the state was large: work for another thread. The draft is of no use."""

@@ -22,8 +22,7 @@ from memory_engine.core.reduction import (
     ReduceContext,
     ReducerRegistry,
     Reduction,
-    RegisteredReducer,
-    reduce_into,
+    run_reducer,
 )
 from memory_engine.core.state import State, StateDraft, Tally
 from memory_engine.core.threads import ARCHIVED, DamagedRecord, Head, LiveChunk, LoadedThread, check_record
@@ -230,20 +229,21 @@ class Verifier:
         return None
 
     def _check_page(self, replay: _ThreadReplay, page: Sequence[StoredEvent]) -> Divergence | None:
+        own_after, tracks = replay.own_after, self._events.tracks
         for stored in page:
             found = self._check(replay, stored) or _derive(replay, stored, self._reader)
             if found is not None:
                 return found
-            replay.previous, replay.event = stored.hash, None
-            if stored.type in MOVES_STATUS and stored.seq > replay.own_after:
+            replay.previous = stored.hash
+            if stored.type in MOVES_STATUS and stored.seq > own_after:
                 replay.derived = next_head(replay.derived, stored, NO_TALLY, tracked=False)
-            if self._events.tracks(stored.type):
+            if tracks(stored.type):
                 replay.marks[stored.type] = stored.seq
         return None
 
     def _check(self, replay: _ThreadReplay, stored: StoredEvent) -> Divergence | None:
         """One row: its place, its hash, and the operations that its reducers give now."""
-        thread_id, seq = replay.thread_id, replay.draft.seq + 1
+        thread_id, seq, replay.event = replay.thread_id, replay.draft.seq + 1, None
         if stored.seq != seq:
             return Divergence(thread_id=thread_id, seq=seq, kind="gap", found=f"seq {stored.seq} stands there")
         digest = link_hash(stored, replay.previous)
@@ -265,20 +265,22 @@ class Verifier:
             return _at(thread_id, stored, "undecodable", found=why)
         replay.event = event
         before = replay.draft.freeze(seq - 1) if seq in replay.mended else None
-        replay.draft = before.draft() if before is not None else replay.draft
+        draft = replay.draft = before.draft() if before is not None else replay.draft
         entries = self._reducers.of_type(stored.type)
         context = ReduceContext(seq, stored.id, stored.recorded_at_us)
         try:
-            parts = _reduced(replay.draft, entries, event, context, thread_id)
+            parts = [run_reducer(draft, entry, event, context, thread_id) for entry in entries]
         except MemoryEngineError as error:
             return _at(thread_id, stored, "reducer", reducer=getattr(error, "reducer", ""), found=str(error))
+        draft.seq = seq
         record = encode_reduction(_joined(parts), event)
         if record == stored.record:
             return None
         if before is not None and replay.mended[seq] == MendedEvent(seq, digest_of(stored.record), digest_of(record)):
             replay.draft = before.draft()
             return _as_recorded(replay, stored, self._events)
-        return _operations(thread_id, stored, record, event, parts)
+        named = [(entry.name, part) for entry, part in zip(entries, parts, strict=True)]
+        return _operations(thread_id, stored, record, event, named)
 
     async def _check_rows(self, replay: _ThreadReplay) -> Divergence | None:
         for projection in self._projections:
@@ -307,20 +309,11 @@ def _as_recorded(replay: _ThreadReplay, stored: StoredEvent, registry: EventRegi
     return None
 
 
-def _reduced(
-    draft: StateDraft, entries: Sequence[RegisteredReducer], event: Event, context: ReduceContext, thread_id: str
-) -> list[tuple[str, Reduction]]:
-    """The reduction of each reducer, in their order."""
-    found = [(entry.name, reduce_into(draft, (entry,), event, context, thread_id)) for entry in entries]
-    draft.seq = context.seq
-    return found
-
-
-def _joined(parts: Sequence[tuple[str, Reduction]]) -> Reduction:
+def _joined(parts: Sequence[Reduction]) -> Reduction:
     if len(parts) == 1:
-        return parts[0][1]
+        return parts[0]
     whole = NOTHING
-    for _, part in parts:
+    for part in parts:
         whole = Reduction(whole.operations + part.operations, whole.chunks + part.chunks)
     return whole
 

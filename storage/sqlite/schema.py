@@ -272,13 +272,22 @@ def event_from_row(row: sqlite3.Row | tuple, before: bytes | None = None) -> Sto
         record,
         previous,
     ) = row
-    header = (pos & 0xFFFFFFFF, id_from_row(event_id), kind, version, recorded, occurred)
-    body = payload if payload is not None else b""  # its blob is missing: no payload, and never the hash's
-    if pos & 0xFFFFFFFF == 1:
-        previous = b""
-    elif previous is None:
-        previous = before
-    return StoredEvent(*header, causation or "", correlation or "", body, record, salt, digest, previous)
+    seq = pos & 0xFFFFFFFF
+    return StoredEvent(
+        seq,
+        id_from_row(event_id),
+        kind,
+        version,
+        recorded,
+        occurred,
+        causation or "",
+        correlation or "",
+        payload if payload is not None else b"",  # its blob is missing: no payload, and never the hash's
+        record,
+        salt,
+        digest,
+        b"" if seq == 1 else previous if previous is not None else before,
+    )
 
 
 def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]

@@ -31,7 +31,9 @@ def numbers(items: SortedSequence[Item]) -> list[int]:
 
 
 STEPS = st.lists(st.tuples(st.sampled_from("set drop freeze".split()), st.integers(0, 30)), max_size=60)
-MOVES = st.lists(st.tuples(st.sampled_from("insert remove replace freeze".split()), st.integers(0, 2000)), max_size=120)
+MOVES = st.lists(
+    st.tuples(st.sampled_from("insert append remove clear replace freeze".split()), st.integers(0, 2000)), max_size=120
+)
 
 
 @given(STEPS)
@@ -95,9 +97,16 @@ def test_a_sequence_is_a_sorted_list(size: int, moves: list[tuple[str, int]]) ->
             draft = frozen[-1][0].draft()
         elif move == "insert" and number not in model:
             draft.insert(Item(key, model.setdefault(number, next(fresh))))
+        elif move == "append" and number > max(model, default=-1):
+            draft.append(Item(key, model.setdefault(number, next(fresh))))
         elif move == "remove" and number in model:
             draft.remove(key)
             del model[number]
+        elif move == "clear":
+            gone = [other for other in model if number <= other < 2 * number]
+            draft.remove_all([other.to_bytes(4, "big") for other in gone])
+            for other in gone:
+                del model[other]
         elif move == "replace" and number in model:
             model[number] = next(fresh)
             draft.replace(Item(key, model[number]))
