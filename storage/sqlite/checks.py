@@ -26,6 +26,13 @@ def faults_of(raw: sqlite3.Connection, thread_id: str) -> Mapping[str, Sequence[
 def _ids(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
     """Each id must lead to its one event: a retry of an event that is not found would be recorded again."""
     span = (position(tid, 0), position(tid + 1, 0) - 1)
+    astray = raw.execute(
+        "SELECT 1 FROM events e NOT INDEXED WHERE e.pos BETWEEN ? AND ? AND e.pos IS NOT "
+        "(SELECT i.rowid FROM events i INDEXED BY events_by_id WHERE i.id = e.id AND i.tid = ?) LIMIT 1",
+        (*span, tid),
+    )
+    if astray.fetchone() is None:  # no event has the id of another either: it leads to one place
+        return
     lost = raw.execute(
         "SELECT e.pos, e.id FROM events e NOT INDEXED WHERE e.pos BETWEEN ? AND ? AND NOT EXISTS "
         "(SELECT 1 FROM events i INDEXED BY events_by_id WHERE i.id = e.id AND i.tid = e.tid AND i.rowid = e.pos)",

@@ -103,6 +103,20 @@ async def test_an_id_that_leads_nowhere_is_found(path: str) -> None:
     assert ("ids", True) == (kind, "seq 3 is not found by its id" in lines)
 
 
+async def test_an_id_of_two_events_is_found(path: str) -> None:
+    """The index of ids is one that lets an id lead to two places."""
+    event_id = await made(path)
+    altered(
+        path,
+        "DROP INDEX events_by_id",
+        "UPDATE events SET id = (SELECT e.id FROM events e WHERE e.pos & 255 = 3 AND e.tid = 1) WHERE pos & 255 = 4",
+        "CREATE INDEX events_by_id ON events (id, tid)",
+    )
+    async with opened(path) as engine:
+        found = await engine.store.faults("t")
+    assert {"ids": [f"event {event_id} is recorded 2 times, the last at seq 4"]} == found
+
+
 def flip(path: str, where: Callable[[bytes, int], bool]) -> None:
     """Change the bytes of a file that are picked by their page and their place in it."""
     content = bytearray(Path(path).read_bytes())
