@@ -1,6 +1,8 @@
 """The part of a long passage that says most about a question."""
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import terms
@@ -20,7 +22,7 @@ def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenC
     """
     spans = _parts(text)
     held = [query_terms.intersection(terms(text[start:end])) for start, end in spans]
-    having = {term: sum(term in one for one in held) for term in query_terms}
+    having = Counter(chain.from_iterable(held))
     weights = [sum(1 / having[term] for term in sorted(one)) for one in held]
     chars = len(text) * tokens // max(1, counter.count(text))
     for _ in range(_TRIES_MAX):

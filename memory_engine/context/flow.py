@@ -4,7 +4,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
-from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.context.invariants import SPOKEN, Atom
@@ -29,7 +28,8 @@ CUTS_MAX = 64
 class Costed(msgspec.Struct, frozen=True, gc=False):
     """A rendered atom with its messages and their tokens. `fixed`: it is in, whatever else is.
 
-    `apart`: its chunks stand one behind the other, and its messages are the same between whatever others.
+    `apart`: its chunks stand one behind the other, and its messages are the same between whatever others. `spoken` is
+    the position of the last chunk in which a person, or the agent that leads, says something; -1: there is none.
     """
 
     atom: Atom
@@ -38,16 +38,12 @@ class Costed(msgspec.Struct, frozen=True, gc=False):
     tokens: int
     fixed: bool
     apart: bool
+    spoken: int
 
     @property
     def is_summary(self) -> bool:
         """Whether it is a summary, which stands for earlier chunks."""
         return self.atom.chunks[0].category is Category.MEMORY
-
-    @property
-    def is_spoken(self) -> bool:
-        """Whether a person, or the agent that leads, says something in it."""
-        return any(chunk.type in SPOKEN for chunk in self.atom.chunks)
 
 
 def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callable[[Message], int]) -> Costed:
@@ -59,7 +55,8 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callabl
     messages, apart = assembled(pieces)
     fixed = any(c.retention is Retention.CRITICAL or c.category is Category.SYSTEM for c in atom.chunks)
     in_a_row = atom.positions[-1] - atom.positions[0] < len(pieces)
-    return Costed(atom, pieces, messages, sum(map(size, messages)), fixed, apart and in_a_row)
+    spoken = max((piece.position for piece in pieces if piece.chunk.type in SPOKEN), default=-1)
+    return Costed(atom, pieces, messages, sum(map(size, messages)), fixed, apart and in_a_row, spoken)
 
 
 def cut_to(costed: Costed, pieces: tuple[RenderedChunk, ...], counter: TokenCounter) -> Costed:
@@ -74,8 +71,7 @@ def tokens_of(costed: Iterable[Costed]) -> int:
     return sum(c.tokens for c in costed)
 
 
-@frozen
-class FlowTurns:
+class FlowTurns(msgspec.Struct, frozen=True):
     """Turns in order: of each its tokens and the position of its first chunk; the turn itself is made when it is read.
 
     `spoken` are the places of those in which a person, or the agent that leads, says something.
@@ -85,7 +81,7 @@ class FlowTurns:
     firsts: Sequence[int] = ()
     spoken: Sequence[int] = ()
     tokens: int = 0
-    read: Callable[[int, int], Sequence[Costed]] = field(default=lambda _first, _end: (), repr=False, eq=False)
+    read: Callable[[int, int], Sequence[Costed]] = lambda _first, _end: ()
     """The turns from a place on, up to another."""
 
     @classmethod
@@ -94,7 +90,7 @@ class FlowTurns:
         return cls(
             [one.tokens for one in costed],
             [one.atom.positions[0] for one in costed],
-            [n for n, one in enumerate(costed) if one.is_spoken],
+            [n for n, one in enumerate(costed) if one.spoken >= 0],
             tokens_of(costed),
             lambda first, end: costed[first:end],
         )
@@ -246,10 +242,8 @@ class Flow(msgspec.Struct, frozen=True):
         for one in costed:
             (fixed if one.fixed else summaries if one.is_summary else listed).append(one)
         turns = FlowTurns.of(listed)
-        speaking = [*fixed, *summaries, *(listed[n] for n in turns.spoken)]
-        pieces = (piece for one in speaking for piece in one.pieces)
-        spoken = max((piece.position for piece in pieces if piece.chunk.type in SPOKEN), default=-1)
-        spoken_in = next((n for n in reversed(turns.spoken) if spoken in listed[n].atom.positions), -1)
+        spoken = max([one.spoken for atoms in (fixed, summaries, listed) for one in atoms], default=-1)
+        spoken_in = next((n for n in reversed(turns.spoken) if listed[n].spoken == spoken), -1)
         return cls(fixed, summaries, turns, tokens_of(fixed), spoken, spoken_in)
 
     @property
@@ -286,7 +280,7 @@ class Flow(msgspec.Struct, frozen=True):
         sizes = self.turns.sizes
         windows = {key: window.over(sizes, len(sizes)) for key, window in known}
         made = self.turns.since(0)
-        turns = evolve(self.turns, read=lambda first, end: made[first:end])
+        turns = replace(self.turns, read=lambda first, end: made[first:end])
         return replace(self, turns=turns, head=None, windows=windows | self.windows)
 
     def window(self, room: int, refill: float = REFILL) -> Window:

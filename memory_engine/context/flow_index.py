@@ -162,7 +162,7 @@ class FlowIndex:
         if one.fixed or one.is_summary:
             (self._fixed if one.fixed else self._summaries).append(one)
             return
-        if one.is_spoken:
+        if one.spoken >= 0:
             self._spoken.append(len(self._sizes))
         self._sizes.append(one.tokens)
         self._firsts.append(first)

@@ -7,6 +7,7 @@ So the contexts of all calls of a log take time linear in the log, and not in th
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.context.builder import FRAME, ContextBuilder, Layout
@@ -35,8 +36,7 @@ RETURNS_MAX = 4
 """The number of shorter settled beginnings that are kept, to go back to when a change falls behind them."""
 
 
-@frozen
-class MeasuredContext:
+class MeasuredContext(msgspec.Struct, frozen=True):
     """The messages of a context, its tokens and bytes, and the number of the first message that stands last by design.
 
     `last` are the types of the chunks that do. `bytes` are those of the messages as JSON, one after the other (see
@@ -72,8 +72,7 @@ class MeasuredContext:
         return common_prefix(self.messages, other.messages)
 
 
-@frozen
-class MessageSize:
+class MessageSize(msgspec.Struct, frozen=True, gc=False):
     """The tokens of a message, and the id of its chunk (`""` for a placeholder)."""
 
     tokens: int
@@ -83,19 +82,30 @@ class MessageSize:
 
 @define
 class MeasuredMessages:
-    """The messages of chunks, each made once, and their tokens."""
+    """The messages of chunks, each made once, and their tokens.
+
+    `beside` are those of another series, by the same builder: what it has of the same chunk is not made again.
+    """
 
     builder: ContextBuilder
-    _messages: dict[str, tuple[Message, ...]] = field(factory=dict)
+    beside: "MeasuredMessages | None" = None
+    _messages: dict[str, tuple[Chunk, Sequence[Message]]] = field(factory=dict)
     _sizes: dict[int, MessageSize] = field(factory=dict)
 
     def of(self, chunk: Chunk) -> Sequence[Message]:
         """The messages of a chunk: the very same objects each time."""
-        found = self._messages.get(chunk.id)
-        if found is None:
-            found = self._messages[chunk.id] = tuple(self.builder.messages(chunk))
-            self._sizes.update((id(message), self._measured(message, chunk.id)) for message in found)
-        return found
+        return (self._messages.get(chunk.id) or self._made(chunk))[1]
+
+    def _made(self, chunk: Chunk) -> tuple[Chunk, Sequence[Message]]:
+        other = self.beside
+        known = other._messages.get(chunk.id) if other is not None else None
+        if other is not None and known is not None and known[0] == chunk:
+            self._sizes.update((id(message), other.size(message)) for message in known[1])
+        else:
+            known = chunk, tuple(self.builder.messages(chunk))
+            self._sizes.update((id(message), self._measured(message, chunk.id)) for message in known[1])
+        self._messages[chunk.id] = known
+        return known
 
     def size(self, message: Message) -> MessageSize:
         """The tokens of a message."""
@@ -116,7 +126,7 @@ class MeasuredMessages:
         ids = {chunk.id for chunk in kept}
         if len(self._messages) > 2 * len(ids) + 1_000:
             for chunk_id in self._messages.keys() - ids:
-                for message in self._messages.pop(chunk_id):
+                for message in self._messages.pop(chunk_id)[1]:
                     self._sizes.pop(id(message), None)
 
     def _measured(self, message: Message, chunk_id: str = "") -> MessageSize:
@@ -159,8 +169,7 @@ class Settled:
         return Settled(bonds, flow, [*self.messages, *made], self.tokens + tokens, self.bytes + size)
 
 
-@frozen
-class SeriesMark:
+class SeriesMark(msgspec.Struct, frozen=True):
     """Where a series stood: from there it can be gone through again at the cost of the later changes alone."""
 
     state: State

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from memory_engine.context.excerpt import LEFT_OUT, excerpt
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import terms
+from memory_engine.core.text import has_any
 from memory_engine.core.tokens import TokenCounter
 
 LINES_LEFT_OUT = "[… {} earlier lines are left out …]"
@@ -222,11 +222,11 @@ def _asked_part(text: str, keep: int, tokens: int, how: _Cut) -> tuple[int, int]
     """
     nothing = keep * 2 // 3, keep * 2 // 3
     first, last = keep // 3, len(text) - keep // 4
-    if not how.asked.intersection(terms(text[first:last])):
+    if not has_any(text[first:last], how.asked):
         return nothing
     said = excerpt(text[first:last], how.asked, tokens // 3, how.counter)
     said = said.removeprefix(f"{LEFT_OUT} ").removesuffix(f" {LEFT_OUT}")
     start = text.find(said, first)
-    if not said or start < 0 or not how.asked.intersection(terms(said)):
+    if not said or start < 0 or not has_any(said, how.asked):
         return nothing
     return start, start + len(said)

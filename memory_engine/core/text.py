@@ -231,6 +231,17 @@ def terms(text: str) -> list[str]:
     return found or [term for word in parts for term in _analysed(word, frozenset())]
 
 
+def has_any(text: str, wanted: frozenset[str]) -> bool:
+    """Whether any of the terms of a text is wanted: it is read no further than to the first."""
+    parts = fold_case(text[:TEXT_CHARS_MAX]).split()
+    found = False
+    for some in map(_REMEMBERED.__getitem__, parts):
+        if not wanted.isdisjoint(some):
+            return True
+        found = found or bool(some)
+    return not (found or wanted.isdisjoint(terms(text)))
+
+
 class _Remembered(dict[str, tuple[str, ...]]):
     """The terms of each word as it stood in a text, between blanks. Bounded; safe between threads."""
 

@@ -6,6 +6,7 @@ A model call of a log is the run of events that records its response.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.context.builder import FRAME
@@ -101,8 +102,7 @@ class CacheBreak(JsonForm):
     trailing: bool = False
 
 
-@frozen
-class LedgerRow:
+class LedgerRow(msgspec.Struct, frozen=True):
     """An event, and what it did."""
 
     seq: int
@@ -113,16 +113,14 @@ class LedgerRow:
     chunks: Sequence[Chunk]
 
 
-@frozen
-class _Sent:
+class _Sent(msgspec.Struct, frozen=True):
     """The context of a call, and the state that it was made of."""
 
     context: MeasuredContext
     mark: SeriesMark
 
 
-@frozen
-class _Difference:
+class _Difference(msgspec.Struct, frozen=True):
     """Two contexts, and how many messages at their beginning are the same."""
 
     old: MeasuredContext

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from snowballstemmer.english_stemmer import EnglishStemmer
 
-from memory_engine.core.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, stem, terms
+from memory_engine.core.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, has_any, stem, terms
 from memory_engine.recall.dates import Day
 from memory_engine.recall.question import TERMS_MAX, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics, Weights, rank
@@ -166,6 +166,18 @@ def test_only_the_beginning_of_a_text_counts() -> None:
     """A megabyte costs no more than what is read of it."""
     assert ["a" * TERM_CHARS_MAX] == terms("a" * 1_000_000)
     assert "late" not in terms("word " * (TEXT_CHARS_MAX // 5 + 1) + "late")
+
+
+SAYINGS = st.lists(
+    st.sampled_from(["the", "are", "who", "user_id", "don't", "nuts", "7:30", "皇帝", "...", *WORDS]), max_size=8
+)
+
+
+@given(SAYINGS, SAYINGS)
+def test_a_text_has_a_term_that_is_among_its_terms(said: list[str], asked: list[str]) -> None:
+    """Whether a text has any of some terms is told as its list of terms tells it."""
+    text, wanted = " ".join(said), frozenset(terms(" ".join(asked)))
+    assert bool(wanted.intersection(terms(text))) == has_any(text, wanted)
 
 
 @given(st.text(st.characters(exclude_categories=[]), max_size=200))

@@ -1,5 +1,6 @@
 """What-if: a log run again with edits, other thresholds, compactors or reducers, into a fork that verifies."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import (
+    Chunk,
     CompactionPolicy,
     Compactor,
     Engine,
@@ -18,6 +20,7 @@ from memory_engine import (
     LlmToolCall,
     MemoryForget,
     NewEvent,
+    Plugin,
     Thread,
     ToolCall,
     ToolResult,
@@ -25,6 +28,7 @@ from memory_engine import (
 )
 from memory_engine import events as e
 from memory_engine.compactors import EmbeddedCompactor
+from memory_engine.context.rendering import Message
 from memory_engine.errors import (
     InvalidChange,
     InvalidEvent,
@@ -359,6 +363,23 @@ async def test_the_report_counts_tokens_and_money_for_each_call() -> None:
         assert (report.fork.cost_usd or 0) < cost
         data = report.as_data()
         assert {"thread_id", "fork_id", "events", "turns", "totals", "state", "compactions", "refused"} <= data.keys()
+
+
+async def test_a_message_of_both_sides_is_rendered_once() -> None:
+    """Once for the calls of both; and once a side for the last states, which are compared apart from them."""
+    plugin, rendered = Plugin("counting"), Counter[str]()
+
+    @plugin.renderer("user_message")
+    def render(chunk: Chunk) -> list[Message]:
+        rendered[chunk.id] += 1
+        return [{"role": "user", "content": chunk.text}]
+
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER), plugins=[plugin]) as engine:
+        thread = await engine.create_thread("t")
+        for n in range(4):
+            await thread.dispatch_all([UserMessage(content=f"Say {n}"), LlmTextResponse(content=f"{n}")])
+        await thread.what_if(Change(edits=[ReplaceEvent(3, UserMessage(content="Say one"))]))
+    assert {"1.0": 3, "3.0": 4, "5.0": 3, "7.0": 3} == rendered
 
 
 async def test_parts_of_one_response_are_one_call() -> None:

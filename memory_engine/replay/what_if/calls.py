@@ -112,9 +112,14 @@ class CallSeries:
     _series: ContextSeries | None = None
     _before: MeasuredContext | None = None
 
-    def begin(self, state: State, last_call: State | None) -> None:
-        """From this state on. The call before was made with the state `last_call`, which the cache held then."""
-        messages = MeasuredMessages(self.measure.builder)
+    def begin(self, state: State, last_call: State | None, beside: "CallSeries | None" = None) -> None:
+        """From this state on. The call before was made with the state `last_call`, which the cache held then.
+
+        Messages that a series `beside` has are not made again, where it makes them by the same rules.
+        """
+        other = beside._series.messages if beside is not None and beside._series is not None else None
+        builder = self.measure.builder
+        messages = MeasuredMessages(builder, other if other is not None and other.builder == builder else None)
         if last_call is not None:
             self._before, _ = self._context(self.measure.series(last_call, messages))
         self._series = self.measure.series(state, messages)

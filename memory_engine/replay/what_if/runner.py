@@ -221,7 +221,7 @@ class Rerun:
             self._compaction.read_from(self.log.reader, self.log.thread_id)
         if self.calls is not None:
             self.calls.original.begin(state, self._last_call)
-            self.calls.fork.begin(state, self._last_call)
+            self.calls.fork.begin(state, self._last_call, self.calls.original)
 
     # its own way
 
