@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from snowballstemmer.english_stemmer import EnglishStemmer
 
+from memory_engine.context.excerpt import excerpt
 from memory_engine.core.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, has_any, stem, terms
 from memory_engine.recall.dates import Day
 from memory_engine.recall.question import TERMS_MAX, read_question
@@ -166,6 +167,28 @@ def test_only_the_beginning_of_a_text_counts() -> None:
     """A megabyte costs no more than what is read of it."""
     assert ["a" * TERM_CHARS_MAX] == terms("a" * 1_000_000)
     assert "late" not in terms("word " * (TEXT_CHARS_MAX // 5 + 1) + "late")
+
+
+PIECES = st.lists(st.sampled_from([".", "!", " ", "  ", "\n", "\t", "\r\n", "x", "velvet", "copper meadow"]), max_size=40)
+
+
+class _Characters:
+    """A token is a character."""
+
+    name = "characters"
+    exact = True
+
+    def count(self, text: str) -> int:
+        """The characters of a text."""
+        return len(text)
+
+
+@given(PIECES, st.integers(5, 60))
+def test_an_excerpt_ends_where_it_does_in_any_writing(pieces: list[str], tokens: int) -> None:
+    """Sentences and lines of plain ASCII are those of the same text with an accent."""
+    text, asked = "".join(pieces), frozenset({"velvet"})
+    accented = excerpt(text.replace("x", "\u00f8"), asked, tokens, _Characters())
+    assert accented.replace("\u00f8", "x") == excerpt(text, asked, tokens, _Characters())
 
 
 SAYINGS = st.lists(
