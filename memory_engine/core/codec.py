@@ -141,16 +141,13 @@ def encode_reduction(reduction: Reduction, event: Event) -> bytes:
         return b""
     if not reduction.chunks:
         return _ENCODER.encode(ReductionRecord(reduction.operations))
-    bodies = event.bodies()
-    chunks: list[Chunk] = []
+    bodies, chunks = event.bodies(), list(reduction.chunks)
     shares: list[Share] = []
-    for n, whole in enumerate(reduction.chunks):
+    for n, whole in enumerate(chunks):
         share = _share(n, whole, enumerate(bodies[n : n + 1], n) if event.bodies_in_order else enumerate(bodies))
-        if share is None:
-            chunks.append(whole)
-        else:
+        if share is not None:
             shares.append(share)
-            chunks.append(_replaced(whole, **_blanks(share.fields)))
+            chunks[n] = _replaced(whole, **_blanks(share.fields))
     return _ENCODER.encode((reduction.operations, chunks, shares))
 
 

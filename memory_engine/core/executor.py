@@ -1,6 +1,7 @@
 """The executor: validates operations and applies them to a draft of the state."""
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -142,7 +143,7 @@ class _Application:
             raise EmptyBatch("BATCH_REPLACE")
         covered = self._covered(operation.chunks)
         new = [_with_parents(self._take("BATCH_REPLACE", by), operation.chunks) for by in operation.by]
-        first = min(covered, key=_place)
+        first = min(covered, key=attrgetter("key"))
         self._draft.remove_all([placed for placed in covered if placed is not first], first.container)
         self._swap(first, new)
 
@@ -205,10 +206,6 @@ def _with_parents(chunk: Chunk, replaced: tuple[str, ...]) -> Chunk:
     if chunk.parent_ids:
         return chunk
     return msgspec.structs.replace(chunk, parent_ids=replaced)
-
-
-def _place(placed: Placed) -> bytes:
-    return placed.key
 
 
 def check_ids(chunks: Iterable[Chunk], *, seq: int) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, field
 
 from memory_engine.context.builder import FRAME
 from memory_engine.context.flow import TRAILING
@@ -67,8 +67,7 @@ _NAMES = {
 }
 
 
-@frozen(kw_only=True)
-class PromptCall(JsonForm):
+class PromptCall(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """A model call: the seq of the first event of its answer, and the tokens of its context.
 
     `kept_tokens` stand at its beginning as they stood in the context of the call before: a provider's cache holds
@@ -81,8 +80,7 @@ class PromptCall(JsonForm):
     fresh_tokens: int
 
 
-@frozen(kw_only=True)
-class CacheBreak(JsonForm):
+class CacheBreak(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """An event after which the context no longer began with that of the call before.
 
     `message` and `byte` are the first that differ, counted from 0, the messages as JSON lines one after the other.

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from attrs import define, evolve, field, frozen
+import msgspec
+from attrs import define, field, frozen
 
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredContext, MeasuredMessages
@@ -33,8 +34,7 @@ class Prices:
         return usage.cost_usd or self.of_call(usage.input_tokens, 0, usage.output_tokens)
 
 
-@frozen(kw_only=True)
-class Call(JsonForm):
+class Call(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """One model call: the event before which it was made, and its tokens.
 
     `kept_tokens` stand at the beginning of the context as they stood in the call before, `fresh_tokens` are the
@@ -49,8 +49,7 @@ class Call(JsonForm):
     fits: bool = True
 
 
-@frozen(kw_only=True)
-class Turn(JsonForm):
+class Turn(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """One model call of the log, and of the rerun; `None` where it was not made there."""
 
     original: Call | None
@@ -144,7 +143,7 @@ class CallSeries:
         """A part of the response to a call."""
         call = self.calls.get(key)
         if call is not None:
-            self.calls[key] = evolve(call, output_tokens=call.output_tokens + tokens)
+            self.calls[key] = msgspec.structs.replace(call, output_tokens=call.output_tokens + tokens)
 
     @staticmethod
     def _context(series: ContextSeries) -> tuple[MeasuredContext | None, int]:
