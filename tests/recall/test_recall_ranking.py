@@ -169,7 +169,9 @@ def test_only_the_beginning_of_a_text_counts() -> None:
     assert "late" not in terms("word " * (TEXT_CHARS_MAX // 5 + 1) + "late")
 
 
-PIECES = st.lists(st.sampled_from([".", "!", " ", "  ", "\n", "\t", "\r\n", "x", "velvet", "copper meadow"]), max_size=40)
+PIECES = st.lists(
+    st.sampled_from([".", "!", " ", "  ", "\n", "\t", "\r\n", "x", "velvet", "copper meadow"]), max_size=40
+)
 
 
 class _Characters:
