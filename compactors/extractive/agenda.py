@@ -6,10 +6,20 @@ Language enters by closed lists alone (`phrases.toml`), and decides only under w
 from collections.abc import Sequence
 
 from memory_engine.compactors.extractive.entries import Entry, EntryKind
-from memory_engine.compactors.extractive.phrases import holds, is_courteous, listed, may_hold
+from memory_engine.compactors.extractive.phrases import (
+    DONE,
+    DOUBTS,
+    PROMISES,
+    REQUESTS,
+    TELLS,
+    holds,
+    is_courteous,
+    listed,
+    traits_of,
+)
 from memory_engine.compactors.extractive.sentences import Statement, words
 from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
-from memory_engine.core.text import fold_case, negations
+from memory_engine.core.text import fold_case
 
 Voice = tuple[str, str]
 OPEN_BOX = ("[ ]", "☐", "TODO", "FIXME")
@@ -28,18 +38,23 @@ PROMISE_CHARS = 80
 
 
 class Remark(Statement, frozen=True, gc=False):
-    """A statement with what is known of it alone: whether it asks for, promises or reports a deed."""
+    """A statement with what is known of it alone: whether it asks for, promises or reports a deed, and tells a fact."""
 
     requests: bool = False
     promises: bool = False
     reports: bool = False
+    tells: bool = False
+    """It goes beyond courtesy, function words and assent, whoever speaks."""
 
 
 def remark(statement: Statement) -> Remark:
     """The statement with what is known of it alone."""
     text, asks, said = statement.text, statement.asks, statement.said
-    may_promise, may_request = may_hold(text[:PROMISE_CHARS], "promises", "requests")
-    promises = may_promise and holds("promises", text, PROMISE_CHARS)
+    traits = traits_of(said)
+    opening = traits if len(text) <= PROMISE_CHARS else traits_of(words(text[:PROMISE_CHARS]))
+    if not text.isascii():
+        opening |= PROMISES | REQUESTS
+    promises = opening & PROMISES > 0 and holds("promises", text, PROMISE_CHARS)
     return Remark(
         text,
         statement.words,
@@ -48,9 +63,10 @@ def remark(statement: Statement) -> Remark:
         statement.head,
         statement.before,
         said,
-        not asks and may_request and holds("requests", text, PROMISE_CHARS),
+        not asks and opening & REQUESTS > 0 and holds("requests", text, PROMISE_CHARS),
         promises,
-        not asks and not promises and _reports_done(text, said),
+        not (asks or promises or traits & DOUBTS) and _reports_done(text, said, traits),
+        traits & TELLS > 0,
     )
 
 
@@ -149,22 +165,14 @@ def item_key(text: str) -> str:
     return fold_case(text).strip()
 
 
-def _reports_done(text: str, said: Sequence[str]) -> bool:
-    """Whether a text of these words says that something is done, and does not deny or doubt it."""
-    told = [*said[:REPORT_WORDS], *said[-2:]] if len(said) <= REPORT_WORDS_MAX else ()
-    if listed("done").isdisjoint(map(str.casefold, told)):
-        if text.isascii():
-            return False
-        folded = text.casefold()
-        if not any(sign in folded[:12] for sign in listed("done_unspaced")) or folded.startswith(("没", "未", "还")):
-            return False
-    return not any(map(_doubts, said))
-
-
-def _doubts(word: str) -> bool:
-    """Whether a word denies, or says that something may, must or will be."""
-    word = word.casefold()
-    return word in negations() or word.endswith(("n't", "n’t")) or word in listed("modals")
+def _reports_done(text: str, said: Sequence[str], traits: int) -> bool:
+    """Whether a text of these words, which have the traits, says that something is done."""
+    if traits & DONE and len(said) <= REPORT_WORDS_MAX and traits_of((*said[:REPORT_WORDS], *said[-2:])) & DONE:
+        return True
+    if text.isascii():
+        return False
+    folded = text.casefold()
+    return any(sign in folded[:12] for sign in listed("done_unspaced")) and not folded.startswith(("没", "未", "还"))
 
 
 def _matter(text: str) -> frozenset[str]:

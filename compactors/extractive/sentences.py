@@ -19,20 +19,28 @@ from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, is_unspaced
 
 ENDS = ".!?…؟\u06d4।"
-# Possessive, and never begun inside a run of marks, so that no input takes more than linear time.
-_BORDER = regex(
-    rf"(?<![{ENDS}])[{ENDS}]++[\"'”’»)\]*_]*+(?=\s)"
-    r"|[。\uff01\uff1f｡]++[」』”’\uff09]*+|[\r\n\u2028\u2029]\s*+|\s(?=\[(?:image|photo|video|audio|file): )"
-)
+_WIDE_ENDS = "。\uff01\uff1f｡"
 _LINE_BREAKS = "\r\n\u2028\u2029"
+# It begins with one set of signs, to which an expression leaps; the second one looks at every blank besides.
+# Possessive, and never begun inside a run of marks, so that no input takes more than linear time.
+_BORDER_PATTERN = (
+    rf"[{ENDS}{_WIDE_ENDS}{_LINE_BREAKS}](?:"
+    rf"(?<=[{ENDS}])(?<![{ENDS}]{{2}})[{ENDS}]*+[\"'”’»)\]*_]*+(?=\s)"
+    rf"|(?<=[{_WIDE_ENDS}])[{_WIDE_ENDS}]*+[」』”’\uff09]*+|(?<=[{_LINE_BREAKS}])\s*+)"
+)
+_BORDER = regex(_BORDER_PATTERN)
+_BORDER_OR_ANNOTATION = regex(rf"{_BORDER_PATTERN}|\s(?=\[(?:image|photo|video|audio|file): )")
 _BLANK_LINE = regex(r"[\r\n\u2028\u2029][^\S\r\n\u2028\u2029]*(?:\r\n|[\r\n\u2028\u2029])")
 _ITEM = regex(r"\s*(?:[-*+•>#|☐☑✅✓]|\(?\d{1,3}[.)]\s|\[|```)")
 _BULLET = regex(r"(?:[-*•]\s+(?![\d.,])|#{1,6}\s+(?!\d))+")
+_BULLETS = frozenset("-*•#")
 _UNSAID = regex(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff]")
 _LAST_WORD = regex(r"[^\s(\[\"'“„«]*$")
 _QUOTES: Mapping[str, str] = {'"': '"', "“": "”", "„": '“”"', "«": "»", "»": "«", "「": "」", "『": "』"}
 _QUOTE_SIGNS = regex("[" + "".join(sorted({*_QUOTES, *"".join(_QUOTES.values())})) + "]")
 QUESTION_MARKS = ("?", "\uff1f", "؟", "\u037e", "⁇")
+_ASKING = frozenset(QUESTION_MARKS)
+_EXCLAIMING = frozenset("!\uff01")
 _CLOSERS = "\"'”’)]*_」』\uff09» "
 _HEADING = regex(r"\s*#{1,6}\s")
 WRAPPED_CHARS_MIN = 50
@@ -95,29 +103,28 @@ _ASCII_WORD = regex(r"[0-9A-Za-z_]++(?:['.,:/@+\-]++[0-9A-Za-z_]++)*+")
 
 def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:
     """The statements of a text in order, in time linear in it. With `lines` (a tool's output) every line ends one."""
-    sentences = list(_sentences(text, lines=lines))
     found: list[Statement] = []
     first_of: list[int] = []
     spaced = True
-    for parts, head in _groups(sentences, lines=lines):
-        group = "".join(sentence.text for sentence in parts)
+    for parts, head in _groups(list(_sentences(text, lines=lines)), lines=lines):
+        group = parts[0].text if len(parts) == 1 else "".join([sentence.text for sentence in parts])
         first_of.append(len(found))
-        bullet = _BULLET.match(group.strip())
+        body = group.strip()
+        bullet = _BULLET.match(body) if body[:1] in _BULLETS else None
         before = None if bullet or lines else " " if spaced or group[:1].isspace() else ""
-        body = clean(group.strip()[bullet.end() if bullet else 0 :])
+        body = clean(body[bullet.end() :] if bullet else body)
         chars_max = SENTENCE_CHARS_MAX if len(parts) == 1 else STATEMENT_CHARS_MAX
-        found.extend(_bounded(body, chars_max, first_of[head] if head >= 0 else -1, before))
+        within = first_of[head] if head >= 0 else -1
+        if len(body) > chars_max:
+            found.extend(_excerpts(body, within, before))
+        elif body:
+            found.append(_statement(body, within, before))
         spaced = group[-1:].isspace()
     return tuple(found)
 
 
-def _bounded(text: str, chars_max: int, head: int, before: str | None) -> Iterator[Statement]:
-    """The statement, or excerpts of one that is too long for a sentence."""
-    if not text:
-        return
-    if len(text) <= chars_max:
-        yield _statement(text, head, before)
-        return
+def _excerpts(text: str, head: int, before: str | None) -> Iterator[Statement]:
+    """Excerpts of a statement that is too long for a sentence."""
     start = 0
     while start < len(text):
         stop = min(len(text), start + EXCERPT_CHARS_MAX)
@@ -130,17 +137,11 @@ def _bounded(text: str, chars_max: int, head: int, before: str | None) -> Iterat
 
 
 def _statement(text: str, head: int, before: str | None) -> Statement:
-    closed = text.rstrip(_CLOSERS)
+    last = text[-1]
+    if last in _CLOSERS:
+        last = text.rstrip(_CLOSERS)[-1:]
     said = tuple(words(text))
-    return Statement(
-        text,
-        _counted(said, text),
-        closed.endswith(QUESTION_MARKS),
-        closed.endswith(("!", "\uff01")),
-        head,
-        before,
-        said,
-    )
+    return Statement(text, _counted(said, text), last in _ASKING, last in _EXCLAIMING, head, before, said)
 
 
 # Sentences.
@@ -187,7 +188,7 @@ def _sentences(text: str, *, lines: bool) -> Iterator[_Sentence]:
     indent = len(text) - len(text.lstrip())
     quotation = _Quotation() if _QUOTE_SIGNS.search(text) is not None else None
     writes_small = next((sign.islower() for sign in text if sign.isalpha()), False)
-    for match in _BORDER.finditer(text):
+    for match in (_BORDER_OR_ANNOTATION if ": " in text and "[" in text else _BORDER).finditer(text):
         is_open = quotation is not None and quotation.read(text, read, match.end())
         read = match.end()
         sign = match.group()[0]
@@ -199,7 +200,7 @@ def _sentences(text: str, *, lines: bool) -> Iterator[_Sentence]:
         else:
             ends = (
                 not is_open
-                and not _closes_quotation(match)
+                and not _closes_quotation(match.group())
                 and (sign not in ENDS or _is_stop(text, start, match, writes_small))
             )
         if ends:
@@ -210,9 +211,9 @@ def _sentences(text: str, *, lines: bool) -> Iterator[_Sentence]:
     yield _Sentence(text[start:], indent)
 
 
-def _closes_quotation(stop: re.Match[str]) -> bool:
+def _closes_quotation(stop: str) -> bool:
     """Whether the stop stands inside a quotation that ends there: who said it may follow."""
-    return any(sign in '"”“»」』' for sign in stop.group()[1:])
+    return len(stop) > 1 and any(sign in '"”“»」』' for sign in stop[1:])
 
 
 def _goes_on(text: str, start: int, line_break: re.Match[str]) -> bool:
@@ -233,13 +234,10 @@ def _is_stop(text: str, start: int, match: re.Match[str], writes_small: bool) ->
     following = text[match.end() : match.end() + 12].lstrip().lstrip("\"'“„«»(¿¡*_")
     if following[:1].islower() and not writes_small:
         return False
-    if match.group().startswith(("…", "...")) and following and not following[0].isalpha():
-        return False
-    if match.group() != ".":
-        return True
-    before = text[max(start, match.start() - 24) : match.start()]
-    last = _LAST_WORD.search(before)
-    word = last.group().casefold() if last is not None else ""
+    mark = match.group()
+    if mark != ".":
+        return not (mark.startswith(("…", "...")) and following and not following[0].isalpha())
+    word = _last_word(text[max(start, match.start() - 24) : match.start()])
     if len(word) == 1 and word.isalpha() and not is_unspaced(word):
         return False
     if word.isdecimal() and len(word) <= 2:
@@ -249,6 +247,15 @@ def _is_stop(text: str, start: int, match: re.Match[str], writes_small: bool) ->
     return not (following[:1].isdigit() and word in listed("abbreviations_before_numbers"))
 
 
+def _last_word(text: str) -> str:
+    """What stands behind the last blank, bracket or quotation mark, folded."""
+    word = text.rpartition(" ")[2]
+    if not word.isalnum():
+        found = _LAST_WORD.search(word)
+        word = found.group() if found is not None else ""
+    return word.casefold()
+
+
 # What stays together.
 
 
@@ -256,7 +263,7 @@ def _groups(sentences: list[_Sentence], *, lines: bool) -> Iterator[tuple[list[_
     """Sentences joined with what they must not stand without; the number is the group of a long list's head."""
     place, n = 0, 0
     while n < len(sentences):
-        head_end, end = (n + 1, n + 1) if lines else _group_end(sentences, n)
+        head_end, end = (n + 1, n + 1) if lines or _is_alone(sentences, n) else _group_end(sentences, n)
         yield sentences[n:head_end], -1
         head = place
         place += 1
@@ -264,6 +271,11 @@ def _groups(sentences: list[_Sentence], *, lines: bool) -> Iterator[tuple[list[_
             yield sentences[first:last], head
             place += 1
         n = end
+
+
+def _is_alone(sentences: list[_Sentence], n: int) -> bool:
+    """Whether sentence `n`, which begins a group, announces nothing, and no other is bound to it."""
+    return not _announces(sentences[n].text) and _bound_end(sentences, n + 1) == n + 1
 
 
 def _group_end(sentences: list[_Sentence], n: int) -> tuple[int, int]:
@@ -312,12 +324,16 @@ def _items(sentences: list[_Sentence], start: int, end: int) -> Iterator[tuple[i
 
 def _announces(sentence: str) -> bool:
     """Whether it ends in a colon, marked up or not, or is a heading."""
+    if ":" not in sentence and "#" not in sentence and "\uff1a" not in sentence:
+        return False
     return sentence.rstrip().rstrip("*_").endswith((":", "\uff1a")) or _HEADING.match(sentence) is not None
 
 
 def _is_bound(before: str, following: _Sentence) -> bool:
     """Whether a sentence must not be parted from the one before it."""
     sentence = following.text
+    if not may_begin(sentence, "bound", "fragments") and not any(mark in before for mark in QUESTION_MARKS):
+        return False
     if following.is_item or not before.strip():
         return False
     if before.rstrip(_CLOSERS + _LINE_BREAKS).endswith(QUESTION_MARKS) and _answers_itself(sentence):
@@ -356,7 +372,7 @@ def without_opening(text: str, names: frozenset[str]) -> str:
     """
     rest = text
     while True:
-        found = _opening_pattern().match(rest) if may_begin("openings", rest) else None
+        found = _opening_pattern().match(rest) if may_begin(rest, "openings") else None
         if found is None:
             called = _CALLED.match(rest)
             if rest == text or called is None or called[1].casefold() not in names:

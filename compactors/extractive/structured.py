@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 import msgspec
@@ -19,30 +19,28 @@ from memory_engine.compactors.extractive.entries import GAP
 from memory_engine.compactors.extractive.sentences import clean, words
 from memory_engine.compactors.extractive.words import (
     DATE,
+    SIZE_MAX,
     VALUE_MARK,
     is_identifier,
     is_specific,
     refers,
     terms_of,
+    value_worth_max,
     worth_max,
 )
 
+SHAPES_MAX = 1_024
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | bool | None"
 """Numbers are read as the text they were written in, so that they are quoted verbatim."""
-
-
-class Leaf(msgspec.Struct, frozen=True, gc=False):
-    """One scalar value: the keys that lead to it inside its record, and its text."""
-
-    keys: tuple[str, ...]
-    text: str
 
 
 class ScalarRecord(msgspec.Struct, frozen=True, gc=False):
     """Scalars that belong together; `label` is the key they were filed under, "" for the outermost."""
 
     label: str
-    leaves: tuple[Leaf, ...]
+    keys: tuple[tuple[str, ...], ...]
+    """Of each scalar: the keys that lead to it inside the record."""
+    texts: tuple[str, ...]
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
@@ -99,18 +97,18 @@ class ToldRecord:
     )
 
     def __init__(self, record: ScalarRecord, *, labelled: bool) -> None:
-        leaves = record.leaves
+        texts = record.texts
         self._record = record
         self._parts: tuple[LinePart, ...] = ()
         self.label = record.label
-        self.values = [_VALUES[leaf.text] for leaf in leaves]
-        self._named_by = at = next((n for n, value in enumerate(self.values) if value.is_identifier), 0)
-        self.identity = record.label, leaves[at].text
-        shape = _shape(record.label, tuple([leaf.keys for leaf in leaves]))
+        self.values = list(map(_VALUES.__getitem__, texts))
+        self._named_by = at = _first_identifier(self.values)
+        self.identity = record.label, texts[at]
+        shape = _shape(record.label, record.keys)
         self.keys = shape.names
-        shown_label = f"{clean(record.label)} " if labelled and record.label not in leaves[at].text else ""
-        self.opening = f"; {shown_label}{_shown(leaves[at], shape.shown[at], self.values[at])}"
-        self.tells_prose = any(len(leaf.text) > LONG_VALUE_CHARS for leaf in leaves)
+        shown_label = f"{clean(record.label)} " if labelled and record.label not in texts[at] else ""
+        self.opening = f"; {shown_label}{_shown(record.keys[at], shape.shown[at], self.values[at])}"
+        self.tells_prose = max(map(len, texts)) > LONG_VALUE_CHARS
 
     @property
     def name(self) -> Value:
@@ -130,7 +128,12 @@ class ToldRecord:
         return self._parts
 
 
-_BRANCHES = (dict, list)
+def _first_identifier(values: Sequence[Value]) -> int:
+    """The place of the value that names a record: the first one if none is an identifier."""
+    for place, value in enumerate(values):
+        if value.is_identifier:
+            return place
+    return 0
 
 
 def read_json(text: str) -> Json:
@@ -159,50 +162,79 @@ def records(value: Json) -> Iterator[ScalarRecord]:
         label, node = waiting.pop()
         inner: list[tuple[str, Json]] = []
         if isinstance(node, dict):
-            leaves = _object_leaves(node, inner)
+            keys, texts = _object_scalars(node, inner)
         elif isinstance(node, list):
-            leaves = [Leaf((), _scalar(item)) for item in node if not isinstance(item, _BRANCHES)]
-            inner = [(label, item) for item in node if isinstance(item, _BRANCHES)]
+            texts = [_scalar(item) for item in node if type(item) not in _BRANCHES]
+            keys = [()] * len(texts)
+            inner = [(label, item) for item in node if type(item) in _BRANCHES]
         else:
-            leaves = [Leaf((), _scalar(node))]
-        kept = tuple(_join_names([leaf for leaf in leaves if leaf.text.strip()]))
-        if kept:
-            yield ScalarRecord(label, kept)
+            keys, texts = [()], [_scalar(node)]
+        if not all(map(str.strip, texts)):
+            told = [n for n, text in enumerate(texts) if text.strip()]
+            keys, texts = [keys[n] for n in told], [texts[n] for n in told]
+        if texts:
+            yield _with_names_joined(label, tuple(keys), texts)
         waiting.extend(reversed(inner))
 
 
-def _object_leaves(node: dict[str, Json], inner: list[tuple[str, Json]]) -> list[Leaf]:
-    """The scalars of an object and of the plain objects in it; other values go to `inner`."""
-    leaves: list[Leaf] = []
+_BRANCHES = frozenset((dict, list))
+
+
+def _object_scalars(
+    node: dict[str, Json], inner: list[tuple[str, Json]]
+) -> tuple[list[tuple[str, ...]], list[str]]:
+    """The scalars of an object and of the plain objects in it, with their keys; other values go to `inner`."""
+    if _is_plain(node):
+        return list(zip(node)), [_scalar(child) for child in node.values()]
+    keys: list[tuple[str, ...]] = []
+    texts: list[str] = []
     for key, child in node.items():
-        if not isinstance(child, _BRANCHES):
-            leaves.append(Leaf((key,), _scalar(child)))
+        if type(child) not in _BRANCHES:
+            keys.append((key,))
+            texts.append(_scalar(child))
         elif isinstance(child, dict) and not is_identifier(key) and _is_plain(child):
-            leaves.extend(Leaf((key, below), _scalar(leaf)) for below, leaf in child.items())
+            keys.extend((key, below) for below in child)
+            texts.extend(map(_scalar, child.values()))
         else:
             inner.append((key, child))
-    return leaves
+    return keys, texts
 
 
-def _join_names(leaves: list[Leaf]) -> list[Leaf]:
-    """Neighbours like first_name and last_name as one leaf: half a name identifies nobody."""
-    joined: list[Leaf] = []
-    for leaf in leaves:
-        if joined and _is_name(leaf) and _is_name(joined[-1]):
-            shared = set(leaf.keys[-1].split("_")) & set(joined[-1].keys[-1].split("_"))
-            if len(shared) == 1 and leaf.keys[:-1] == joined[-1].keys[:-1]:
-                joined[-1] = Leaf((*leaf.keys[:-1], *shared), f"{joined[-1].text} {leaf.text}")
-                continue
-        joined.append(leaf)
-    return joined
+def _with_names_joined(label: str, keys: tuple[tuple[str, ...], ...], texts: list[str]) -> ScalarRecord:
+    """A record, neighbours like first_name and last_name being one scalar: half a name identifies nobody."""
+    if not _may_be_names(keys):
+        return ScalarRecord(label, keys, tuple(texts))
+    joined, told = list(keys[:1]), texts[:1]
+    for path, text in zip(keys[1:], texts[1:], strict=True):
+        shared = _shared_part(path, joined[-1])
+        if shared is not None and _is_name(text) and _is_name(told[-1]):
+            joined[-1] = (*path[:-1], shared)
+            told[-1] = f"{told[-1]} {text}"
+        else:
+            joined.append(path)
+            told.append(text)
+    return ScalarRecord(label, tuple(joined), tuple(told))
 
 
-def _is_name(leaf: Leaf) -> bool:
-    return bool(leaf.keys) and leaf.text.istitle() and leaf.text.isalpha()
+@lru_cache(maxsize=SHAPES_MAX)
+def _may_be_names(keys: tuple[tuple[str, ...], ...]) -> bool:
+    return any(_shared_part(path, before) is not None for before, path in pairwise(keys))
+
+
+def _shared_part(path: tuple[str, ...], before: tuple[str, ...]) -> str | None:
+    """The one part that the keys of two neighbours have in common."""
+    if not path or path[:-1] != before[:-1]:
+        return None
+    shared = set(path[-1].split("_")) & set(before[-1].split("_"))
+    return shared.pop() if len(shared) == 1 else None
+
+
+def _is_name(text: str) -> bool:
+    return text.istitle() and text.isalpha()
 
 
 def _is_plain(node: dict[str, Json]) -> bool:
-    return not any(isinstance(child, _BRANCHES) for child in node.values())
+    return _BRANCHES.isdisjoint(map(type, node.values()))
 
 
 def _scalar(node: Json) -> str:
@@ -231,7 +263,7 @@ class _Shape(msgspec.Struct, frozen=True, gc=False):
     """The parts of a key that distinguish it from its neighbours; "" for none."""
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=SHAPES_MAX)
 def _shape(label: str, keys: tuple[tuple[str, ...], ...]) -> _Shape:
     label = "" if is_identifier(label) else label
     parts = [part for path in keys if path for part in dict.fromkeys(path[-1].split("_"))]
@@ -248,23 +280,22 @@ def _distinct(key: str, shared: Collection[str]) -> str:
 
 
 def _parts(record: ScalarRecord, values: Sequence[Value], at: int, opening: str) -> Iterator[LinePart]:
-    leaves, first = record.leaves, record.leaves[at]
-    shape = _shape(record.label, tuple([leaf.keys for leaf in leaves]))
+    shape = _shape(record.label, record.keys)
     yield LinePart(opening, -1, shape.names[at], values[at])
-    named = f"{record.label} {first.text}"
+    named = f"{record.label} {record.texts[at]}"
     group, group_at, count = "", 0, 1
-    for n, leaf in enumerate(leaves):
-        is_inner = len(leaf.keys) > 1
-        if is_inner and leaf.keys[0] != group:
-            group, group_at = leaf.keys[0], count
+    for n, (keys, text) in enumerate(zip(record.keys, record.texts, strict=True)):
+        is_inner = len(keys) > 1
+        if is_inner and keys[0] != group:
+            group, group_at = keys[0], count
             yield LinePart(f" {clean(group)}", 0)
             count += 1
-        if len(leaf.text) > LONG_VALUE_CHARS:
-            yield LinePart("", 0, prose=leaf.text)
+        if len(text) > LONG_VALUE_CHARS:
+            yield LinePart("", 0, prose=text)
             count += 1
-        elif n != at and leaf.text not in named:
-            below = group_at if is_inner and _needs_key(leaf.text) else 0
-            yield LinePart(f" {_shown(leaf, shape.shown[n], values[n])}", below, shape.names[n], values[n])
+        elif n != at and text not in named:
+            below = group_at if is_inner and _needs_key(text) else 0
+            yield LinePart(f" {_shown(keys, shape.shown[n], values[n])}", below, shape.names[n], values[n])
             count += 1
 
 
@@ -285,31 +316,53 @@ _VALUES = _Values()
 
 def _value(text: str) -> Value:
     said = tuple(words(text[:LONG_VALUE_CHARS]))
-    terms = list(chain.from_iterable(map(terms_of, said)))
-    is_word = said == (text,) and text.isascii()  # most values: what is known of the word holds for the value
-    specific = terms[0][0] == VALUE_MARK if is_word else is_specific(text)
+    if said == (text,) and text.isascii():  # most values: what is known of the word holds for the value
+        return _word_value(text, said)
+    specific = is_specific(text)
     is_id = specific and refers(text)
-    is_date = specific and not is_id and len(text) <= DATE_CHARS_MAX and DATE.match(text) is not None
-    shown = text if is_word else clean(text[: 2 * LONG_VALUE_CHARS])
+    shown = clean(text[: 2 * LONG_VALUE_CHARS])
     if len(shown) > LONG_VALUE_CHARS:
         shown = f"{shown[:LONG_VALUE_CHARS].rstrip()} {GAP}"
     return Value(
         VALUE_MARK + text.lower(),
         said,
-        tuple([term for term in terms if term[0] == VALUE_MARK]),
+        tuple([term for term in chain.from_iterable(map(terms_of, said)) if term[0] == VALUE_MARK]),
         shown,
-        LIKELY if is_date or is_id else UNLIKELY,
+        LIKELY if is_id or (specific and _is_date(text)) else UNLIKELY,
         sum(map(worth_max, said)),
         len(shown) + 1,
         specific,
         is_id,
-        not (is_id or _stands_alone(shown)) if shown is text else _needs_key(shown),
+        _needs_key(shown),
     )
 
 
-def _shown(leaf: Leaf, key: str, value: Value) -> str:
+def _word_value(word: str, said: tuple[str, ...]) -> Value:
+    term = VALUE_MARK + word.lower()
+    if not is_specific(word):
+        return Value(term, said, (), word, UNLIKELY, SIZE_MAX, len(word) + 1, False, False, not word[0].isupper())
+    is_id = refers(word)
+    return Value(
+        term,
+        said,
+        (term,),
+        word,
+        LIKELY if is_id or _is_date(word) else UNLIKELY,
+        value_worth_max(word),
+        len(word) + 1,
+        True,
+        is_id,
+        not (is_id or word[0].isupper()),
+    )
+
+
+def _is_date(text: str) -> bool:
+    return len(text) <= DATE_CHARS_MAX and DATE.match(text) is not None
+
+
+def _shown(keys: tuple[str, ...], key: str, value: Value) -> str:
     """The value, after the part of its key that distinguishes it, where it needs a key."""
-    return f"{key} {value.shown}" if leaf.keys and value.needs_key else value.shown
+    return f"{key} {value.shown}" if keys and value.needs_key else value.shown
 
 
 def _needs_key(text: str) -> bool:

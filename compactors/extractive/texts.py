@@ -6,7 +6,6 @@ when summaries are merged or made anew. What is kept may change the time that a 
 
 from collections import OrderedDict
 from functools import cached_property
-from itertools import chain
 from threading import Lock
 
 import msgspec
@@ -14,7 +13,7 @@ import msgspec
 from memory_engine.compactors.extractive.agenda import Remark, remark
 from memory_engine.compactors.extractive.sentences import statements, words
 from memory_engine.compactors.extractive.structured import ToldRecord, read_json, told
-from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
+from memory_engine.compactors.extractive.words import distinct_terms
 from memory_engine.core.lazy import regex
 
 KEPT_CHARS_MAX = 1 << 20
@@ -40,15 +39,19 @@ class SourceText:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    @cached_property
+    @property
     def terms(self) -> tuple[str, ...]:
         """Its distinct terms, in no order."""
-        return tuple(set(chain.from_iterable(map(terms_of, set(words(self.text))))))
+        return self._words[0]
 
-    @cached_property
+    @property
     def values(self) -> frozenset[str]:
         """Those of its terms that stand for values."""
-        return frozenset([term for term in self.terms if term[0] == VALUE_MARK])
+        return self._words[1]
+
+    @cached_property
+    def _words(self) -> tuple[tuple[str, ...], frozenset[str]]:
+        return distinct_terms(words(self.text))
 
     @cached_property
     def remarks(self) -> tuple[Remark, ...]:

@@ -5,8 +5,9 @@ pairs of characters, the usual language-independent index unit for them (Nie, Ga
 specific by its shape alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import chain
 from math import sqrt
 
 import msgspec
@@ -17,6 +18,7 @@ from memory_engine.core.text import is_unspaced, pairs, stem
 
 DATE = regex(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?$")
 TIME = regex(r"\d{1,2}:\d{2}(?::\d{2})?(?:\+\d+)?$")
+_LINE_WITH_DIGIT = regex(r"(?m)^[^0-9\n]*+[0-9].*+")
 NUMBER = regex(r"[-+]?\d+(?:[.,]\d+)*$")
 HIRAGANA = regex(r"[\u3040-\u309f]+$")
 """Japanese writes endings and particles in them, seldom content."""
@@ -118,11 +120,30 @@ suffixing languages too, and need no rules of any.
 """
 
 
+def distinct_terms(said: Iterable[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The terms of words, each once and in no order, and those of them that stand for values.
+
+    Words with digits are values. All of them are told and made at once, and not kept: most come in one text only.
+    """
+    distinct = set(said)
+    numbered = _LINE_WITH_DIGIT.findall("\n".join(distinct))
+    terms = set(chain.from_iterable(map(terms_of, distinct.difference(numbered))))
+    values = [term for term in terms if term[0] == VALUE_MARK]
+    if numbered:
+        marked = f"\n{VALUE_MARK}".join([word[:VALUE_CHARS_MAX] for word in numbered])
+        values += f"{VALUE_MARK}{marked}".lower().split("\n")
+        terms.update(values)
+    return tuple(terms), frozenset(values)
+
+
 def worth_max(word: str) -> float:
     """What the terms of a word are worth at most, before anything is known of their use: quick to tell."""
     terms = terms_of(word)
-    if terms[0][0] != VALUE_MARK:
-        return len(terms) * SIZE_MAX
+    return value_worth_max(word) if terms[0][0] == VALUE_MARK else len(terms) * SIZE_MAX
+
+
+def value_worth_max(word: str) -> float:
+    """The same of a specific word."""
     if len(word) <= FEW_DIGITS and word.isdecimal():
         return specificity(word)
     return IDENTIFIER_WORTH + CHARACTER_WORTH * min(len(word), IDENTIFIER_CHARS_MAX)
