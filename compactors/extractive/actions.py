@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import sqrt
 
-from memory_engine.compactors.extractive.coverage import NO_TERMS, LaterDraft, LineDraft, LinePiece, Terms
+from memory_engine.compactors.extractive.coverage import (
+    NO_TERMS,
+    ROUNDING_FACTOR,
+    LaterDraft,
+    LineDraft,
+    LinePiece,
+    Terms,
+)
 from memory_engine.compactors.extractive.entries import GAP, LINE_FRAME_CHARS, Entry, Section
 from memory_engine.compactors.extractive.sentences import clean, words
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
@@ -35,8 +42,6 @@ ERROR_LINE_FACTOR = 2.0
 ACTIONS_MIN = 100
 """Of fewer actions so many lines are made after all that bounds do not pay."""
 CHARS_MAX = 1 << 62
-ROUNDING_FACTOR = 1.000_001
-"""The most that sums of floats in another order may differ, by far."""
 
 
 def action_drafts(reading: InputReading) -> Steps[list[tuple[int, LineDraft | LaterDraft]]]:

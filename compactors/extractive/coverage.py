@@ -10,12 +10,14 @@ A draft is a line in the making, or several. The pieces of a call form a tree: e
 ancestors, so the words that introduce it (which tool, which record) are paid for by the first piece that needs them.
 The pieces of speech stand for themselves; neighbours share a line, and so the name of who spoke.
 
-Most calls of a long input are never told. Their drafts stand on the heap as a bound of what any piece of theirs gains,
-and are made when the bound comes up: the choice is the one that a heap of all pieces would make, ties included.
+Most of a long input is never told. Drafts of calls stand on the heap as a bound of what any piece of theirs gains,
+statements as a bound of what they gain. They are made, or weighed, when the bound comes up: the choice is the one that
+a heap of all pieces would make, ties included.
 """
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from itertools import chain
 
 import msgspec
 
@@ -36,6 +38,8 @@ DELAYS_MAX = 12
 Terms = Mapping[str, float]
 """Terms with the worth of covering each. Their order is that in which the worths are added up."""
 NO_TERMS: Terms = {}
+ROUNDING_FACTOR = 1.000_001
+"""The most that sums of floats in another order may differ, by far."""
 LOOKS_A_STEP = 64
 PIECES_MAX = 1 << 32
 """More than a draft has: the order of a piece is so many times its draft's number, and its place in it."""
@@ -43,11 +47,32 @@ Place = tuple[int, int]
 """A statement: its entry, and its number in it."""
 
 
+class LaterTerms(msgspec.Struct, frozen=True, gc=False):
+    """Terms that are weighed each time that they are asked for; together they are worth `worth_max` at most."""
+
+    worth_max: float
+
+    def weighed(self) -> Terms:
+        """The terms themselves."""
+        raise NotImplementedError
+
+    def items(self) -> ItemsView[str, float]:
+        """The terms with their worths."""
+        return self.weighed().items()
+
+    def values(self) -> ValuesView[float]:
+        """The worths."""
+        return self.weighed().values()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.weighed())
+
+
 class LinePiece(msgspec.Struct, frozen=True, gc=False):
     """Part of a line; `parent` is its place in the draft's pieces, -1 for the first."""
 
     text: str
-    terms: Terms
+    terms: Terms | LaterTerms
     parent: int = 0
     at: Place = (-1, -1)
     """The statement, for speech."""
@@ -87,6 +112,7 @@ Look = tuple[float, int, int]
 """What stands on the heap: the negative of a gain by a character, the order of reading, and the piece.
 
 In place of the pieces of a draft that is not made yet: the bound of their gains, the order of the first, and -1.
+In place of a piece that is not weighed yet: the bound of its gain, its order, and -1.
 """
 
 
@@ -97,12 +123,14 @@ class _Selection:
         self.left = budget
         self.costs: list[int] = []
         """By piece: the characters that it adds, with what opens its line where no neighbour has one."""
+        self._first_costs: list[int] = []
+        """The same before anything was chosen."""
         self.chosen: list[bool] = []
         self.heap: list[Look] = []
         self._made: dict[int, LineDraft] = {}
         self._drafts = drafts
         self._size = size
-        self._terms: list[Terms] = []
+        self._terms: list[Terms | LaterTerms] = []
         self._sizes: list[int] = []
         self._parents: list[int] = []
         self._orders: list[int] = []
@@ -115,26 +143,37 @@ class _Selection:
         """By covered term: the share of its worth that covering it once more has."""
         self._places: dict[Place, int] = {}
         self._needs: list[tuple[int, Place]] = []
+        self._unweighed: dict[int, int] = {}
+        """By order: the pieces of which a bound stands on the heap."""
         self._set_aside: list[int] = []
         """Drafts that were not made, as there was no room for them any more."""
+        self._out_of_room: list[int] = []
+        """Pieces that were not weighed for the same reason."""
         self._aside: list[tuple[float, int]] = []
         """The first rates and orders of pieces that were set aside."""
 
     def _add(self, number: int, draft: LineDraft) -> None:
-        base = len(self.costs)
+        base, first_order = len(self.costs), number * PIECES_MAX
         self._made[number] = draft
         is_speech = draft.speaker is not None
         # A line of a call says by a sign when it leaves something out, so there must be room for that.
         opening = LINE_FRAME_CHARS + self._size(f" {GAP}" if draft.speaker is None else draft.speaker)
-        last: LinePiece | None = None
-        for index, piece in enumerate(draft.pieces, base):
+        for place, piece in enumerate(draft.pieces):
             chars = self._size(piece.text)
-            self.chosen.append(False)
             self._terms.append(piece.terms)
             self._sizes.append(chars)
             self.costs.append(chars + opening if is_speech or piece.parent < 0 else chars)
             self._parents.append(base + piece.parent if piece.parent >= 0 else -1)
-            self._orders.append(number * PIECES_MAX + index - base)
+            self._orders.append(first_order + place)
+        self.chosen += [False] * len(draft.pieces)
+        self._first_costs += self.costs[base:]
+        if is_speech:
+            self._place(base, draft.pieces)
+
+    def _place(self, base: int, pieces: Sequence[LinePiece]) -> None:
+        """Note where statements stand, what they need, and which may share a line."""
+        last: LinePiece | None = None
+        for index, piece in enumerate(pieces, base):
             if piece.at[0] >= 0:
                 self._places[piece.at] = index
             if piece.needs[0] >= 0:
@@ -155,13 +194,17 @@ class _Selection:
         for index, place in self._needs:
             if place in self._places:
                 self._parents[index] = self._places[place]
-        for index in range(len(self.costs)):
+        for index, terms in enumerate(self._terms):
             self._hang(index)
-            self.push(self._first_rate(index), index)
+            if isinstance(terms, LaterTerms):
+                self._unweighed[self._orders[index]] = index
+                heapq.heappush(self.heap, (self._rate_bound(index), self._orders[index], -1))
+            else:
+                self.push(self._first_rate(index), index)
             if not index % LOOKS_A_STEP:
                 yield
-        while self.heap and self.heap[0][2] < 0:  # the best rate must be known
-            self._make(heapq.heappop(self.heap)[1] // PIECES_MAX)
+        while self.heap and self.heap[0][2] < 0:  # the best rate must be known, whether there is room for it or not
+            self._replace(heapq.heappop(self.heap)[1])
             yield
 
     def _hang(self, index: int) -> None:
@@ -169,13 +212,26 @@ class _Selection:
             self._below.setdefault(self._parents[index], []).append(index)
 
     def make(self, order: int) -> None:
-        """Put a draft's pieces in its place on the heap; or set it aside, if there is no room for any."""
-        number = order // PIECES_MAX
-        draft = self._drafts[number]
-        if isinstance(draft, LaterDraft) and draft.chars_min > self.left:
-            self._set_aside.append(number)
+        """Put in place of a bound what it stands for; or set it aside, if there is no room for any of it."""
+        index, draft = self._unweighed.get(order, -1), self._drafts[order // PIECES_MAX]
+        if index >= 0 and self.costs[index] > self.left:
+            self._out_of_room.append(self._unweighed.pop(order))
+        elif isinstance(draft, LaterDraft) and draft.chars_min > self.left:
+            self._set_aside.append(order // PIECES_MAX)
         else:
-            self._make(number)
+            self._replace(order)
+
+    def _replace(self, order: int) -> None:
+        if order in self._unweighed:
+            self._weigh(self._unweighed.pop(order))
+        else:
+            self._make(order // PIECES_MAX)
+
+    def _weigh(self, index: int) -> None:
+        terms = self._terms[index]
+        if isinstance(terms, LaterTerms):
+            self._terms[index] = terms.weighed()
+        self.push(self._first_rate(index), index)
 
     def _make(self, number: int) -> None:
         for index in self._added(number):
@@ -197,13 +253,23 @@ class _Selection:
     def _first_rate(self, index: int) -> float:
         """The rate of a piece before anything was chosen, also if its draft is made later."""
         gain, cost = 0.0, 0
-        costs, terms, parents = self.costs, self._terms, self._parents
+        costs, terms, parents = self._first_costs, self._terms, self._parents
         while index >= 0:
             cost += costs[index]
             for weight in terms[index].values():
                 gain += weight
             index = parents[index]
         return -gain / (cost or 1)
+
+    def _rate_bound(self, index: int) -> float:
+        """What `_first_rate` of the piece is at best, without weighing its terms or those of its ancestors."""
+        gain, cost = 0.0, 0
+        while index >= 0:
+            terms = self._terms[index]
+            cost += self._first_costs[index]
+            gain += terms.worth_max if isinstance(terms, LaterTerms) else sum(terms.values())
+            index = self._parents[index]
+        return -gain * ROUNDING_FACTOR / (cost or 1)
 
     def look(self, index: int) -> tuple[float, int]:
         """What choosing the piece, with those of its ancestors that are not chosen yet, gains and costs.
@@ -233,10 +299,11 @@ class _Selection:
 
         It would delay the piece, so that an earlier one of the same worth goes first.
         """
-        for number in self._set_aside:
-            self._aside += [(self._first_rate(index), self._orders[index]) for index in self._added(number)]
+        aside = [*self._out_of_room, *chain.from_iterable(map(self._added, self._set_aside))]
+        self._aside += [(self._first_rate(index), self._orders[index]) for index in aside]
+        self._out_of_room.clear()
         self._set_aside.clear()
-        return any((rate, order) < aside and aside[0] < current for aside in self._aside)
+        return any((rate, order) < one and one[0] < current for one in self._aside)
 
     def choose(self, index: int, cost: int) -> list[int]:
         """Choose a piece with its ancestors. Returns what became cheaper by it: what hangs below, and neighbours."""

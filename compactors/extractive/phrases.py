@@ -38,9 +38,9 @@ def may_begin(text: str, *names: str) -> bool:
     return head is not None and head[1].lower() in _heads(*names)
 
 
-PROMISES, REQUESTS, DONE, DOUBTS, TELLS = 1, 2, 4, 8, 16
+PROMISES, REQUESTS, DONE, DOUBTS, TELLS, COURTEOUS = 1, 2, 4, 8, 16, 32
 """Traits of a word: an entry of `promises` or of `requests` may begin in it; it says that something is done; it denies,
-or says that something may, must or will be; it goes beyond courtesy, function words and assent."""
+or says that something may, must or will be; it goes beyond courtesy, function words and assent; it is courteous."""
 
 
 def traits_of(said: Iterable[str]) -> int:
@@ -49,23 +49,43 @@ def traits_of(said: Iterable[str]) -> int:
 
 
 class _Traits(dict[str, int]):
-    """The traits of each word. Bounded; numbers and codes, which no list holds and most of which come once, are left out."""
+    """The traits of each word. Bounded; numbers and codes, which no list holds, are left out: most come once."""
 
     def __missing__(self, word: str) -> int:
         if word.isascii() and not word.isalpha() and (word.isalnum() or word.lower() == word.upper()):
             return TELLS
-        folded, parts = word.casefold(), _WORD.findall(word.lower())
-        found = (
-            PROMISES * (not _heads("promises").isdisjoint(parts))
-            + REQUESTS * (not _heads("requests").isdisjoint(parts))
-            + DONE * (folded in listed("done"))
-            + DOUBTS * (folded in negations() or folded.endswith(("n't", "n’t")) or folded in listed("modals"))
-            + TELLS * (not _is_empty(word) or is_unspaced(word))
-        )
         if len(self) >= WORDS_MAX:
             self.clear()
-        self[word] = found
+        found = self[word] = _listed_traits().get(word.lower(), TELLS) if _is_plain(word) else _traits(word)
         return found
+
+
+def _is_plain(word: str) -> bool:
+    return word.isascii() and word.isalpha()
+
+
+@cache
+def _listed_traits() -> Mapping[str, int]:
+    """The traits of the plain words that any list holds."""
+    lists = ("courtesy", "answers", "done", "modals")
+    words = chain(*map(listed, lists), *map(_heads, ("promises", "requests")), negations(), function_words())
+    return {word: _traits(word) for word in words if _is_plain(word)}
+
+
+def _traits(word: str) -> int:
+    folded, parts = word.casefold(), _WORD.findall(word.lower())
+    first = folded.partition("'")[0].partition("’")[0]
+    is_courteous = first in listed("courtesy") or word in listed("courtesy_unspaced")
+    plain = folded.replace("’", "'")
+    is_empty = is_courteous or plain in listed("answers") or function_words().issuperset(plain.split("'"))
+    return (
+        PROMISES * (not _heads("promises").isdisjoint(parts))
+        + REQUESTS * (not _heads("requests").isdisjoint(parts))
+        + DONE * (folded in listed("done"))
+        + DOUBTS * (folded in negations() or folded.endswith(("n't", "n’t")) or folded in listed("modals"))
+        + TELLS * (not is_empty or is_unspaced(word))
+        + COURTEOUS * is_courteous
+    )
 
 
 _TRAITS = _Traits()
@@ -127,21 +147,12 @@ _WORD = regex(r"\w+")
 
 def is_courteous(word: str) -> bool:
     """Whether a word (two signs of a script without blanks) is one of courtesy, praise or mood."""
-    return word.casefold().partition("'")[0].partition("’")[0] in listed("courtesy") or word in listed(
-        "courtesy_unspaced"
-    )
+    return _TRAITS[word] & COURTEOUS > 0
 
 
 def says_something(said: Iterable[str], names: frozenset[str]) -> bool:
     """Whether words go beyond courtesy, function words, assent and the names of those who speak."""
     return any(_TRAITS[word] & TELLS and (word.casefold() not in names or is_unspaced(word)) for word in said)
-
-
-def _is_empty(word: str) -> bool:
-    folded = word.casefold().replace("’", "'")
-    return (
-        is_courteous(word) or folded in listed("answers") or all(part in function_words() for part in folded.split("'"))
-    )
 
 
 def points_back(said: Sequence[str]) -> bool:

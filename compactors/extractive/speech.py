@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from memory_engine.compactors.extractive.agenda import DONE_BOX, OPEN_BOX, Remark
-from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, Place
+from memory_engine.compactors.extractive.coverage import NO_TERMS, LaterTerms, LineDraft, LinePiece, Place, Terms
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Section
 from memory_engine.compactors.extractive.phrases import points_back, says_something, says_yes_or_no
 from memory_engine.compactors.extractive.sentences import clean, without_opening, words
@@ -31,6 +31,8 @@ ONLY_SAID_FACTOR = 2.0
 CHOICE_SHARE = 0.5
 """A value that the user repeats is a choice: it says something that the list it was chosen from does not."""
 NOWHERE: Place = (-1, -1)
+ENTRIES_MIN = 200
+"""The statements of fewer entries are weighed after all: bounds do not pay."""
 FULL_SENTENCE_WORDS = 8
 SHORTNESS_EXPONENT = 0.5
 FEW_WORDS = 3
@@ -69,16 +71,18 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     for number, statement in enumerate(reading.heard[index].text.remarks):
         answers = number == 0 and _needs_its_question(reading, asked_at, statement)
         text = without_opening(statement.text, reading.names) if number == 0 else statement.text
-        said = statement.said if text is statement.text else words(text)
-        terms = _terms(reading, index, statement, said, asked=asked_at != NOWHERE)
-        tells = answers or says_something(statement.said, reading.names)
-        if not (terms and tells and reading.agenda.is_current(index, statement)):
+        said = statement.said if text is statement.text else tuple(words(text))
+        factor = _factor(reading, index, statement, asked=asked_at != NOWHERE)
+        tells = answers or (statement.tells and says_something(statement.said, reading.names))
+        if not (said and tells and reading.agenda.is_current(index, statement)):
             continue
         section = _section(reading, *asked_at) if answers else _section(reading, index, number)
+        more: Terms = NO_TERMS
         if section == "next_steps" and reading.has_agent:
-            terms[f"next {index} {number}"] = TODO_WORTH if _is_todo(entry, statement) else OPEN_WORTH
+            more = {f"next {index} {number}": TODO_WORTH if _is_todo(entry, statement) else OPEN_WORTH}
         needs = asked_at if answers else (index, _needed(reading, statement, number))
         before = None if entry.kind in LISTS else statement.before
+        terms = _terms(reading, index, said, factor, more)
         told.setdefault(section, []).append(LinePiece(text, terms, -1, (index, number), before, needs))
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
     prefix = f"{speaker}: " if speaker else ""
@@ -86,23 +90,44 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     return [LineDraft(section, (entry.id,), tuple(pieces), day, prefix) for section, pieces in told.items()]
 
 
-def _terms(
-    reading: InputReading, index: int, statement: Remark, said: Sequence[str], *, asked: bool
-) -> dict[str, float]:
-    """What the statement covers, and the worth of it by who says it and why."""
-    factor = _factor(reading, index, statement)
-    if asked:
-        factor *= ANSWER_FACTOR
-    elif statement.words < FEW_WORDS:
-        factor *= FEW_WORDS_FACTOR
+class _SaidLater(LaterTerms, frozen=True, gc=False):
+    """What a statement of these words covers, weighed later."""
+
+    reading: InputReading
+    index: int
+    said: tuple[str, ...]
+    factor: float
+    more: Terms
+
+    def weighed(self) -> Terms:
+        """The terms, each with the worth of covering it."""
+        return _weighed(self.reading, self.index, self.said, self.factor, self.more)
+
+
+def _terms(reading: InputReading, index: int, said: tuple[str, ...], factor: float, more: Terms) -> Terms | LaterTerms:
+    """What a statement of these words covers, and the worth of it by who says it: weighed later in a long input."""
+    if len(reading.entries) < ENTRIES_MIN:
+        return _weighed(reading, index, said, factor, more)
+    most = factor * _values_factor(reading, index) * sum(map(reading.usage.said_max.__getitem__, said))
+    return _SaidLater(most + sum(more.values()), reading, index, said, factor, more)
+
+
+def _values_factor(reading: InputReading, index: int) -> float:
+    """How much more values may be worth by who says them."""
+    kind = reading.entries[index].kind
+    return ONLY_SAID_FACTOR if kind == "assistant" else 1.0 + CHOICE_SHARE * (kind == "user" and reading.has_agent)
+
+
+def _weighed(reading: InputReading, index: int, said: Sequence[str], factor: float, more: Terms) -> Terms:
     terms = speech_terms(reading, index, said, factor)
     kind = reading.entries[index].kind
-    values = [term for term in terms if term[0] == VALUE_MARK]
     if kind == "assistant":  # its words are the only place for what stands in no result
-        for term in filter(reading.usage.is_only_said, values):
+        for term in filter(reading.usage.is_only_said, terms):
             terms[term] *= ONLY_SAID_FACTOR
     elif kind == "user" and reading.has_agent:
+        values = [term for term in terms if term[0] == VALUE_MARK]
         terms |= {f"user {term}": CHOICE_SHARE * terms[term] for term in values}
+    terms.update(more)
     return terms
 
 
@@ -156,7 +181,7 @@ def _question_before(reading: InputReading, index: int) -> Place:
     return (index - 1, asked[-1]) if asked else NOWHERE
 
 
-def _factor(reading: InputReading, index: int, statement: Remark) -> float:
+def _factor(reading: InputReading, index: int, statement: Remark, *, asked: bool) -> float:
     """The weight of a statement of this kind, as a multiple of the worth of its terms."""
     entry = reading.entries[index]
     factor: float = min(1.0, statement.words / FULL_SENTENCE_WORDS) ** SHORTNESS_EXPONENT
@@ -164,7 +189,7 @@ def _factor(reading: InputReading, index: int, statement: Remark) -> float:
         factor *= QUESTION_FACTOR
     if statement.exclaims:
         factor *= CRY_FACTOR
-    if ANNOTATION.match(statement.text):
+    if statement.text[0] == "[" and ANNOTATION.match(statement.text):
         factor *= ANNOTATION_FACTOR
     if statement.text in reading.seen:
         factor *= REPETITION_FACTOR
@@ -177,7 +202,9 @@ def _factor(reading: InputReading, index: int, statement: Remark) -> float:
             factor *= LAST_EXCHANGE_FACTOR
     if entry.kind == "todo" and index != reading.last_todo:
         factor *= REPETITION_FACTOR
-    return factor
+    if asked:
+        return factor * ANSWER_FACTOR
+    return factor * FEW_WORDS_FACTOR if statement.words < FEW_WORDS else factor
 
 
 def _section(reading: InputReading, index: int, number: int) -> Section:

@@ -76,55 +76,42 @@ class LinePart(msgspec.Struct, frozen=True, gc=False):
     prose: str = ""
 
 
-class ToldRecord:
-    """A record as its line tells it.
+class ToldRecord(msgspec.Struct, gc=False):
+    """A record as its line tells it: see `told`."""
 
-    `identity` is its label (the key it was filed under, "" for the outermost) and the text that names it. `keys` are
-    the names of its leaves' keys, and `values` their values. Its line
-    begins with its `opening`. It `tells_prose` if a leaf is too long for a value.
-    """
+    record: ScalarRecord
+    identity: tuple[str, str]
+    """Its label (the key it was filed under, "" for the outermost) and the text that names it."""
+    keys: tuple[str, ...]
+    """The names of its scalars' keys."""
+    values: tuple[Value, ...]
+    named_by: int
+    opening: str
+    """How its line begins."""
+    tells_prose: bool
+    """Whether a scalar is too long for a value."""
+    _parts: tuple[LinePart, ...] = ()
 
-    __slots__ = (
-        "_named_by",
-        "_parts",
-        "_record",
-        "identity",
-        "keys",
-        "label",
-        "opening",
-        "tells_prose",
-        "values",
-    )
-
-    def __init__(self, record: ScalarRecord, *, labelled: bool) -> None:
-        texts = record.texts
-        self._record = record
-        self._parts: tuple[LinePart, ...] = ()
-        self.label = record.label
-        self.values = list(map(_VALUES.__getitem__, texts))
-        self._named_by = at = _first_identifier(self.values)
-        self.identity = record.label, texts[at]
-        shape = _shape(record.label, record.keys)
-        self.keys = shape.names
-        shown_label = f"{clean(record.label)} " if labelled and record.label not in texts[at] else ""
-        self.opening = f"; {shown_label}{_shown(record.keys[at], shape.shown[at], self.values[at])}"
-        self.tells_prose = max(map(len, texts)) > LONG_VALUE_CHARS
+    @property
+    def label(self) -> str:
+        """The key it was filed under."""
+        return self.record.label
 
     @property
     def name(self) -> Value:
         """The value that names it."""
-        return self.values[self._named_by]
+        return self.values[self.named_by]
 
     @property
     def key(self) -> str:
         """The name of the key of the value that names it."""
-        return self.keys[self._named_by]
+        return self.keys[self.named_by]
 
     @property
     def parts(self) -> Sequence[LinePart]:
         """The leaf that names it first, the others as they were grouped: made when they are first asked for."""
         if not self._parts:
-            self._parts = tuple(_parts(self._record, self.values, self._named_by, self.opening))
+            self._parts = tuple(_parts(self.record, self.values, self.named_by, self.opening))
         return self._parts
 
 
@@ -151,8 +138,19 @@ def told(value: Json) -> Iterator[ToldRecord]:
     """The records of a value as their lines tell them."""
     label = ""
     for record in records(value):
-        yield ToldRecord(record, labelled=record.label != label)
+        yield _told(record, labelled=record.label != label)
         label = record.label
+
+
+def _told(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
+    texts = record.texts
+    values = tuple(map(_VALUES.__getitem__, texts))
+    at = _first_identifier(values)
+    shape = _shape(record.label, record.keys)
+    label = f"{clean(record.label)} " if labelled and record.label not in texts[at] else ""
+    opening = f"; {label}{_shown(record.keys[at], shape.shown[at], values[at])}"
+    tells_prose = max(map(len, texts)) > LONG_VALUE_CHARS
+    return ToldRecord(record, (record.label, texts[at]), shape.names, values, at, opening, tells_prose)
 
 
 def records(value: Json) -> Iterator[ScalarRecord]:
@@ -180,9 +178,7 @@ def records(value: Json) -> Iterator[ScalarRecord]:
 _BRANCHES = frozenset((dict, list))
 
 
-def _object_scalars(
-    node: dict[str, Json], inner: list[tuple[str, Json]]
-) -> tuple[list[tuple[str, ...]], list[str]]:
+def _object_scalars(node: dict[str, Json], inner: list[tuple[str, Json]]) -> tuple[list[tuple[str, ...]], list[str]]:
     """The scalars of an object and of the plain objects in it, with their keys; other values go to `inner`."""
     if _is_plain(node):
         return list(zip(node)), [_scalar(child) for child in node.values()]

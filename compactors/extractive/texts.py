@@ -5,7 +5,6 @@ when summaries are merged or made anew. What is kept may change the time that a 
 """
 
 from collections import OrderedDict
-from functools import cached_property
 from threading import Lock
 
 import msgspec
@@ -33,56 +32,74 @@ class OutputLine(msgspec.Struct, frozen=True, gc=False):
     tells_error: bool
 
 
-class SourceText:
-    """One text and what is known of it."""
+class SourceText(msgspec.Struct, gc=False):
+    """One text and what is known of it: each part is made when it is first asked for."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    text: str
+    _words: tuple[tuple[str, ...], frozenset[str]] | None = None
+    _remarks: tuple[Remark, ...] | None = None
+    _lines: tuple[OutputLine, ...] | None = None
+    _answer: tuple[tuple[ToldRecord, ...] | None, bool] | None = None
+
+    @property
+    def words(self) -> tuple[tuple[str, ...], frozenset[str]]:
+        """Its distinct terms, in no order, and those of them that stand for values."""
+        found = self._words
+        if found is None:
+            found = self._words = distinct_terms(words(self.text))
+        return found
 
     @property
     def terms(self) -> tuple[str, ...]:
         """Its distinct terms, in no order."""
-        return self._words[0]
+        return self.words[0]
 
     @property
-    def values(self) -> frozenset[str]:
-        """Those of its terms that stand for values."""
-        return self._words[1]
-
-    @cached_property
-    def _words(self) -> tuple[tuple[str, ...], frozenset[str]]:
-        return distinct_terms(words(self.text))
-
-    @cached_property
     def remarks(self) -> tuple[Remark, ...]:
         """Its statements, as somebody said them."""
-        return tuple(map(remark, statements(self.text)))
+        found = self._remarks
+        if found is None:
+            found = self._remarks = tuple(map(remark, statements(self.text)))
+        return found
 
-    @cached_property
+    @property
     def lines(self) -> tuple[OutputLine, ...]:
         """Its statements, as a tool printed them: every line ends one."""
-        return tuple(
-            OutputLine(line.text, line.said, TELLS_ERROR.search(line.text) is not None)
-            for line in statements(self.text, lines=True)
-        )
+        found = self._lines
+        if found is None:
+            said = statements(self.text, lines=True)
+            found = tuple([OutputLine(s.text, s.said, TELLS_ERROR.search(s.text) is not None) for s in said])
+            self._lines = found
+        return found
+
+    @property
+    def answer(self) -> tuple[tuple[ToldRecord, ...] | None, bool]:
+        """Its records, if it is a JSON text; and whether it is an error.
+
+        That is told by how tools begin their errors, or by a field that says so.
+        """
+        found = self._answer
+        if found is None:
+            found = self._answer = _answer(self.text)
+        return found
 
     @property
     def records(self) -> tuple[ToldRecord, ...] | None:
         """Its records, if it is a JSON text."""
-        return self._answer[0]
+        return self.answer[0]
 
     @property
     def tells_failure(self) -> bool:
-        """Whether it is an error by how tools begin their errors, or by a field that says so."""
-        return self._answer[1]
+        """Whether it is an error."""
+        return self.answer[1]
 
-    @cached_property
-    def _answer(self) -> tuple[tuple[ToldRecord, ...] | None, bool]:
-        value = read_json(self.text)
-        fails = isinstance(value, dict) and (bool(value.get("error")) or value.get("success", value.get("ok")) is False)
-        if self.text.lstrip()[:9].lower().startswith(ERROR_PREFIXES):
-            fails = True
-        return None if value is None else tuple(told(value)), fails
+
+def _answer(text: str) -> tuple[tuple[ToldRecord, ...] | None, bool]:
+    value = read_json(text)
+    fails = isinstance(value, dict) and (bool(value.get("error")) or value.get("success", value.get("ok")) is False)
+    if text.lstrip()[:9].lower().startswith(ERROR_PREFIXES):
+        fails = True
+    return None if value is None else tuple(told(value)), fails
 
 
 class _KeptTexts:

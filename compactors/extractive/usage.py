@@ -70,10 +70,12 @@ class TermUsage:
         self._key_worths = _Learned(self._learned_worth)
         for text in earlier:
             self._meet(0, text.terms)
-        self.opening = _Worths(lambda unit: self._said_term(unit, 1.0))
+        self.opening = _Worths(self._opening_term)
         """By word: its terms where a statement begins with it."""
-        self.said = _Worths(lambda unit: self._said_term(unit, NAME_FACTOR if unit.is_capital else 1.0))
+        self.said = _Worths(self._said_term)
         """By word: its terms elsewhere, where a capital marks a name."""
+        self.said_max = _Bounds(self.said)
+        """By word: the most that its terms are worth anywhere in speech."""
         self.told = _Worths(self._told_term)
         """By word: its terms in a structured value, each with its worth there."""
 
@@ -84,12 +86,13 @@ class TermUsage:
 
     def hear(self, index: int, heard: Heard) -> None:
         """The next entry, at `index`."""
-        kind, terms, values = heard.entry.kind, heard.text.terms, heard.text.values
+        kind = heard.entry.kind
+        terms, values = heard.text.words
         if kind == "tool_call":
-            arguments = heard.arguments
-            self._used |= self._first.keys() & arguments.values
-            terms = tuple({*terms, *arguments.terms})
-            values |= arguments.values
+            more, used = heard.arguments.words
+            self._used |= self._first.keys() & used
+            terms = tuple({*terms, *more}) if terms else more
+            values |= used
         self._meet(index, terms)
         if kind in ("tool_result", "error"):
             self._in_results.update(values)
@@ -133,13 +136,18 @@ class TermUsage:
 
     def _weight(self, unit: Unit, size: float) -> float:
         """The worth of covering a term in speech: more for rare, long, specific and taken-up ones."""
-        count = self.frequency.get(unit.term)
-        weight: float = size if count is None else count**-RARITY_EXPONENT * size
-        return max(weight * 2, unit.specificity / 2) * self.bonus(unit.term) if unit.specificity else weight
+        term = unit.term
+        if term in self.frequency:
+            size *= self.frequency[term] ** -RARITY_EXPONENT
+        return max(size * 2, unit.specificity / 2) * self.bonus(term) if unit.specificity else size
 
-    def _said_term(self, unit: Unit, factor: float) -> SaidTerm:
-        factor *= COURTESY_FACTOR if unit.is_courteous else 1.0
-        return unit.term, self._weight(unit, unit.size) * factor, self._first.get(unit.term, NEVER)
+    def _opening_term(self, unit: Unit) -> SaidTerm:
+        weight, term = self._weight(unit, unit.size), unit.term
+        return term, weight * COURTESY_FACTOR if unit.is_courteous else weight, self._first.get(term, NEVER)
+
+    def _said_term(self, unit: Unit) -> SaidTerm:
+        term, weight, first = opening = self._opening_term(unit)
+        return (term, weight * NAME_FACTOR, first) if unit.is_capital else opening
 
     def _told_term(self, unit: Unit) -> tuple[str, float]:
         """The worth of a word of a structured value by its own shape and history (about 0.2 to 30)."""
@@ -150,6 +158,8 @@ class TermUsage:
 
     def bonus(self, term: str) -> float:
         """The factor by which a value gains worth because a later call used it, the user named it or it was said."""
+        if term not in self.taken_up:
+            return 1.0
         factor = USED_BONUS if term in self._used else 1.0
         if term in self._named:
             factor *= NAMED_BONUS
@@ -170,7 +180,19 @@ class _Worths(dict[str, tuple[T, ...]]):
         self._weigh = weigh
 
     def __missing__(self, word: str) -> tuple[T, ...]:
-        found = self[word] = tuple(map(self._weigh, units_of(word)))
+        found = self[word] = tuple([self._weigh(unit) for unit in units_of(word)])
+        return found
+
+
+class _Bounds(dict[str, float]):
+    """The most that each word's terms are worth in speech, that is in the first entry that holds them."""
+
+    def __init__(self, said: _Worths[SaidTerm]) -> None:
+        super().__init__()
+        self._said = said
+
+    def __missing__(self, word: str) -> float:
+        found = self[word] = sum([worth for _, worth, _ in self._said[word]]) * FIRST_MENTION_BONUS
         return found
 
 

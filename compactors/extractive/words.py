@@ -49,7 +49,7 @@ def is_specific(word: str) -> bool:
     """
     if word.isalpha():  # most words
         return len(word) > 2 and word.isupper() and word.isascii()
-    if _DIGIT.search(word) is not None if word.isascii() else any(map(str.isdigit, word)):
+    if has_digit(word):
         return True
     if "_" in word or "@" in word or word.count("/") > 1 or ("/" in word and "." in word):
         return len(word) > 2
@@ -63,16 +63,22 @@ def is_identifier(word: str) -> bool:
 
 def refers(word: str) -> bool:
     """Whether a specific word is a reference, and no date, time or number."""
-    if " " in word:
-        return False
     if word[0].isdecimal() and (DATE.match(word) or TIME.match(word)):
+        return False
+    return _is_reference(word)
+
+
+def _is_reference(word: str) -> bool:
+    """The same of a word that is no date or time."""
+    if " " in word:
         return False
     if word.isdigit() or not (word.lower() != word.upper() if word.isascii() else any(map(str.isalpha, word))):
         return word.isdigit() and len(word) > FEW_DIGITS
-    return _has_digit(word) or "@" in word or "/" in word or (len(word) > 4 and word.isupper())
+    return has_digit(word) or "@" in word or "/" in word or (len(word) > 4 and word.isupper())
 
 
-def _has_digit(word: str) -> bool:
+def has_digit(word: str) -> bool:
+    """Whether a digit of any script is in a word."""
     return _DIGIT.search(word) is not None if word.isascii() else any(map(str.isdigit, word))
 
 
@@ -87,7 +93,7 @@ def specificity(word: str) -> float:
             return 6.0 if len(word) <= 10 else 2.5
         if TIME.match(word):
             return 1.5
-    is_reference = refers(word)
+    is_reference = _is_reference(word)
     if not is_reference and NUMBER.match(word):
         return (1.0, 1.5, 3.0, 4.0)[min(sum(map(str.isdigit, word)), 4) - 1]
     if not is_reference:
@@ -166,6 +172,9 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
 @lru_cache(maxsize=UNITS_MAX)
 def units_of(word: str) -> tuple[Unit, ...]:
     """The terms of a word, each with what is known of it in any text."""
+    if word.isascii() and has_digit(word):  # no list of words and no stem has anything to say of it
+        size, term = sqrt(min(len(word), LENGTH_MAX)), VALUE_MARK + word[:VALUE_CHARS_MAX].lower()
+        return (Unit(term, size, size, specificity(word), False, word[0].isupper()),)
     unspaced = is_unspaced(word)
     return tuple(_unit(word, term, term if unspaced else word) for term in terms_of(word))
 

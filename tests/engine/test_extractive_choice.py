@@ -1,16 +1,18 @@
-"""The choice of lines: a call's line that is made only when it may be the best changes nothing."""
+"""The choice of lines: what is made or weighed only when it may be the best changes nothing."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_engine.compactors.extractive import Entry, actions
+from memory_engine.compactors.extractive import Entry, actions, extract, speech
 from memory_engine.compactors.extractive.actions import action_drafts
 from memory_engine.compactors.extractive.coverage import LaterDraft, LineDraft, selecting
+from memory_engine.compactors.extractive.entries import EntryKind
 from memory_engine.compactors.extractive.speech import speech_drafts
-from memory_engine.compactors.extractive.usage import read
+from memory_engine.compactors.extractive.usage import InputReading, read
 from memory_engine.core.slices import finish
 
 VALUES = st.sampled_from(
@@ -80,6 +82,48 @@ def test_lines_that_are_made_late_are_chosen_as_if_all_were_made_at_once(
     at_once = [draft.make() if isinstance(draft, LaterDraft) else draft for draft in later]
 
     assert chosen([*at_once, *said], budget) == chosen([*later, *said], budget)
+
+
+SAID = st.sampled_from(
+    [
+        "Where is ORD-1001? It was due on 2026-03-01.",
+        "Cancel it for anna_77. But only if it is open!",
+        "Yes.",
+        "Thanks! I will pay 40.5 for ORD-1002, please confirm.",
+        "ORD-1001 is open. ORD-1002 is open. They are in Kigali.",
+        "I sent it to anna_77 on 2026-03-01.",
+    ]
+)
+
+
+@given(
+    said=st.lists(st.tuples(st.sampled_from(["user", "assistant", "todo", "other"]), SAID), min_size=1, max_size=24),
+    budget=st.floats(4, 200),
+)
+def test_statements_that_are_weighed_late_are_chosen_as_if_all_were_weighed_at_once(
+    said: list[tuple[EntryKind, str]], budget: float
+) -> None:
+    """The same lines, however many of the statements stand for an equal worth."""
+    entries = [Entry(id=f"{n}", kind=kind, text=text) for n, (kind, text) in enumerate(said)]
+    at_once = extract(entries, budget)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speech, "ENTRIES_MIN", 0)
+        assert at_once == extract(entries, budget)
+
+
+def test_most_statements_of_a_long_talk_are_never_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a budget has no room for is not weighed word by word."""
+    weighed: list[int] = []
+    speech_terms = speech.speech_terms
+
+    def counted(reading: InputReading, index: int, said: Sequence[str], factor: float) -> dict[str, float]:
+        weighed.append(index)
+        return speech_terms(reading, index, said, factor)
+
+    monkeypatch.setattr(speech, "speech_terms", counted)
+    said = (f"The code is KEY-{n:08}." if n % 50 == 0 else f"We went on to room {n % 7} then." for n in range(1_000))
+    assert extract([Entry(id=f"{n}", kind="user", text=text) for n, text in enumerate(said)], 60)
+    assert 1_000 > 5 * len(weighed)
 
 
 @pytest.mark.parametrize("budget", [60 + step / 4 for step in range(20)])
