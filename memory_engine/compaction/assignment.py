@@ -28,7 +28,7 @@ DECLARABLE = frozenset({Category.WORKING_FLOW, Category.ENVIRONMENT})
 _NONE: Afresh = {}
 
 
-class _Group(msgspec.Struct, frozen=True):
+class Group(msgspec.Struct, frozen=True):
     """The chunks of an atom that are to be compacted, and the chunks that a compactor gets for them."""
 
     ids: tuple[str, ...]
@@ -60,17 +60,26 @@ def _lacks(given: object) -> str:
     return f"its `categories` hold {other[0]!a}; only working_flow and environment can be compacted" if other else ""
 
 
-def assigned(
-    state: State, plan: Plan, compactors: Sequence[Compactor], fallback: Compactor, afresh: Afresh = _NONE
+def assigned(  # noqa: PLR0913 - what is to be given, and to whom
+    state: State,
+    plan: Plan,
+    compactors: Sequence[Compactor],
+    fallback: Compactor,
+    *,
+    afresh: Afresh = _NONE,
+    groups: Sequence[Group] | None = None,
 ) -> Pieces:
-    """Give each atom to the first compactor that can take it, else to `fallback`; a batch is split by compactor."""
+    """Give each atom to the first compactor that can take it, else to `fallback`; a batch is split by compactor.
+
+    `groups` are those of the plan's batch, if they are known.
+    """
     pieces: list[tuple[Compactor, tuple[str, ...]]] = []
     for chunk_id in plan.singles:
         single = _group(state, (chunk_id,), afresh)
         able = (c for c in compactors if single.given and _takes_flow(c) and can_compact(c, single.given))
         pieces.append((next(able, fallback), single.ids))
     place = {chunk_id: n for n, chunk_id in enumerate(plan.batch)}
-    rest = _groups(state, plan.batch, afresh)
+    rest = list(grouped(state, plan.batch, afresh) if groups is None else groups)
     for compactor in filter(_takes_flow, compactors):
         for taken in _taken(compactor, rest):
             ids = _ids(taken)
@@ -91,8 +100,10 @@ def declared(
     rest = list(state.chunks())
     for compactor in compactors:
         outside = categories_of(compactor) - {Category.WORKING_FLOW}
+        if not outside:
+            continue
         groups = [
-            _Group((chunk.id,), (chunk,))
+            Group((chunk.id,), (chunk,))
             for chunk in rest
             if chunk.category in outside
             and chunk.retention is not Retention.CRITICAL
@@ -106,7 +117,7 @@ def declared(
     return replace(plan, outside=tuple(chunk_id for _, ids in pieces for chunk_id in ids)), tuple(pieces)
 
 
-def _taken(compactor: Compactor, groups: Sequence[_Group]) -> list[list[_Group]]:
+def _taken(compactor: Compactor, groups: Sequence[Group]) -> list[list[Group]]:
     """The groups that a compactor takes: together if it can, else in runs."""
     if not groups:
         return []
@@ -117,7 +128,7 @@ def _taken(compactor: Compactor, groups: Sequence[_Group]) -> list[list[_Group]]
     return [together] if len(runs) > 1 and can_compact(compactor, _given(together)) else runs
 
 
-def _runs(compactor: Compactor, groups: Sequence[_Group]) -> Iterator[list[_Group]]:
+def _runs(compactor: Compactor, groups: Sequence[Group]) -> Iterator[list[Group]]:
     """Runs of groups that a compactor can take, from the first on, each as long as can be."""
     start = 0
     while start < len(groups):
@@ -129,7 +140,7 @@ def _runs(compactor: Compactor, groups: Sequence[_Group]) -> Iterator[list[_Grou
         start += size or 1
 
 
-def _groups(state: State, batch: Sequence[str], afresh: Afresh) -> list[_Group]:
+def grouped(state: State, batch: Sequence[str], afresh: Afresh) -> list[Group]:
     """The chunks of a batch by atom, in order; a summary is a group of its own."""
     leaders = {chunk.id: n for n, atom in enumerate(atoms_of(working_flow(state))) for chunk in atom.chunks}
     by_atom: dict[object, list[str]] = {}
@@ -138,8 +149,8 @@ def _groups(state: State, batch: Sequence[str], afresh: Afresh) -> list[_Group]:
     return [_group(state, ids, afresh) for ids in by_atom.values()]
 
 
-def _group(state: State, ids: Sequence[str], afresh: Afresh) -> _Group:
-    return _Group(tuple(ids), tuple(chunk for chunk_id in ids for chunk in _given_for(state, chunk_id, afresh)))
+def _group(state: State, ids: Sequence[str], afresh: Afresh) -> Group:
+    return Group(tuple(ids), tuple(chunk for chunk_id in ids for chunk in _given_for(state, chunk_id, afresh)))
 
 
 def _given_for(state: State, chunk_id: str, afresh: Afresh) -> Sequence[Chunk]:
@@ -150,11 +161,11 @@ def _given_for(state: State, chunk_id: str, afresh: Afresh) -> Sequence[Chunk]:
     return (chunk,) if chunk is not None else ()
 
 
-def _given(groups: Sequence[_Group]) -> list[Chunk]:
+def _given(groups: Sequence[Group]) -> list[Chunk]:
     return [chunk for group in groups for chunk in group.given]
 
 
-def _ids(groups: Sequence[_Group]) -> tuple[str, ...]:
+def _ids(groups: Sequence[Group]) -> tuple[str, ...]:
     return tuple(chunk_id for group in groups for chunk_id in group.ids)
 
 

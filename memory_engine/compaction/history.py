@@ -11,6 +11,7 @@ import msgspec
 from attrs import define, field, frozen
 from msgspec.structs import replace
 
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
@@ -363,7 +364,9 @@ class LogOriginals(msgspec.Struct, frozen=True):
         """
         first = await self.reader.as_first(self.thread_id, chunks)
         rows = await self.reader.rows_at(self.thread_id, {chunk.seq for chunk in first.values()})
-        return {chunk_id: _time(rows[chunk.seq]) for chunk_id, chunk in first.items()}
+        return await aside(
+            lambda: {chunk_id: _time(rows[chunk.seq]) for chunk_id, chunk in first.items()}, items=len(first)
+        )
 
 
 def _time(row: StoredEvent) -> str:

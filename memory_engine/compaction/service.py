@@ -4,17 +4,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from memory_engine.compaction.assignment import Afresh, assigned, checked_compactor, declared, refused
+from memory_engine.compaction.assignment import Afresh, assigned, checked_compactor, declared, grouped, refused
 from memory_engine.compaction.base import Compactor, works_ahead
 from memory_engine.compaction.failures import SUPERSEDED, Failures
 from memory_engine.compaction.history import LogOriginals
 from memory_engine.compaction.plan import Plan, is_due, is_flooded, is_overdue, is_pressing, plan_auto, plan_manual
 from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, owner_is_gone
+from memory_engine.core.aside import aside
 from memory_engine.core.cancellation import finished, observed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import (
@@ -379,13 +381,14 @@ class CompactionService:
         failure: CompactorFailed | None,
     ) -> CompactionReport:
         """Plan and compact, without the compactor of the failure. Raises `NothingToCompact`."""
-        policy = self.policy_of(runtime)
+        state, policy = runtime.state, self.policy_of(runtime)
         if trigger == "manual":
-            plan = plan_manual(runtime.state, policy, chunk_ids)
+            work = partial(plan_manual, state, policy, chunk_ids)
         else:
-            plan = plan_auto(runtime.state, policy, runtime.incompressible)
+            work = partial(plan_auto, state, policy, frozenset(runtime.incompressible))
+        again = Again(await aside(work, items=len(state)))
         compactors = [c for c in self._compactors if failure is None or c.name != failure.compactor]
-        return await self._execute(runtime, trigger, Again(plan), compactors, wanted=chunk_ids, failure=failure)
+        return await self._execute(runtime, trigger, again, compactors, wanted=chunk_ids, failure=failure, state=state)
 
     async def _execute(  # noqa: PLR0913 - what it is made of, and two facts about how it came to be
         self,
@@ -396,11 +399,13 @@ class CompactionService:
         *,
         wanted: Collection[str] | None = (),
         failure: CompactorFailed | None = None,
+        state: State | None = None,
     ) -> CompactionReport:
-        state, policy = runtime.state, self.policy_of(runtime)
+        state, policy = runtime.state if state is None else state, self.policy_of(runtime)
         plan, outside = declared(state, again.plan, compactors, wanted, runtime.incompressible)
         if not plan:
             raise NothingToCompact(runtime.id, NOTHING_LEFT)
+        groups = await aside(partial(grouped, state, plan.batch, again.afresh), items=len(state))
 
         async def append(events: Sequence[Event]) -> Receipt:
             receipt = await self._append(
@@ -420,7 +425,7 @@ class CompactionService:
             state=state,
             plan=plan,
             trigger=trigger,
-            pieces=(*assigned(state, plan, compactors, self.fallback, again.afresh), *outside),
+            pieces=(*assigned(state, plan, compactors, self.fallback, afresh=again.afresh, groups=groups), *outside),
             policy=policy,
             originals=LogOriginals(self._kernel.reader, runtime.id),
             append=append,

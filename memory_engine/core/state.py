@@ -272,6 +272,10 @@ class State(_StateQueries):
         rows = ((one.id, one.type, one.retention.value, one.tokens, one.text) for one in self.everything())
         return table(caption, ("id", "type", "retention", "tokens", "text"), rows)
 
+    def has_chunks_of(self, other: "State") -> bool:
+        """Whether no event has changed anything since `other`, from which this state came. If it was read, `False`."""
+        return self._index is other._index
+
     @property
     def top(self) -> SortedSequence[Placed]:
         """The chunks at the top with their places, in order."""

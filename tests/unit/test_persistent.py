@@ -146,3 +146,18 @@ def test_a_sequence_can_be_emptied_and_filled_again() -> None:
     ends = draft.first_key(), draft.last_key(), len(draft)
     draft.insert(Item(b"\x00\x00\x00\x05"))
     assert ((None, None, 0), [5]) == (ends, numbers(draft.freeze()))
+
+
+@given(st.sets(st.integers(0, 1_200), min_size=1), st.sets(st.integers(0, 1_200), min_size=1))
+def test_many_items_are_removed_as_one_by_one(gone: set[int], changed: set[int]) -> None:
+    """Wherever they stand, also in blocks that were changed before; the older value keeps them."""
+    before = sequence(range(1_201))
+    draft = before.draft()
+    for n in changed:
+        draft.replace(Item(n.to_bytes(4, "big"), 1))
+    draft.remove_all([n.to_bytes(4, "big") for n in gone])
+    left = sorted(set(range(1_201)) - gone)
+    draft.insert(Item((5_000).to_bytes(4, "big")))
+    after = draft.freeze()
+    assert ([*left, 5_000], list(range(1_201))) == (numbers(after), numbers(before))
+    assert [n in changed for n in left] == [item.value == 1 for item in after][:-1]

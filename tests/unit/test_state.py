@@ -135,3 +135,25 @@ def test_what_was_touched_is_what_has_to_be_written() -> None:
     draft.remove(one)
     draft.move(two, b"\x90")
     assert {"1.0": None, "1.1": Placed(two.chunk, b"\x90")} == draft.touched
+
+
+def test_many_chunks_are_removed_as_one_by_one() -> None:
+    """Names, tally, places and what has to be written are the same, whether many go together or each alone."""
+    made = [chunk(f"1.{n}", name=f"name {n % 7}" if n % 3 == 0 else "", tokens=n) for n in range(600)]
+    state = with_chunks(*made)
+    gone = [placed for placed in state.placed() if placed.chunk.tokens % 4]
+    together, alone = state.draft(), state.draft()
+    together.remove_all(gone, "")
+    for placed in gone:
+        alone.remove(placed)
+    assert (list(alone.touched.items()), alone.tally) == (list(together.touched.items()), together.tally)
+    names = [f"name {n}" for n in range(7)]
+    assert [alone.bearers(name) for name in names] == [together.bearers(name) for name in names]
+    assert alone.freeze(2) == together.freeze(2)
+
+
+def test_a_state_knows_whether_an_event_changed_it() -> None:
+    """One that brings no operations leaves the chunks as they were."""
+    state = with_chunks(chunk("1.0"))
+    same, other = apply(state, (), (), seq=2), apply(state, [Delete("1.0")], (), seq=2)
+    assert (True, False) == (same.has_chunks_of(state), other.has_chunks_of(state))
