@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -269,7 +269,8 @@ class CompactionService:
         async def work() -> CompactionReport:
             if ahead:
                 await self._pace.here.quiet(lambda: is_pressing(runtime.state.tally, self.policy_of(runtime)))
-            return await self._compaction(runtime, lambda: self._attempt(runtime, trigger, chunk_ids), trigger)
+            async with self._pace.here.alone if ahead else nullcontext():
+                return await self._compaction(runtime, lambda: self._attempt(runtime, trigger, chunk_ids), trigger)
 
         is_whole = self.policy_of(runtime).blocking == "whole"
         return self._alone(runtime, work, is_blocked=is_whole and not ahead)

@@ -64,6 +64,8 @@ class Pace:
     """The pauses of work beside one engine's commits: one slice at a time, after a commit or while there is none."""
 
     def __init__(self) -> None:
+        self.alone = asyncio.Lock()
+        """Work that can wait takes this first: of several, one is done after the other, not in turns."""
         self._line = asyncio.Lock()
         self._turn = asyncio.Lock()
         self._moment: asyncio.Future[bool] | None = None

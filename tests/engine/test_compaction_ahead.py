@@ -1,12 +1,22 @@
 """Compactions whose result is there before they start: nobody waits for them, the log shows what came of them."""
 
 import asyncio
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 import memory_engine
-from memory_engine import CompactionContext, CompactionPolicy, EngineConfig, LlmTextResponse, UserMessage
+from memory_engine import (
+    Chunk,
+    CompactionContext,
+    CompactionPolicy,
+    CompactionResult,
+    EngineConfig,
+    LlmTextResponse,
+    UserMessage,
+)
 from memory_engine.compactors import EmbeddedCompactor
 from memory_engine.compactors.extractive import Entry, extract, texts
 from memory_engine.core import slices
@@ -28,6 +38,37 @@ class Ahead(Held):
     """Waits for the test, and says that it works ahead."""
 
     works_ahead = True
+
+
+class Paused:
+    """Pauses thrice, and notes for which thread it works."""
+
+    name, works_ahead = "paused", True
+
+    def __init__(self) -> None:
+        self.worked: list[str] = []
+
+    def can_compact(self, chunks: Sequence[Chunk]) -> bool:
+        """Whatever comes."""
+        return bool(chunks)
+
+    async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+        """A line, after some time."""
+        for _ in range(3):
+            self.worked.append(context.thread_id)
+            await context.pause()
+        return await a_line(chunks, context)
+
+
+async def test_one_compaction_is_done_after_the_other() -> None:
+    """Where many threads wait for one: the first need not wait for all."""
+    compactor = Paused()
+    async with opened(compactor, AT_FOUR) as engine:
+        threads = [await engine.create_thread(f"t{n}") for n in range(3)]
+        await asyncio.gather(*(thread.dispatch_all(turns(4)) for thread in threads))
+        await asyncio.gather(*(thread.settle() for thread in threads))
+        assert ["t0", "t1", "t2"] == sorted(compactor.worked)[::3]
+        assert 3 == len(list(groupby(compactor.worked)))
 
 
 async def test_events_go_on_and_start_and_end_are_recorded_together() -> None:
