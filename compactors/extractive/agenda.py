@@ -33,6 +33,7 @@ REPORT_WORDS = 4
 last."""
 REPORT_WORDS_MAX = 16
 SAME_MATTER_SHARE = 0.4
+WORDING_WORDS_MIN = 3
 PROMISE_CHARS = 80
 """A promise or request shows itself in the beginning of its statement."""
 
@@ -45,6 +46,8 @@ class Remark(Statement, frozen=True, gc=False):
     reports: bool = False
     tells: bool = False
     """It goes beyond courtesy, function words and assent, whoever speaks."""
+    wording: str = ""
+    """Its words without names and values, by which statements of one form are known; "" where they are few."""
 
 
 def remark(statement: Statement) -> Remark:
@@ -67,7 +70,13 @@ def remark(statement: Statement) -> Remark:
         promises,
         not (asks or promises or traits & DOUBTS) and _reports_done(text, said, traits),
         traits & TELLS > 0,
+        _wording(said),
     )
+
+
+def _wording(said: Sequence[str]) -> str:
+    plain = [word for word in said if word.isalpha() and not word[0].isupper()]
+    return " ".join(plain) if len(plain) >= WORDING_WORDS_MIN else ""
 
 
 class Agenda:

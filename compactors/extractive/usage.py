@@ -6,7 +6,7 @@ part of it is weighed, calls with the results that answer them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import filterfalse
 from typing import TypeVar
@@ -265,6 +265,8 @@ class InputReading(msgspec.Struct, frozen=True, gc=False):
     closing: frozenset[int]
     """Places of the last thing each side said: the state of the conversation."""
     last_todo: int
+    wordings: Mapping[str, int]
+    """How many statements have the same words, names and values apart."""
     names: frozenset[str]
     """The speakers' names, folded: whom a greeting calls."""
     seen: set[str]
@@ -282,11 +284,14 @@ def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReadin
     usage, agenda = TermUsage([text_of(line.text) for line in earlier]), Agenda(entries)
     heard: list[Heard] = []
     days: list[str] = []
+    wordings: Counter[str] = Counter()
     for index, entry in enumerate(entries):
         one = Heard(entry, text_of(entry.text), text_of(entry.arguments if entry.kind == "tool_call" else ""))
         usage.hear(index, one)
         yield
-        agenda.hear(index, one.text.remarks if entry.kind in REMARKED_KINDS else ())
+        remarks = one.text.remarks if entry.kind in REMARKED_KINDS else ()
+        agenda.hear(index, remarks)
+        wordings.update([remark.wording for remark in remarks])
         heard.append(one)
         days.append(day_of(entry.at))
         yield
@@ -308,6 +313,7 @@ def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReadin
         agenda=agenda,
         has_agent=any(entry.kind in AGENT_KINDS for entry in entries),
         closing=_closing(heard, names),
+        wordings=wordings,
         last_todo=max((i for i, entry in enumerate(entries) if entry.kind == "todo"), default=-1),
         names=names,
         seen=set(),

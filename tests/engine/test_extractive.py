@@ -445,3 +445,27 @@ def test_the_summary_has_the_five_headings_in_order() -> None:
     expected = "## Progress Summary\n\n### Completed Actions\n\n- booked\n\n### Next Steps\n\n- pay\n"
     assert expected == render(lines)
     assert "- booked [a, b]\n" in render(lines, cite=True)
+
+
+SAID_ONCE = [
+    "I never eat fish.",
+    "I prefer window seats.",
+    "I am allergic to nuts.",
+    "Ich esse nie Fisch.",
+    "我对花生过敏。",
+]
+
+
+@pytest.mark.parametrize("said_once", SAID_ONCE)
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.2])
+def test_what_is_said_once_stands_out_of_many_requests_alike(said_once: str, share: float) -> None:
+    """However many values the requests have, which differ by these alone."""
+    entries: list[Entry] = []
+    for n in range(300):
+        request = f"Please book a table for {n % 8 + 2} on 2026-{n % 12 + 1:02}-{n % 28 + 1:02} at {17 + n % 5}:30."
+        entries += [
+            Entry(id=f"{n}.0", kind="user", text=said_once if n == 3 else request),
+            Entry(id=f"{n}.1", kind="assistant", text=f"I have booked the table, the code is R{n * 7919 % 90000}."),
+        ]
+    tokens = sum(len(entry.text) for entry in entries) / 4
+    assert f"User: {said_once}" in [line.text for line in extract(entries, tokens * share)]
