@@ -57,7 +57,7 @@ class Paused:
         for _ in range(3):
             self.worked.append(context.thread_id)
             await context.pause()
-        return await a_line(chunks, context)
+        return a_line(chunks, context)
 
 
 async def test_one_compaction_is_done_after_the_other() -> None:
