@@ -19,7 +19,6 @@ from memory_engine.core.operations import Operation
 from memory_engine.core.reduction import Reduction, RegisteredReducer
 from memory_engine.errors import (
     DuplicateRegistration,
-    EventDecodeError,
     InvalidEvent,
     ReducerError,
     UndeclaredEvent,
@@ -69,19 +68,18 @@ def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
     `@event`, `UnknownEventClass` for one that the registry does not have.
     """
     cls = type(event)
-    if cls not in registry:
+    decoder = registry.decoder_of(cls)
+    if decoder is None:
         _explain_unknown(event, registry)
     try:
         payload = _ENCODER.encode(event)
-        recorded = registry.decode(cls.event_type, cls.event_version, payload)
+        recorded = decoder.decode(payload)
     except UnicodeEncodeError:
         raise InvalidEvent(cls.event_type, "a text", "a lone surrogate is not a character") from None
-    except EventDecodeError as error:
-        raise InvalidEvent(cls.event_type, *_split_place(error.why)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidEvent(cls.event_type, *_split_place(str(error))) from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidEvent(cls.event_type, "its value", str(error)) from error
-    if isinstance(recorded, UnknownEvent):
-        raise UndeclaredEvent(cls.__qualname__)
     if recorded != event:
         _explain_difference(event)
     return payload, recorded

@@ -79,24 +79,26 @@ class RecordedEvent(msgspec.Struct, frozen=True):
     hash: str
 
 
-class StateHandle(msgspec.Struct, eq=False):
+class StateHandle(msgspec.Struct, eq=False, gc=False):
     """The state at a receipt's seq: in memory for a fresh receipt, read from the store for an older one."""
 
     seq: int
     _state: State | None
-    _load: Callable[[int], Awaitable[State]]
+    _generation: int
+    _load: Callable[[int, int], Awaitable[State]]
+    """Reads the state of the thread that bore the id in a generation, at a seq."""
 
     async def load(self) -> State:
         """The state after the event."""
         if self._state is None:
-            self._state = await self._load(self.seq)
+            self._state = await self._load(self._generation, self.seq)
         return self._state
 
     def __repr__(self) -> str:
         return f"StateHandle(seq={self.seq})"
 
 
-class Receipt(msgspec.Struct, frozen=True, eq=False):
+class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Proof that an event is durable. Equal receipts mean one event at one place in one history."""
 
     thread_id: str

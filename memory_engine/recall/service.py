@@ -11,7 +11,6 @@ from datetime import datetime
 from attrs import evolve
 
 from memory_engine.core.clock import to_us
-from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.threads import WHAT_IF
 from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.vectors import Embedder, checked_embedder
@@ -157,7 +156,7 @@ class Recall:
         """Queue new passages for their vectors, or their thread to be indexed."""
         now_s = self.indexing.wrote_s = asyncio.get_running_loop().time()
         if not runtime.indexed:
-            forgot = MemoryForget.event_type in [step.stored.type for step in reduced]
+            forgot = bool(reduced) and forgotten_at(runtime.head) >= reduced[0].stored.seq
             self._ahead.wrote(runtime, now_s, forgot=forgot)
         elif self._models.embedder is not None:
             self.embedding.touched(runtime.id)

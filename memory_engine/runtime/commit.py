@@ -24,6 +24,7 @@ from memory_engine.core.records import NewEvent, Receipt, RecordedEvent, StateHa
 from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import State
 from memory_engine.core.threads import (
+    PAUSED,
     UNREADABLE,
     DamagedRecord,
     Head,
@@ -72,9 +73,13 @@ class Attempt(msgspec.Struct, eq=False):
     live: dict[str, LiveChunk | None] = {}
     passages: list[PassageStep] = []
 
-    def holds(self, request: Request) -> bool:
+    def defers(self, request: Request) -> bool:
+        """Whether a further request has to wait for the end of this commit."""
+        return self.head.status == PAUSED or request.based_on is not None or self._holds(request)
+
+    def _holds(self, request: Request) -> bool:
         """Whether an event of the request is in here already: the same id sent twice at once."""
-        if not self.requests or not request.has_callers_ids:
+        if not request.has_callers_ids:
             return False
         ids = {event.id for event in request.events}
         return any(step.stored.id in ids for step in self.reduced)
@@ -117,7 +122,7 @@ class RecordedLog:
             hash=stored.hash.hex(),
             operations=made.operations,
             chunks=made.chunks,
-            state=StateHandle(stored.seq, at_hand, partial(self._state, generation_of(head))),
+            state=StateHandle(stored.seq, at_hand, generation_of(head), self._state),
             recorded_at_us=stored.recorded_at_us,
         )
 

@@ -1,5 +1,6 @@
 """The base handle: one thread's events, state and rows. Every view is given one."""
 
+import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -156,8 +157,14 @@ class ThreadHandle:
             prepared = kernel.preparer.parts(event, event_id, occurred_at, causation_id, correlation_id)
         threads = kernel[OpenThreads]
         runtime = threads.get(self.id) or await threads.open(self.id)
-        is_resuming = type(prepared.event) is ExecutionResume
-        request = Request((prepared,), system=is_resuming, expected_seq=expected_seq)
+        request = Request(  # as `requested` makes one of several
+            events=(prepared,),
+            has_callers_ids=prepared.id_is_callers,
+            future=asyncio.get_running_loop().create_future(),
+            system=type(prepared.event) is ExecutionResume,
+            expected_seq=expected_seq,
+            based_on=expected_seq,
+        )
         return (await self._submitted(runtime, request))[0]
 
     async def dispatch_all(

@@ -3,6 +3,7 @@
 It also holds the kinds of threads, and the caches that views keep in memory beside their rows.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -220,5 +221,12 @@ def requested(
     expected_seq: int | None = None,
 ) -> Request:
     """The request for encoded events. Those that end a pause do not wait for its end."""
-    resuming = all(isinstance(one.event, ExecutionResume) for one in prepared)
-    return Request(prepared, system=system or resuming, check=check, expected_seq=expected_seq)
+    return Request(
+        events=prepared,
+        has_callers_ids=any(one.id_is_callers for one in prepared),
+        future=asyncio.get_running_loop().create_future(),
+        system=system or all(isinstance(one.event, ExecutionResume) for one in prepared),
+        check=check,
+        expected_seq=expected_seq,
+        based_on=expected_seq,
+    )

@@ -78,7 +78,7 @@ class Entrance:
                 before.add_done_callback(leave)
 
 
-class Request:
+class Request(msgspec.Struct, eq=False, kw_only=True):
     """Events to be appended together, and the future that their sender awaits.
 
     `receipts` holds receipts by event id: of the commit at work, and of events that were recorded before. `check` is
@@ -88,29 +88,17 @@ class Request:
     `looked`: the store was asked whether an archived thread is open again.
     """
 
-    __slots__ = (
-        "administrative", "based_on", "check", "events", "expected_seq", "future", "has_callers_ids", "looked",
-        "receipts", "system", "tries",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        events: Sequence[Prepared],
-        *,
-        system: bool = False,
-        check: Callable[[State], None] | None = None,
-        expected_seq: int | None = None,
-    ) -> None:
-        self.events = events
-        self.has_callers_ids = True in [event.id_is_callers for event in events]
-        self.future: asyncio.Future[tuple[Receipt, ...]] = asyncio.get_running_loop().create_future()
-        self.receipts: dict[str, Receipt] = {}
-        self.system = system
-        self.administrative = False
-        self.check = check
-        self.expected_seq = self.based_on = expected_seq
-        self.looked = False
-        self.tries = 0
+    events: Sequence[Prepared]
+    has_callers_ids: bool
+    future: asyncio.Future[tuple[Receipt, ...]]
+    system: bool = False
+    administrative: bool = False
+    check: Callable[[State], None] | None = None
+    expected_seq: int | None = None
+    based_on: int | None = None
+    receipts: dict[str, Receipt] = {}
+    looked: bool = False
+    tries: int = 0
 
     @property
     def pending(self) -> Sequence[Prepared]:

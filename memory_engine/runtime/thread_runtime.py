@@ -165,8 +165,7 @@ class ThreadRuntime:
             return
         attempt = Attempt(self.state, self.head, self.record)
         for n, request in enumerate(requests):
-            waits = attempt.head.status == PAUSED or request.based_on is not None or attempt.holds(request)
-            if attempt.requests and waits:
+            if attempt.requests and attempt.defers(request):
                 self.queue.put_back(requests[n:])
                 break
             self._add(attempt, request)

@@ -263,9 +263,9 @@ class OpenThreads:
         for step in reduced:
             if step.stored.type in _UNSHOWN:
                 self._kernel.caches.drop(runtime.id)
-            if step.stored.type == ThreadCleared.event_type:
-                runtime.compaction_backoff = 0
-                runtime.incompressible.clear()
+                if step.stored.type == ThreadCleared.event_type:
+                    runtime.compaction_backoff = 0
+                    runtime.incompressible.clear()
         if runtime.id in self._open:
             self._weigh(runtime)
         elif runtime.id not in self._loading:  # its first commit has made the thread

@@ -26,7 +26,7 @@ class ProjectionChange(msgspec.Struct, frozen=True):
     ranges: Sequence[tuple[str, str]] = ()
 
 
-class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
+class CommitUnit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything that one commit writes to one thread: computed before, applied whole or not at all.
 
     With `makes` the thread is made by it too, from this record and the `expected` head. With a `record` its metadata

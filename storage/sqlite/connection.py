@@ -93,11 +93,11 @@ class Connection:
             raise EngineClosed
         self._put(_ThreadFuture(asyncio.get_running_loop(), lambda: False, ended, ended), lambda: work(self._raw()))
 
-    def here(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a closure on the caller's own thread. Only of a `writer`, and while nothing that was started runs."""
+    def here(self) -> sqlite3.Connection:
+        """SQLite's own connection, for the caller's thread. Only of a `writer`, and while nothing started runs."""
         if not self._open or self._writing is None:
             raise EngineClosed
-        return work(self._writing)
+        return self._writing
 
     @property
     def _begun(self) -> aiosqlite.Connection:

@@ -1,15 +1,20 @@
-"""The file of a store while no store has it open: whether it can be one, and what version it has."""
+"""The file of a store while nobody writes to it: whether it can be one, what version it has, and who refuses to."""
 
+import asyncio
 import logging
 import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import TypeVar
 
-from memory_engine.errors import SchemaError, StorageFailed
+from memory_engine.errors import ReadOnly, SchemaError, StorageFailed
 from memory_engine.storage.sqlite.connection import Connection
 from memory_engine.storage.sqlite.writer import size_of
+from memory_engine.store.protocol import CommitUnit
+
+T = TypeVar("T")
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -77,3 +82,34 @@ def check_sqlite_version(path: str) -> None:
         raise SchemaError(path, f"Python's SQLite is {version}; 3.37 or newer is needed")
     if sqlite3.sqlite_version_info < SQLITE_SAFE_WAL:
         _log.info("SQLite %s: let no other program write to or checkpoint %s (fixed in 3.51.3)", version, path)
+
+
+class NoWriter:
+    """Stands in the writer's place where a file is only read. Raises `ReadOnly`."""
+
+    def submit(self, unit: CommitUnit, *, at_once: bool = False) -> "asyncio.Future[None]":
+        """Refuse a unit."""
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        refused.set_exception(ReadOnly(f"a commit to thread {unit.thread_id!r}"))
+        return refused
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Refuse a transaction."""
+        raise ReadOnly(f"a transaction ({work.__name__})")
+
+    async def checkpoint(self, mode: str) -> None:
+        """Leave the write-ahead log as it is."""
+
+    async def administer(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Refuse to delete and to erase."""
+        raise ReadOnly("an administrative act")
+
+    async def wipe(self) -> bool:
+        """Refuse to write to the file."""
+        raise ReadOnly("an administrative act")
+
+    async def shorten(self) -> None:
+        """Leave the write-ahead log as it is."""
+
+    async def close(self) -> None:
+        """Nothing is open."""

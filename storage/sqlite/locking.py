@@ -70,8 +70,11 @@ class FileLock:
 
     def _is_in_place(self) -> bool:
         """Whether the file that is locked is the one that others find. Takes its length."""
-        found = _stat(self._lock_path)
-        if found is None or found.st_ino != self._own[1] or found.st_dev != self._own[0]:
+        try:
+            found = os.stat(self._lock_path)  # noqa: PTH116 - as in `_stat`
+        except OSError:
+            return False
+        if (found.st_dev, found.st_ino) != self._own:
             return False
         self.marks = found.st_size
         return True
@@ -99,9 +102,12 @@ class FileLock:
     def _check(self) -> None:
         if self._watched is None:
             return
-        now = _stat(self._path)
-        if now is None or now.st_ino != self._watched[1] or now.st_dev != self._watched[0]:
-            raise StoreReplaced(self._path, "it was removed" if now is None else "another file took its place")
+        try:
+            now = os.stat(self._path)  # noqa: PTH116 - as in `_stat`
+        except OSError:
+            raise StoreReplaced(self._path, "it was removed") from None
+        if (now.st_dev, now.st_ino) != self._watched:
+            raise StoreReplaced(self._path, "another file took its place")
 
     def _acquire(self) -> None:
         if not (self._line.is_empty() and _try_lock(self._descriptor)):

@@ -13,8 +13,9 @@ from memory_engine.storage.passage_rows import INDEXED_BULK, StoredWords, Waitin
 from memory_engine.storage.passage_search import Lists
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.among import Among, members_of
+from memory_engine.storage.sqlite.file import NoWriter
 from memory_engine.storage.sqlite.transactions import begin_passages, find_tid
-from memory_engine.storage.sqlite.writer import NoWriter, Writer
+from memory_engine.storage.sqlite.writer import Writer
 from memory_engine.store.passages import (
     LookedUp,
     LookUp,

@@ -319,8 +319,17 @@ def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]
 def head_to_row(head: Head) -> tuple[object, ...]:
     """The values of `HEAD_NAMES`: marks as JSON, and at the end the checksum of the others."""
     marks = msgspec.json.encode(head.marks) if head.marks else b"{}"
-    values = (head.seq, head.hash, head.epoch, head.status, head.open_compaction, head.chunks, head.tokens)
-    return (*values, marks.decode(), _checksum((*values, marks)))
+    values = (
+        head.seq,
+        head.hash,
+        head.epoch,
+        head.status,
+        head.open_compaction,
+        head.chunks,
+        head.tokens,
+        marks,
+    )
+    return (*values[:-1], marks.decode(), _checksum(values))
 
 
 def _checksum(values: Sequence[object]) -> int:

@@ -23,6 +23,7 @@ from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, Readers
 from memory_engine.storage.sqlite.faults import FaultPlan, ToldLock, connecting
 from memory_engine.storage.sqlite.file import (
+    NoWriter,
     check_place,
     check_sqlite_version,
     close_for_good,
@@ -40,7 +41,7 @@ from memory_engine.storage.sqlite.transactions import (
     put_record,
     write_projection,
 )
-from memory_engine.storage.sqlite.writer import WAL_BYTES, NoWriter, Writer, size_of
+from memory_engine.storage.sqlite.writer import WAL_BYTES, Writer, size_of
 from memory_engine.store.protocol import (
     Act,
     Backup,

@@ -66,7 +66,8 @@ class Transactions:
         self._path = path
         self._tids: dict[str, int] = {}
         self._unindexed: dict[int, int] = {}
-        self._full: set[int] = set()
+        self.full: set[int] = set()
+        """Threads with very many passages that wait to be indexed."""
 
     def commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
         """Write the units in one transaction. Returns for each the error that refused it, or `None`.
@@ -176,17 +177,17 @@ class Transactions:
     def _bring(self, tid: int, passages_count: int) -> None:
         waiting = self._unindexed[tid] = self._unindexed.get(tid, 0) + passages_count
         if waiting >= UNINDEXED_MAX:
-            self._full.add(tid)
+            self.full.add(tid)
 
     def to_index(self, *, is_idle: bool) -> list[int]:
         """The threads whose passages should be indexed: those with very many waiting ones, or all with enough.
 
         Each comes once. The cost grows with the threads returned, not with the thousands that may have a few.
         """
-        found = [tid for tid, n in self._unindexed.items() if n >= WAITING_MIN] if is_idle else list(self._full)
+        found = [tid for tid, n in self._unindexed.items() if n >= WAITING_MIN] if is_idle else list(self.full)
         for tid in found:
             del self._unindexed[tid]
-        self._full.clear()
+        self.full.clear()
         return found
 
     def _place_of(self, raw: sqlite3.Connection, unit: CommitUnit) -> tuple[int, int]:

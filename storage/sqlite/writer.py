@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from memory_engine.core.cancellation import finished
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import OfLoop
-from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, ReadOnly, StorageFailed
+from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, StorageFailed
 from memory_engine.storage.passages import index_words
 from memory_engine.storage.sqlite.connection import Connection, is_busy, storage_error
 from memory_engine.storage.sqlite.locking import FileLock, Generation
@@ -111,7 +111,8 @@ class Writer:
         if at_once and not waits:
             outcome = self._committed_here(unit)
             if outcome is not _UNDONE:
-                self._ended(outcome, partial(_settle_all, ((unit, future),)))
+                _settle(future, self._noted(outcome))  # type: ignore[arg-type]  # None stands for success
+                self._move_on()
                 return future
         if self._tidying.done():  # the engine was opened in a loop that has ended since
             self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle())
@@ -125,14 +126,14 @@ class Writer:
         return future
 
     def _committed_here(self, unit: CommitUnit) -> object:
-        """Commit a unit on this thread; `_UNDONE` where something could make that wait."""
+        """Commit a unit on this thread: its error or `None`, or `_UNDONE` where something could make that wait."""
         if self._failed is not None or not _is_small(unit):
             return _UNDONE
         try:
             if not self._lock.try_enter():
                 return _UNDONE
             try:
-                outcomes = self._connection.here(lambda raw: self._write(raw, (unit,), 0))
+                (outcome,) = self._write(self._connection.here(), (unit,), 0)
             except BaseException:  # the lock must not stay taken; it goes on to the caller
                 self._lock.leave(failed=True)
                 raise
@@ -140,7 +141,7 @@ class Writer:
         except Exception as error:  # whatever it is, it is the outcome of the unit
             # another program may write to the file: on its own thread, the connection can wait for that
             return _UNDONE if isinstance(error, sqlite3.Error) and is_busy(error) else error
-        return outcomes
+        return outcome
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a transaction of its own between those of the units; it is rolled back if it raises."""
@@ -266,16 +267,24 @@ class Writer:
             self._busy_ms = busy_ms
 
     def _ended(self, outcome: object, settle: Callable[[object], None]) -> None:
-        """A transaction ended: answer it, then go on. A disk that fails makes the store read-only for good."""
-        if isinstance(outcome, BaseException):
-            outcome = self._refused(outcome)
+        """A transaction ended: answer it, then go on."""
+        settle(self._noted(outcome))
+        self._move_on()
+
+    def _noted(self, outcome: object) -> object:
+        """The outcome of a transaction as it is answered. A disk that fails makes the store read-only for good."""
         self._commits += 1
         self._busy = False
-        settle(outcome)
-        self._index_words(is_idle=False)
+        return self._refused(outcome) if isinstance(outcome, BaseException) else outcome
+
+    def _move_on(self) -> None:
+        """Start what is due now, if anything is: none of it after most commits."""
+        if self._transactions.full:
+            self._index_words(is_idle=False)
         if self._written > CHECKPOINT_BYTES:
             self._checkpoint_meanwhile()
-        self._go_on()
+        if self._units or self._jobs or self._idle:
+            self._go_on()
 
     def _refused(self, error: BaseException) -> BaseException:
         """The error that a failed transaction is answered with."""
@@ -318,7 +327,8 @@ class Writer:
     ) -> list[MemoryEngineError | None]:
         """Write units, in the lock."""
         began = time.perf_counter()
-        self._wait_at_most(raw, busy_ms)
+        if self._busy_ms != busy_ms:
+            self._wait_at_most(raw, busy_ms)
         if self._seen != self._lock.marks:
             self._seen = self._lock.marks
             self._transactions.forget()
@@ -328,8 +338,11 @@ class Writer:
         self._restarts = False
         took = time.perf_counter() - began
         self._slow = FAST if took > SLOW_S * len(units) else max(0, self._slow - 1)
-        self._written += PAGE_BYTES * (2 + 2 * len(units)) + sum(map(_bytes_of, units)) + ROW_BYTES * rows
-        self._keep_the_turn(outcomes)
+        self._written += PAGE_BYTES * (2 + 2 * len(units)) + ROW_BYTES * rows
+        for unit in units:
+            self._written += _bytes_of(unit)
+        if self._turn_ends_s or any(outcomes):
+            self._keep_the_turn(outcomes)
         return outcomes
 
     def _keep_the_turn(self, outcomes: Sequence[MemoryEngineError | None]) -> None:
@@ -418,37 +431,6 @@ class Writer:
                 tidied = seen = self._commits
             else:
                 seen = self._commits
-
-
-class NoWriter:
-    """Stands in the writer's place where a file is only read. Raises `ReadOnly`."""
-
-    def submit(self, unit: CommitUnit, *, at_once: bool = False) -> "asyncio.Future[None]":
-        """Refuse a unit."""
-        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        refused.set_exception(ReadOnly(f"a commit to thread {unit.thread_id!r}"))
-        return refused
-
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Refuse a transaction."""
-        raise ReadOnly(f"a transaction ({work.__name__})")
-
-    async def checkpoint(self, mode: str) -> None:
-        """Leave the write-ahead log as it is."""
-
-    async def administer(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Refuse to delete and to erase."""
-        raise ReadOnly("an administrative act")
-
-    async def wipe(self) -> bool:
-        """Refuse to write to the file."""
-        raise ReadOnly("an administrative act")
-
-    async def shorten(self) -> None:
-        """Leave the write-ahead log as it is."""
-
-    async def close(self) -> None:
-        """Nothing is open."""
 
 
 def _bytes_of(unit: CommitUnit) -> int:

@@ -414,7 +414,7 @@ class Rerun:
         self.after = self.after.plus(event)
         state = self._own.state
 
-        async def load(_seq: int) -> State:
+        async def load(_generation: int, _seq: int) -> State:
             return state
 
         stored = step.stored
@@ -425,7 +425,7 @@ class Rerun:
             hash=stored.hash.hex(),
             operations=step.reduction.operations,
             chunks=step.reduction.chunks,
-            state=StateHandle(stored.seq, state, load),
+            state=StateHandle(stored.seq, state, 0, load),
             recorded_at_us=stored.recorded_at_us,
         )
 
