@@ -87,6 +87,8 @@ def check_sqlite_version(path: str) -> None:
 class NoWriter:
     """Stands in the writer's place where a file is only read. Raises `ReadOnly`."""
 
+    is_unused = False
+
     def submit(self, unit: CommitUnit, *, at_once: bool = False) -> "asyncio.Future[None]":
         """Refuse a unit."""
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -96,6 +98,10 @@ class NoWriter:
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Refuse a transaction."""
         raise ReadOnly(f"a transaction ({work.__name__})")
+
+    async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Refuse a query: readers are for that."""
+        raise ReadOnly(f"a query ({query.__name__})")
 
     async def checkpoint(self, mode: str) -> None:
         """Leave the write-ahead log as it is."""

@@ -71,6 +71,9 @@ MEASURE_S = 0.01
 """Seconds between two looks at its size: where other threads are at work, each call of the system may cost a turn."""
 AT_ONCE_MAX = 8
 """Commits in a round of the loop that are tried at once; those of more threads share transactions."""
+SMALL_BYTES = 1024 * 1024
+"""In a file of so many bytes at most, queries are run by the connection that writes until it has written: a process
+that opens the file, dispatches and closes it need not open another, which takes longer than to write."""
 QUIET_S = 0.5
 """Seconds that reads which begin wait at most for those under way, so that it can be emptied."""
 QUIET_POLL_S = 0.002
@@ -106,6 +109,8 @@ class SQLiteStore:
         self._round_will_end = False
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
+        self._is_small = False
+        """Whether a query can take no longer than a commit or two, so that the first ones need no reader."""
         self._is_settled = False
         """Whether no act was pending when the file was opened, and nobody has asked since."""
         self._leases = Leases(path)
@@ -215,7 +220,7 @@ class SQLiteStore:
         writer = Writer(connection, lock, transactions, path, busy_timeout_s, syncs=durability == "full")
         found = Readers(Connection.readers(path, busy_timeout_s, readers))
         store = cls(path, writer, found, transactions, busy_timeout_s)
-        store._is_settled = is_settled
+        store._is_small, store._is_settled = faults is None and size_of(path) <= SMALL_BYTES, is_settled
         return store
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
@@ -452,6 +457,8 @@ class SQLiteStore:
         while self._quiet is not None:
             await asyncio.shield(self._quiet)
         try:
+            if self._is_small and self._writer.is_unused:
+                return await self._writer.read(query)
             return await self._readers.run(query)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, MemoryEngineError):

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from memory_engine.core.cancellation import finished
 from memory_engine.core.lazy import lazy_module
@@ -95,6 +95,7 @@ class Writer:
         self._units: deque[tuple[CommitUnit, asyncio.Future[None]]] = deque()
         self._jobs: deque[tuple[Callable[[sqlite3.Connection], object], asyncio.Future[object]]] = deque()
         self._busy = False
+        self._reads = 0
         self._was_job = False
         self._crowded = False
         self._idle: list[asyncio.Future[None]] = []
@@ -111,7 +112,7 @@ class Writer:
         if at_once and not waits:
             outcome = self._committed_here(unit)
             if outcome is not _UNDONE:
-                _settle(future, self._noted(outcome))  # type: ignore[arg-type]  # None stands for success
+                _settle(future, self._noted(outcome))
                 self._move_on()
                 return future
         if self._tidying.done():  # the engine was opened in a loop that has ended since
@@ -142,6 +143,27 @@ class Writer:
             # another program may write to the file: on its own thread, the connection can wait for that
             return _UNDONE if isinstance(error, sqlite3.Error) and is_busy(error) else error
         return outcome
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing was written since the file was opened, nor is about to be."""
+        is_idle = not self._busy or self._reads > 0
+        return is_idle and not (self._commits or self._units or self._jobs or self._failed)
+
+    async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query, after those before; what is to be written waits for them. Only while it `is_unused`."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def ended(outcome: object) -> None:
+            self._reads -= 1
+            self._busy = self._reads > 0
+            _settle(future, outcome)
+            self._go_on()
+
+        with self._connection.errors():
+            self._connection.start(query, ended)
+            self._busy, self._reads = True, self._reads + 1
+            return await future
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a transaction of its own between those of the units; it is rolled back if it raises."""
@@ -461,17 +483,18 @@ def size_of(path: str) -> int:
         return 0
 
 
-def _settle(future: "asyncio.Future[object]", outcome: object) -> None:
+def _settle(future: "asyncio.Future[T]", outcome: object) -> None:
+    """Answer whoever still waits, with an error or what the work gave."""
     if future.done():
         return
     if isinstance(outcome, BaseException):
         future.set_exception(outcome)
     else:
-        future.set_result(outcome)
+        future.set_result(cast("T", outcome))
 
 
 def _settle_all(batch: Sequence[tuple[CommitUnit, "asyncio.Future[None]"]], outcome: object) -> None:
     """Answer each unit: with the error that refused it, or the one that failed the whole transaction."""
     outcomes = outcome if isinstance(outcome, list) else [outcome] * len(batch)
     for (_, future), one in zip(batch, outcomes, strict=True):
-        _settle(future, one)  # type: ignore[arg-type]  # None stands for success
+        _settle(future, one)
