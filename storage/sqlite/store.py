@@ -110,7 +110,7 @@ class SQLiteStore:
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
         self._is_small = False
-        """Whether a query can take no longer than a commit or two, so that the first ones need no reader."""
+        """Whether queries take milliseconds at most, so that the first ones need no reader."""
         self._is_settled = False
         """Whether no act was pending when the file was opened, and nobody has asked since."""
         self._leases = Leases(path)
