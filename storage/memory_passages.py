@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memory_engine.core.threads import ThreadRecord
-from memory_engine.storage import passage_search, passage_vectors, passages
+from memory_engine.storage import passage_search, passage_vectors, passage_words, passages
 from memory_engine.storage.passage_rows import INDEXED_MAX, words_prefix
 from memory_engine.storage.passage_search import Lists, Members
 from memory_engine.storage.passages import is_whole
@@ -131,7 +131,7 @@ class MemoryPassages:
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads."""
         tids = [self._tid(record.id) for record in self._matching(threads) if record.id in self._indexed]
-        await self._in_parts(lambda raw: passages.index_words_of(raw, tids))
+        await self._in_parts(lambda raw: passage_words.index_words_of(raw, tids))
 
     async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
         """The places of all passages that fit what narrows a look-up."""
@@ -157,7 +157,7 @@ class MemoryPassages:
         """Index the words of the waiting passages."""
         self._head_of(thread_id)
         tid = self._tid(thread_id)
-        await self._in_parts(lambda raw: passages.index_words(raw, tid, INDEXED_MAX))
+        await self._in_parts(lambda raw: passage_words.index_words(raw, tid, INDEXED_MAX))
 
     async def _in_parts(self, work: Callable[[sqlite3.Connection], bool]) -> None:
         """Run parts of work, each in a transaction, until it says that there are no more; others have turns between."""

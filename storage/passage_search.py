@@ -13,7 +13,8 @@ from memory_engine.storage import passage_lookup
 from memory_engine.storage.passage_counts import counted
 from memory_engine.storage.passage_lookup import NEVER, ListPart, Stand, at_once, last_place
 from memory_engine.storage.passage_rows import READ_CHARS_MAX, Waiting, beyond, mark
-from memory_engine.storage.passages import COLUMNS, base, from_row, sliced, waiting
+from memory_engine.storage.passage_words import waiting
+from memory_engine.storage.passages import COLUMNS, base, from_row, sliced
 from memory_engine.store.passages import THREAD_BITS, LookedUp, LookUp, PassageRow, index_version
 
 _FOUND = "SELECT rowid FROM passage_terms WHERE passage_terms MATCH ? AND rowid BETWEEN ? AND ?"

@@ -1,36 +1,23 @@
 """Passages in SQLite: a row each, full text in FTS5, vectors beside. The stores in files and in memory both use it.
 
-A passage is written by the transaction of its event, with its text. Its words go to the full-text index later, many
-passages at a time (`index_words`), since a list of words costs ten times as much one passage at a time; until then a
-look-up (`storage.passage_search`) reads them from the rows. It sees both, at one moment.
+A passage is written by the transaction of its event, with its text. Its words go to the full-text index later
+(`storage.passage_words`), since a list of words costs ten times as much one passage at a time; until then a look-up
+(`storage.passage_search`) reads them from the rows. It sees both, at one moment.
 """
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from itertools import accumulate
+from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
 
-from memory_engine.core.aside import giving_way
 from memory_engine.storage import passage_counts, vector_blocks
 from memory_engine.storage.passage_rows import (
-    FIRST_OF_EVENT,
-    INDEXED_BULK,
-    INDEXED_MAX,
-    RAW,
-    TAKEN,
-    WAITING_MIN,
-    WORDS_CHARS_MAX,
-    StoredWords,
-    Waiting,
     beyond,
     count,
     stored_terms,
     terms_of,
-    waiting_from,
-    within,
     words_prefix,
 )
 from memory_engine.store.passages import (
@@ -107,14 +94,7 @@ _IN_MAX = 500
 _LAST_TID = (1 << 63 - THREAD_BITS) - 1
 _NO_TIME = (1 << 63) - 1, -(1 << 63)
 COLUMNS = "pos, kind, role, speaker, at_us, key, origins, ended, terms"
-_NONE: Mapping[StoredWords, Waiting] = {}
-_WAITING = "SELECT pos, kind, key, at_us, ended, terms FROM passages WHERE pos > ? AND pos <= ?"
-_SIZES = (
-    f"SELECT pos, length(CAST(terms AS BLOB)) / CASE substr(terms, 1, 1) WHEN ? THEN 1 ELSE {TAKEN} END "
-    "FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?"
-)
-"""In bytes: to count characters means to read them."""
-_WORDS = "? || replace(terms, ' ', ' ' || ?)"
+WORDS = "? || replace(terms, ' ', ' ' || ?)"
 """A row's words as the full-text index has them, each after the prefix of its tenant: that is given twice."""
 _INSERT = (
     "INSERT INTO passages (pos, kind, role, speaker, at_us, tid, key, origins, ended, size, terms) "
@@ -334,111 +314,10 @@ def _unindex(raw: sqlite3.Connection, tid: int, where: str, values: Sequence[obj
     folded, prefix = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     raw.execute(
         "INSERT INTO passage_terms (passage_terms, rowid, terms) "
-        f"SELECT 'delete', pos, {_WORDS} FROM passages WHERE {where} AND pos <= ?",
+        f"SELECT 'delete', pos, {WORDS} FROM passages WHERE {where} AND pos <= ?",
         (prefix, prefix, *values, folded),
     )
     passage_counts.add(raw, tid, (f"{where} AND pos <= ?", (*values, folded)), by=-1)
-
-
-def index_words_of(raw: sqlite3.Connection, tids: list[int], at_most: int = INDEXED_BULK) -> bool:
-    """Index so many waiting passages of some threads, however few wait in each: many in one transaction cost less.
-
-    Threads that are done are taken from the end of `tids`. Returns whether there are more.
-    """
-    left = at_most
-    while tids and left > 0:
-        count, more = _index_words(raw, tids[-1], left, 1)
-        if more:
-            break
-        tids.pop()
-        left -= max(1, count)
-    return bool(tids)
-
-
-def index_words(
-    raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX, known: Mapping[StoredWords, Waiting] = _NONE
-) -> bool:
-    """Index the words of the oldest waiting passages, if they are enough. Returns whether more may wait.
-
-    Words that are `known` (see `taken`) need not be taken of their texts while the transaction holds others up.
-    """
-    return _index_words(raw, tid, at_most, WAITING_MIN, known)[1]
-
-
-def taken(raw: sqlite3.Connection, tid: int, at_most: int) -> dict[StoredWords, Waiting]:
-    """The words of the passages that `index_words` would index next, by what their rows hold.
-
-    Nothing where the rows have them already.
-    """
-    index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    if index is None:
-        return {}
-    some, _ = _next(raw, tid, index[0], at_most)
-    with giving_way:
-        return {row: _from_stored(row) for row in _without_terms(raw, index[0], some[-1])} if some else {}
-
-
-def _index_words(
-    raw: sqlite3.Connection, tid: int, at_most: int, at_least: int, known: Mapping[StoredWords, Waiting] = _NONE
-) -> tuple[int, bool]:
-    """Index the words of the oldest waiting passages, if they are so many: of how many, and whether more may wait."""
-    index = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    if index is None:
-        return 0, False
-    some, waiting_count = _next(raw, tid, index[0], at_most)
-    if waiting_count < at_least:
-        if not some:
-            raw.execute("UPDATE passage_indexes SET last = folded WHERE tid = ?", (tid,))
-        return 0, False
-    more = waiting_count == at_most or len(some) < waiting_count
-    (after, prefix), last = index, some[-1]
-    with giving_way:
-        new = [known.get(row) or _from_stored(row) for row in _without_terms(raw, after, last)]
-    rows = [(one.words, one.size, base(tid) + one.place, tid) for one in new]
-    raw.executemany("UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?", rows)
-    raw.execute(
-        f"INSERT INTO passage_terms (rowid, terms) SELECT pos, {_WORDS} FROM passages "
-        "WHERE pos > ? AND pos <= ? ORDER BY pos",
-        (prefix, prefix, after, last),
-    )
-    passage_counts.add(raw, tid, ("pos > ? AND pos <= ?", (after, last)), by=1)
-    raw.execute(
-        "UPDATE passage_indexes SET folded = ?, terms = terms + ?, last = CASE WHEN ? THEN ? ELSE last END "
-        "WHERE tid = ?",
-        (last, sum(one.size or 0 for one in new), not more, last, tid),
-    )
-    return len(some), more and last > after  # a damaged position could lead back for ever
-
-
-def _next(raw: sqlite3.Connection, tid: int, after: int, at_most: int) -> tuple[list[int], int]:
-    """The positions of waiting passages whose words are indexed in one transaction; how many wait, up to so many."""
-    sizes = raw.execute(_SIZES, (RAW, after, base(tid + 1) - 1, at_most)).fetchall()
-    before = accumulate((size for _, size in sizes), initial=0)
-    return [pos for (pos, _), size in zip(sizes, before, strict=False) if size < WORDS_CHARS_MAX], len(sizes)
-
-
-def _without_terms(raw: sqlite3.Connection, after: int, last: int) -> list[StoredWords]:
-    """The rows above a position up to the last whose terms were not taken yet."""
-    return raw.execute(f"{_WAITING} AND substr(terms, 1, 1) = ? ORDER BY pos", (after, last, RAW)).fetchall()
-
-
-def _from_stored(row: StoredWords) -> Waiting:
-    pos, kind, key, at_us, ended, stored = row
-    return waiting_from(place_of(pos), kind, key, (at_us, ended), stored)
-
-
-def waiting(raw: sqlite3.Connection, span: tuple[int, int], chars_max: int) -> tuple[list[Waiting], int]:
-    """Passages above the first position up to the last, in order, and how many others there are.
-
-    Of those whose texts have more than so many characters the latest, those that begin their events first.
-    """
-    parts_last = f"pos & {(1 << PLACES_BITS) - 1} >= {FIRST_OF_EVENT}"
-    with closing(raw.execute(f"{_WAITING} ORDER BY {parts_last}, pos DESC", span)) as rows:
-        stored = list(within(rows, chars_max))
-    if not stored:
-        return [], 0
-    (count,) = raw.execute("SELECT count(*) FROM passages WHERE pos > ? AND pos <= ?", span).fetchone()
-    return [_from_stored(row) for row in sorted(stored)], count - len(stored)
 
 
 def indexed_at(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from memory_engine.errors import ReadOnly, SchemaError, StorageFailed
 from memory_engine.storage.sqlite.connection import Connection
 from memory_engine.storage.sqlite.writer import size_of
-from memory_engine.store.protocol import CommitUnit
+from memory_engine.store.protocol import CommitUnit, Migrated
 
 T = TypeVar("T")
 
@@ -82,6 +82,18 @@ def check_sqlite_version(path: str) -> None:
         raise SchemaError(path, f"Python's SQLite is {version}; 3.37 or newer is needed")
     if sqlite3.sqlite_version_info < SQLITE_SAFE_WAL:
         _log.info("SQLite %s: let no other program write to or checkpoint %s (fixed in 3.51.3)", version, path)
+
+
+def on_the_loop(migrated: Migrated | None) -> Migrated | None:
+    """The same function, to be called by a connection's thread."""
+    if migrated is None:
+        return None
+    loop, there = asyncio.get_running_loop(), migrated
+
+    def told(number: int, what: str) -> None:
+        loop.call_soon_threadsafe(there, number, what)
+
+    return told
 
 
 class NoWriter:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from memory_engine.errors import IntegrityError, StorageRefused
-from memory_engine.storage import passage_vectors, passages
+from memory_engine.storage import passage_vectors, passage_words, passages
 from memory_engine.storage.passage_rows import INDEXED_BULK, StoredWords, Waiting
 from memory_engine.storage.passage_search import Lists
 from memory_engine.storage.sqlite import reads
@@ -70,7 +70,7 @@ def _merge(pages: int, raw: sqlite3.Connection) -> bool:
 
 
 def _index_words(thread_id: str, known: Mapping[StoredWords, Waiting], raw: sqlite3.Connection) -> bool:
-    return passages.index_words(raw, find_tid(raw, thread_id), INDEXED_BULK, known)
+    return passage_words.index_words(raw, find_tid(raw, thread_id), INDEXED_BULK, known)
 
 
 class SQLitePassages:
@@ -146,13 +146,13 @@ class SQLitePassages:
         """Index the words of the waiting passages, some milliseconds at a time."""
         is_more = True
         while is_more:
-            known = await self._read(lambda raw: passages.taken(raw, find_tid(raw, thread_id), INDEXED_BULK))
+            known = await self._read(lambda raw: passage_words.taken(raw, find_tid(raw, thread_id), INDEXED_BULK))
             is_more = await self._writer.run(partial(_index_words, thread_id, known))
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads, some milliseconds at a time."""
         tids = await self._read(lambda raw: list(members_of(raw, threads).waiting))
-        while await self._writer.run(lambda raw: passages.index_words_of(raw, tids)):
+        while await self._writer.run(lambda raw: passage_words.index_words_of(raw, tids)):
             pass
 
     async def threads(self) -> Sequence[str]:

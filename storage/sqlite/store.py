@@ -27,6 +27,7 @@ from memory_engine.storage.sqlite.file import (
     check_place,
     check_sqlite_version,
     close_for_good,
+    on_the_loop,
     remove_graphs,
     signature,
     version_of,
@@ -209,7 +210,7 @@ class SQLiteStore:
         try:
             factory = sqlite3.Connection if faults is None else connecting(faults)
             connection = await Connection.writer(path, busy_timeout_s, factory)
-            told = _on_the_loop(migrated)
+            told = on_the_loop(migrated)
             is_settled = await connection.run(lambda raw: _prepare(raw, lock, path, durability, told))
         except BaseException:  # after any error no thread of a connection may stay behind; it goes on to the caller
             if connection is not None:
@@ -476,18 +477,6 @@ async def _whole(opening: Coroutine[object, object, SQLiteStore]) -> SQLiteStore
         if not task.cancelled() and task.exception() is None:
             await finished(task.result().close())
         raise
-
-
-def _on_the_loop(migrated: Migrated | None) -> Migrated | None:
-    """The same function, to be called by a connection's thread."""
-    if migrated is None:
-        return None
-    loop, there = asyncio.get_running_loop(), migrated
-
-    def told(number: int, what: str) -> None:
-        loop.call_soon_threadsafe(there, number, what)
-
-    return told
 
 
 def _prepare(

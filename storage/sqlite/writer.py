@@ -15,7 +15,7 @@ from memory_engine.core.cancellation import finished
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, StorageFailed
-from memory_engine.storage.passages import index_words
+from memory_engine.storage.passage_words import index_words
 from memory_engine.storage.sqlite.connection import Connection, is_busy, storage_error
 from memory_engine.storage.sqlite.locking import FileLock, Generation
 from memory_engine.storage.sqlite.transactions import Transactions

@@ -16,7 +16,8 @@ from memory_engine.errors import ReducerError
 from memory_engine.events import UserMessage
 from memory_engine.storage.passage_counts import counted
 from memory_engine.storage.passage_search import Lists, look_up
-from memory_engine.storage.passages import TERMS, base, index_words
+from memory_engine.storage.passage_words import index_words
+from memory_engine.storage.passages import TERMS, base
 from memory_engine.storage.sqlite.among import Among
 from memory_engine.store.passages import PLACES_BITS, Extracted, LookUp, Text, Threads
 
