@@ -74,7 +74,7 @@ class TermUsage:
         """By word: its terms where a statement begins with it."""
         self.said = _Worths(self._said_term)
         """By word: its terms elsewhere, where a capital marks a name."""
-        self.said_max = _Bounds(self.said)
+        self.said_max = _MostWorth(self.said)
         """By word: the most that its terms are worth anywhere in speech."""
         self.told = _Worths(self._told_term)
         """By word: its terms in a structured value, each with its worth there."""
@@ -184,7 +184,7 @@ class _Worths(dict[str, tuple[T, ...]]):
         return found
 
 
-class _Bounds(dict[str, float]):
+class _MostWorth(dict[str, float]):
     """The most that each word's terms are worth in speech, that is in the first entry that holds them."""
 
     def __init__(self, said: _Worths[SaidTerm]) -> None:

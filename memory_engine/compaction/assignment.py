@@ -28,7 +28,7 @@ DECLARABLE = frozenset({Category.WORKING_FLOW, Category.ENVIRONMENT})
 _NONE: Afresh = {}
 
 
-class Group(msgspec.Struct, frozen=True):
+class AtomPart(msgspec.Struct, frozen=True):
     """The chunks of an atom that are to be compacted, and the chunks that a compactor gets for them."""
 
     ids: tuple[str, ...]
@@ -67,7 +67,7 @@ def assigned(  # noqa: PLR0913 - what is to be given, and to whom
     fallback: Compactor,
     *,
     afresh: Afresh = _NONE,
-    groups: Sequence[Group] | None = None,
+    groups: Sequence[AtomPart] | None = None,
 ) -> Pieces:
     """Give each atom to the first compactor that can take it, else to `fallback`; a batch is split by compactor.
 
@@ -103,7 +103,7 @@ def declared(
         if not outside:
             continue
         groups = [
-            Group((chunk.id,), (chunk,))
+            AtomPart((chunk.id,), (chunk,))
             for chunk in rest
             if chunk.category in outside
             and chunk.retention is not Retention.CRITICAL
@@ -117,7 +117,7 @@ def declared(
     return replace(plan, outside=tuple(chunk_id for _, ids in pieces for chunk_id in ids)), tuple(pieces)
 
 
-def _taken(compactor: Compactor, groups: Sequence[Group]) -> list[list[Group]]:
+def _taken(compactor: Compactor, groups: Sequence[AtomPart]) -> list[list[AtomPart]]:
     """The groups that a compactor takes: together if it can, else in runs."""
     if not groups:
         return []
@@ -128,7 +128,7 @@ def _taken(compactor: Compactor, groups: Sequence[Group]) -> list[list[Group]]:
     return [together] if len(runs) > 1 and can_compact(compactor, _given(together)) else runs
 
 
-def _runs(compactor: Compactor, groups: Sequence[Group]) -> Iterator[list[Group]]:
+def _runs(compactor: Compactor, groups: Sequence[AtomPart]) -> Iterator[list[AtomPart]]:
     """Runs of groups that a compactor can take, from the first on, each as long as can be."""
     start = 0
     while start < len(groups):
@@ -140,7 +140,7 @@ def _runs(compactor: Compactor, groups: Sequence[Group]) -> Iterator[list[Group]
         start += size or 1
 
 
-def grouped(state: State, batch: Sequence[str], afresh: Afresh) -> list[Group]:
+def grouped(state: State, batch: Sequence[str], afresh: Afresh) -> list[AtomPart]:
     """The chunks of a batch by atom, in order; a summary is a group of its own."""
     leaders = {chunk.id: n for n, atom in enumerate(atoms_of(working_flow(state))) for chunk in atom.chunks}
     by_atom: dict[object, list[str]] = {}
@@ -149,8 +149,8 @@ def grouped(state: State, batch: Sequence[str], afresh: Afresh) -> list[Group]:
     return [_group(state, ids, afresh) for ids in by_atom.values()]
 
 
-def _group(state: State, ids: Sequence[str], afresh: Afresh) -> Group:
-    return Group(tuple(ids), tuple(chunk for chunk_id in ids for chunk in _given_for(state, chunk_id, afresh)))
+def _group(state: State, ids: Sequence[str], afresh: Afresh) -> AtomPart:
+    return AtomPart(tuple(ids), tuple(chunk for chunk_id in ids for chunk in _given_for(state, chunk_id, afresh)))
 
 
 def _given_for(state: State, chunk_id: str, afresh: Afresh) -> Sequence[Chunk]:
@@ -161,11 +161,11 @@ def _given_for(state: State, chunk_id: str, afresh: Afresh) -> Sequence[Chunk]:
     return (chunk,) if chunk is not None else ()
 
 
-def _given(groups: Sequence[Group]) -> list[Chunk]:
+def _given(groups: Sequence[AtomPart]) -> list[Chunk]:
     return [chunk for group in groups for chunk in group.given]
 
 
-def _ids(groups: Sequence[Group]) -> tuple[str, ...]:
+def _ids(groups: Sequence[AtomPart]) -> tuple[str, ...]:
     return tuple(chunk_id for group in groups for chunk_id in group.ids)
 
 

@@ -43,6 +43,7 @@ async def bring(path: str, folder: Path) -> None:
         await documents.add("The first of all parcels.")
         await documents.search("parcel")
         await documents.ingest([folder], progress=say)
+        await asyncio.Event().wait()  # until it is killed
 
 
 if __name__ == "__main__":

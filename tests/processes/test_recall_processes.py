@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIVES = 6
 FILES = 1_500
 LIFE_S = (0.2, 0.6)
+MOMENT_S = 0.02
 
 
 async def child(path: Path, name: str, count: int) -> asyncio.subprocess.Process:
@@ -64,8 +65,9 @@ async def test_killed_amid_bringing_documents_none_that_was_reported_is_missing(
     for _ in range(LIVES):
         process = await child(path, str(folder), 0)
         assert process.stdout is not None
-        await process.stdout.readline()  # it works
-        await asyncio.sleep(random.uniform(*LIFE_S) / 2)  # its life: the moment of the kill is the test
+        while int(await process.stdout.readline()) < random.randrange(FILES):
+            pass
+        await asyncio.sleep(random.uniform(0, MOMENT_S))  # the moment of the kill is the test
         process.kill()
         told = (await process.stdout.read()).decode().split("\n")[:-1]
         await process.wait()
