@@ -36,9 +36,10 @@ from memory_engine.projections.rebuild import shown_rows_at
 from memory_engine.runtime.commit import enveloped
 from memory_engine.runtime.config import POLL_S
 from memory_engine.runtime.kernel import Kernel, requested
-from memory_engine.runtime.queue import Request
+from memory_engine.runtime.queue import Prepared, Request
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.passages import Ahead
 from memory_engine.store.protocol import RowSpan, ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
 
@@ -193,16 +194,21 @@ class ThreadHandle:
         async with kernel.entrance.turn(self.id) as its_turn:
             prepared = await kernel.preparer.beside(events)
             await its_turn()
+            ahead = await self._found_ahead(prepared)
             runtime = await kernel[OpenThreads].taken(self.id)
-            following = enumerate(prepared, runtime.head.seq + 1)
-            large = [(one.event, seq) for seq, one in following if runtime.indexed and len(one.payload) > LARGE_CHARS]
-            ahead = await on_thread(partial(kernel.extractors.ahead, large)) if large else {}
         kernel.extractors.found.update(ahead)
         try:
             return await self._submitted(runtime, requested(prepared, expected_seq=expected_seq))
         finally:
             for known in ahead:
-                del kernel.extractors.found[known]
+                kernel.extractors.found.pop(known, None)  # another sender may have sent the same object
+
+    async def _found_ahead(self, prepared: Sequence[Prepared]) -> Ahead:
+        """The passages of large events, where the thread has an index: they are found on another thread."""
+        runtime = await self.kernel[OpenThreads].taken(self.id)
+        following = enumerate(prepared, runtime.head.seq + 1) if runtime.indexed else ()
+        large = [(one.event, seq) for seq, one in following if len(one.payload) > LARGE_CHARS]
+        return await on_thread(partial(self.kernel.extractors.ahead, large)) if large else {}
 
     def _submitted(self, runtime: ThreadRuntime, request: Request) -> Coroutine[object, object, tuple[Receipt, ...]]:
         """The request's way through the queue, as a span where there is a probe."""

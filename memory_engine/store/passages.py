@@ -131,17 +131,20 @@ class PassageChange(msgspec.Struct, frozen=True, gc=False):
     afresh: bool = False
 
 
+Ahead = dict[int, tuple[Event, int, Extracted]]
+"""Passages of events that are about to come: by the identity of an event, with the event and the seq it may get."""
+
+
 class Extractors(msgspec.Struct, frozen=True):
     """The extractor for each type of event; the bodies' texts of types without one are notes.
 
-    Of events that are about to come, `taken` are the terms of texts, `found` the passages of large ones: by the
-    identity of an event, with the event and the seq that it may get.
+    Of events that are about to come, `taken` are the terms of texts, `found` the passages of large ones.
     """
 
     of_type: Mapping[str, Extractor]
     default: Extractor
     taken: dict[str, str] = {}
-    found: dict[int, tuple[Event, int, Extracted]] = {}
+    found: Ahead = {}
 
     def extract(self, event: Event | UnknownEvent, seq: int) -> Extracted:
         """The passages of an event. An event of an unknown class has none."""
@@ -156,9 +159,9 @@ class Extractors(msgspec.Struct, frozen=True):
         for text in self.extract(event, 0).texts:
             self.taken[_said(text)] = " ".join(terms(_said(text)))
 
-    def ahead(self, events: Iterable[tuple[Event, int]]) -> dict[int, tuple[Event, int, Extracted]]:
+    def ahead(self, events: Iterable[tuple[Event, int]]) -> Ahead:
         """The passages of large events at the seqs that they may get, for `found`: work for another thread."""
-        found: dict[int, tuple[Event, int, Extracted]] = {}
+        found: Ahead = {}
         for event, seq in events:
             with suppress(Exception):  # `step` tells of it, to those who wait for the event
                 found[id(event)] = event, seq, self.extract(event, seq)
