@@ -284,7 +284,7 @@ class ContextBuilder:
         those that are always in cannot fit at all.
         """
         blocks = self._blocks(state, max_tokens, standing)
-        parts = self._parts(state)
+        parts = self._parts(state, shows_all=max_tokens is None)
         layout = self._layout(state, parts, max_tokens, blocks, policy)
         chosen = layout.within(max_tokens, self.counter, policy)
         if chosen is None:
@@ -327,7 +327,7 @@ class ContextBuilder:
         Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
         """
         blocks = self._blocks(state, max_tokens, standing)
-        parts = self._parts(state)
+        parts = self._parts(state, shows_all=max_tokens is None)
         layout = self._layout(state, parts, max_tokens, blocks, policy)
         if max_tokens is None:
             divided = whole(layout.flow, policy)
@@ -384,10 +384,10 @@ class ContextBuilder:
             for piece, size, limit in zip(pieces, sizes, limits, strict=True)
         ]
 
-    def _parts(self, state: ChunkSource) -> StateParts:
+    def _parts(self, state: ChunkSource, *, shows_all: bool = False) -> StateParts:
         if isinstance(state, Indexed):
             return state.index.parts(state.state)
-        return StateParts.of(state.chunks(), self.messages, self.counter)
+        return StateParts.of(state.chunks(), self.messages, self.counter, shows_all=shows_all)
 
     def _layout(
         self,

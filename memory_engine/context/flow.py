@@ -1,6 +1,7 @@
 """The flow of a state: its atoms by their part in a budget, and the newest turns that fit into a room."""
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
@@ -21,6 +22,8 @@ BORDER_MIN = 48
 """Tokens from which on the turn before the window is shown cut short, in what the window leaves over."""
 WINDOWS_MAX = 64
 """Rooms for which a growing flow remembers where their windows begin."""
+NEWEST = 1_000
+"""Turns of a large state that are kept as they were made: a budget shows the newest."""
 CUTS_MAX = 64
 """Atoms cut to a room that are remembered, for the flows that go on from the one where they were cut."""
 
@@ -85,15 +88,25 @@ class FlowTurns(msgspec.Struct, frozen=True):
     """The turns from a place on, up to another."""
 
     @classmethod
-    def of(cls, costed: Sequence[Costed]) -> "FlowTurns":
-        """Turns that are there already."""
-        return cls(
-            [one.tokens for one in costed],
-            [one.atom.positions[0] for one in costed],
-            [n for n, one in enumerate(costed) if one.spoken >= 0],
-            tokens_of(costed),
-            lambda first, end: costed[first:end],
-        )
+    def of(cls, costed: Iterable[Costed], again: Callable[[Atom], Costed] | None = None) -> "FlowTurns":
+        """Turns that are there already; with `again` only the newest are kept, and others made where they are read."""
+        sizes, firsts, spoken = list[int](), list[int](), list[int]()
+        older, newest = deque[Atom](), deque[Costed]()
+        for n, one in enumerate(costed):
+            sizes.append(one.tokens)
+            firsts.append(one.atom.positions[0])
+            if one.spoken >= 0:
+                spoken.append(n)
+            newest.append(one)
+            if again is not None and n >= NEWEST:
+                older.append(newest.popleft().atom)
+        atoms, kept, before = list(older), list(newest), len(older)
+
+        def read(first: int, end: int) -> Sequence[Costed]:
+            made = [again(atom) for atom in atoms[first:end]] if again is not None else ()
+            return [*made, *kept[max(0, first - before) : max(0, end - before)]]
+
+        return cls(sizes, firsts, spoken, sum(sizes), read)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -234,16 +247,24 @@ class Flow(msgspec.Struct, frozen=True):
     cuts: Cuts = msgspec.field(default_factory=Cuts)
 
     @classmethod
-    def of(cls, costed: Iterable[Costed]) -> "Flow":
-        """The atoms, sorted out."""
+    def of(cls, costed: Iterable[Costed], again: Callable[[Atom], Costed] | None = None) -> "Flow":
+        """The atoms, sorted out. For `again` see `FlowTurns.of`."""
         fixed: list[Costed] = []
         summaries: list[Costed] = []
-        listed: list[Costed] = []
-        for one in costed:
-            (fixed if one.fixed else summaries if one.is_summary else listed).append(one)
-        turns = FlowTurns.of(listed)
-        spoken = max([one.spoken for atoms in (fixed, summaries, listed) for one in atoms], default=-1)
-        spoken_in = next((n for n in reversed(turns.spoken) if listed[n].spoken == spoken), -1)
+        spoken = last = -1
+
+        def others() -> Iterator[Costed]:
+            nonlocal spoken, last
+            for one in costed:
+                spoken = max(spoken, one.spoken)
+                if one.fixed or one.is_summary:
+                    (fixed if one.fixed else summaries).append(one)
+                    continue
+                last = max(last, one.spoken)
+                yield one
+
+        turns = FlowTurns.of(others(), again)
+        spoken_in = turns.spoken[-1] if last == spoken >= 0 else -1
         return cls(fixed, summaries, turns, tokens_of(fixed), spoken, spoken_in)
 
     @property

@@ -36,14 +36,19 @@ class StateParts:
 
     @classmethod
     def of(
-        cls, chunks: Iterable[Chunk], messages: Callable[[Chunk], Iterable[Message]], counter: TokenCounter
+        cls,
+        chunks: Iterable[Chunk],
+        messages: Callable[[Chunk], Iterable[Message]],
+        counter: TokenCounter,
+        *,
+        shows_all: bool = False,
     ) -> "StateParts":
-        """Read all of the chunks at the top of a state."""
+        """Read all of the chunks at the top of a state. Unless a context shows them all, only the newest are kept."""
         top = list(chunks)
         flowing = in_flow(top)
-        size = partial(message_tokens, counter=counter)
+        made = partial(cost, render=messages, size=partial(message_tokens, counter=counter))
         bonds = Bonds().read(flowing)
-        flow = Flow.of(cost(atom, messages, size) for atom in bonds.atoms())
+        flow = Flow.of(map(made, bonds.atoms()), None if shows_all else made)
         return cls(flow, flowing, [chunk for chunk in top if chunk.category in TRAILING], bonds.responded)
 
 
