@@ -59,6 +59,9 @@ def extracting(
     lines: list[Line] = []
     day = ""
     selected = yield from selecting(drafts, budget_tokens - reserve * stamped, size)
+    yield
+    del drafts  # tens of thousands of objects are freed in a step of their own
+    yield
     for draft, chosen in selected:
         for text in _texts(draft, chosen):
             stamp = stamped and draft.section == "key_information" and draft.day not in ("", day)

@@ -28,7 +28,7 @@ DECLARABLE = frozenset({Category.WORKING_FLOW, Category.ENVIRONMENT})
 _NONE: Afresh = {}
 
 
-class AtomPart(msgspec.Struct, frozen=True):
+class AtomPart(msgspec.Struct, frozen=True, gc=False):
     """The chunks of an atom that are to be compacted, and the chunks that a compactor gets for them."""
 
     ids: tuple[str, ...]

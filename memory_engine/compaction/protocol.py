@@ -7,7 +7,7 @@ works ahead has its result before it starts: start and end are then one commit.
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -18,6 +18,7 @@ from memory_engine.compaction.base import CompactionContext, CompactionResult, C
 from memory_engine.compaction.changes import obstacle
 from memory_engine.compaction.failures import SUPERSEDED
 from memory_engine.compaction.plan import SUMMARY_TOKENS_MIN, Plan
+from memory_engine.core.aside import aside
 from memory_engine.core.cancellation import observed
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.base import Event, SummaryLine
@@ -218,22 +219,22 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         """The result of all pieces. The name of the compactor that is at work goes to the end of `at_work`."""
         name = at_work[0]
         replacements: list[Replacement] = []
-        model, usage, after = "", Usage(), 0
+        model, usage, before, after = "", Usage(), self._tokens(self.plan.drops), 0
         if self.plan.drops:
             replacements.append(Replacement(covers=self.plan.drops))
         for compactor, covers in self.pieces:
             at_work.append(compactor.name)
             try:
-                result, tokens = await self._one(compactor, covers)
+                result, tokens, replaced = await self._one(compactor, covers)
             except Exception as error:  # the boundary to compactors: of several, the one that failed is named
                 raise _failure(compactor.name, error) from error
             if result is None:
                 continue
             replacements.append(Replacement(covers=covers, lines=result.lines, retention=self._retention(covers)))
-            model, usage, after = result.model or model, usage.plus(result.usage), after + tokens
+            model, usage = result.model or model, usage.plus(result.usage)
+            before, after = before + replaced, after + tokens
         if not replacements:
             raise CompactorFailed(name, "no_progress", "no replacement is shorter than what it replaces")
-        before = sum(self._tokens(replacement.covers) for replacement in replacements)
         return CompactionCompleted(
             compaction_id=self.compaction_id,
             trigger=self.trigger,
@@ -250,23 +251,27 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         ephemeral = all(chunk is not None and chunk.retention is Retention.EPHEMERAL for chunk in chunks)
         return "ephemeral" if ephemeral else "compressible"
 
-    async def _one(self, compactor: Compactor, covers: tuple[str, ...]) -> tuple[CompactionResult | None, int]:
-        """One replacement, or `None` for a chunk alone, or outside the working flow, that does not get shorter."""
+    async def _one(self, compactor: Compactor, covers: tuple[str, ...]) -> tuple[CompactionResult | None, int, int]:
+        """One replacement, its tokens and those of what it replaces.
+
+        `None` for a chunk alone, or outside the working flow, that does not get shorter.
+        """
         chunks, earlier = await self._originals(covers)
         context = await self._context(chunks, earlier)
         result = await compactor.compact(chunks, context)
         tokens = check_result(compactor.name, result)
-        if tokens < self._tokens(covers):
+        replaced = await aside(partial(self._tokens, covers), items=len(covers))
+        if tokens < replaced:
             known = {
                 *covers,
                 *(chunk.id for chunk in chunks),
                 *(source for line in earlier for source in line.sources),
             }
-            return replace(result, lines=_cited(result.lines, known)), tokens
+            return replace(result, lines=_cited(result.lines, known)), tokens, replaced
         if len(covers) == 1 or covers[0] in self.plan.outside:
             self.incompressible.update(covers)
-            return None, 0
-        why = f"{tokens} tokens for {self._tokens(covers)}"
+            return None, 0, 0
+        why = f"{tokens} tokens for {replaced}"
         raise CompactorFailed(compactor.name, "not_shorter", why, result.usage)
 
     async def _originals(self, covers: Sequence[str]) -> tuple[list[Chunk], tuple[SummaryLine, ...]]:

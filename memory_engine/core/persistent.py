@@ -12,7 +12,7 @@ Compared as bytes. The scheme is fractional indexing (D. Greenspan, "Implementin
 Fractional Indexing", 2020) over base 256.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -132,6 +132,10 @@ class MapDraft(msgspec.Struct, Generic[V], frozen=True, eq=False):
     def drop(self, key: str) -> None:
         """Remove a key if it is there."""
         self._changes[key] = None
+
+    def drop_all(self, keys: Mapping[str, None]) -> None:
+        """Remove keys."""
+        self._changes.update(keys)
 
     def let_go(self) -> None:
         """Drop the changes one by one: see `SequenceDraft.let_go`."""
@@ -286,8 +290,11 @@ class SequenceDraft(msgspec.Struct, Generic[K], eq=False):
         if len(keys) == 1:
             self.remove(keys[0])
             return
-        gone = frozenset(keys)
-        for at in sorted({self._block_of(key) for key in gone}, reverse=True):
+        ordered, gone = sorted(keys), frozenset(keys)
+        left = len(ordered)
+        while left:
+            at = self._block_of(ordered[left - 1])
+            left = bisect_left(ordered, self._blocks[at][0].key, 0, left)
             block = self._own(at)
             block[:] = [item for item in block if item.key not in gone]
             if not block:

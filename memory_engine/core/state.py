@@ -1,6 +1,6 @@
 """The state: ordered chunks of a thread at a seq. A value; the truth is the log."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -72,6 +72,16 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
             self.tokens + sign * chunk.tokens,
             self.compactable + flow,
             self.compactable_tokens + flow * chunk.tokens,
+        )
+
+    def without(self, chunks: Sequence[Chunk]) -> "Tally":
+        """With all of these counted out."""
+        flow = [chunk.tokens for chunk in chunks if chunk.is_compactable]
+        return Tally(
+            self.chunks - len(chunks),
+            self.tokens - sum([chunk.tokens for chunk in chunks]),
+            self.compactable - len(flow),
+            self.compactable_tokens - sum(flow),
         )
 
 
@@ -338,11 +348,19 @@ class StateDraft(_StateQueries):
 
     def remove_all(self, several: Collection[Placed], container: str) -> None:
         """Remove chunks of one container, with everything inside them."""
+        gone: list[Chunk] = []
         for placed in several:
-            for inner in list(self.placed_within(placed)) if placed.chunk.is_container else (placed,):
-                self._forget(inner.chunk)
-                if inner.chunk.is_container:
-                    self._opened[inner.chunk.id] = SequenceDraft()
+            if placed.chunk.is_container:
+                gone += [inner.chunk for inner in self.placed_within(placed)]
+            else:
+                gone.append(placed.chunk)
+        ids = dict.fromkeys([chunk.id for chunk in gone])
+        self._index.drop_all(ids)
+        self.touched.update(ids)
+        self.tally = self.tally.without(gone)
+        for chunk in gone:
+            if not _is_plain(chunk):
+                self._forget_names(chunk)
         self.siblings(container).remove_all([placed.key for placed in several])
 
     def move(self, placed: Placed, key: bytes) -> None:
@@ -368,12 +386,9 @@ class StateDraft(_StateQueries):
             bearers = {*(self._names.get(name) or ()), chunk.id}
             self._names.set(name, tuple(sorted(bearers, key=_made)))
 
-    def _forget(self, chunk: Chunk) -> None:
-        self._index.drop(chunk.id)
-        self.tally = self.tally.plus(chunk, -1)
-        self.touched[chunk.id] = None
-        if _is_plain(chunk):
-            return
+    def _forget_names(self, chunk: Chunk) -> None:
+        if chunk.is_container:
+            self._opened[chunk.id] = SequenceDraft()
         if _is_derived(chunk):
             self._derived.drop(chunk.id)
         for name in _names_of(chunk):
