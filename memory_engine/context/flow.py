@@ -1,7 +1,6 @@
 """The flow of a state: its atoms by their part in a budget, and the newest turns that fit into a room."""
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
@@ -88,25 +87,15 @@ class FlowTurns(msgspec.Struct, frozen=True):
     """The turns from a place on, up to another."""
 
     @classmethod
-    def of(cls, costed: Iterable[Costed], again: Callable[[Atom], Costed] | None = None) -> "FlowTurns":
-        """Turns that are there already; with `again` only the newest are kept, and others made where they are read."""
-        sizes, firsts, spoken = list[int](), list[int](), list[int]()
-        older, newest = deque[Atom](), deque[Costed]()
-        for n, one in enumerate(costed):
-            sizes.append(one.tokens)
-            firsts.append(one.atom.positions[0])
-            if one.spoken >= 0:
-                spoken.append(n)
-            newest.append(one)
-            if again is not None and n >= NEWEST:
-                older.append(newest.popleft().atom)
-        atoms, kept, before = list(older), list(newest), len(older)
-
-        def read(first: int, end: int) -> Sequence[Costed]:
-            made = [again(atom) for atom in atoms[first:end]] if again is not None else ()
-            return [*made, *kept[max(0, first - before) : max(0, end - before)]]
-
-        return cls(sizes, firsts, spoken, sum(sizes), read)
+    def of(cls, costed: Sequence[Costed]) -> "FlowTurns":
+        """Turns that are there already."""
+        return cls(
+            [one.tokens for one in costed],
+            [one.atom.positions[0] for one in costed],
+            [n for n, one in enumerate(costed) if one.spoken >= 0],
+            tokens_of(costed),
+            lambda first, end: costed[first:end],
+        )
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -137,6 +126,36 @@ class FlowTurns(msgspec.Struct, frozen=True):
             self.tokens + later.tokens,
             read,
         )
+
+
+class OlderTurns:
+    """Turns of a large state of which two numbers are kept, and the atoms that they are made of again."""
+
+    def __init__(self, again: Callable[[Atom], Costed]) -> None:
+        self._again = again
+        self._atoms: list[Atom] = []
+        self._firsts: list[int] = []
+        self._spoken: list[int] = []
+        self.sizes: list[int] = []
+        self.heard: list[int] = []
+        """Of each that is in `FlowTurns.spoken`, what `Costed.spoken` says."""
+
+    def take(self, costed: Sequence[Costed]) -> None:
+        """The turns that follow."""
+        here = len(self.sizes)
+        self._atoms += [one.atom for one in costed]
+        self._firsts += [one.atom.positions[0] for one in costed]
+        self._spoken += [here + n for n, one in enumerate(costed) if one.spoken >= 0]
+        self.sizes += [one.tokens for one in costed]
+        self.heard += [one.spoken for one in costed if one.spoken >= 0]
+
+    def turns(self) -> FlowTurns:
+        """All of them."""
+
+        def read(first: int, end: int) -> Sequence[Costed]:
+            return [self._again(atom) for atom in self._atoms[first:end]]
+
+        return FlowTurns(self.sizes, self._firsts, self._spoken, sum(self.sizes), read)
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -248,23 +267,21 @@ class Flow(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, costed: Iterable[Costed], again: Callable[[Atom], Costed] | None = None) -> "Flow":
-        """The atoms, sorted out. For `again` see `FlowTurns.of`."""
+        """The atoms, sorted out. Of very many turns only the newest are kept, and others made `again` to be read."""
         fixed: list[Costed] = []
         summaries: list[Costed] = []
-        spoken = last = -1
-
-        def others() -> Iterator[Costed]:
-            nonlocal spoken, last
-            for one in costed:
-                spoken = max(spoken, one.spoken)
-                if one.fixed or one.is_summary:
-                    (fixed if one.fixed else summaries).append(one)
-                    continue
-                last = max(last, one.spoken)
-                yield one
-
-        turns = FlowTurns.of(others(), again)
-        spoken_in = turns.spoken[-1] if last == spoken >= 0 else -1
+        listed: list[Costed] = []
+        older = OlderTurns(again) if again is not None else None
+        for one in costed:
+            (fixed if one.fixed else summaries if one.is_summary else listed).append(one)
+            if older is not None and len(listed) >= 2 * NEWEST:
+                older.take(listed[:-NEWEST])
+                del listed[:-NEWEST]
+        turns, heard = FlowTurns.of(listed), [one.spoken for one in listed if one.spoken >= 0]
+        if older is not None and older.sizes:
+            turns, heard = older.turns().plus(turns), older.heard + heard
+        spoken = max([*heard, *(one.spoken for atoms in (fixed, summaries) for one in atoms)], default=-1)
+        spoken_in = next((n for n, at in zip(reversed(turns.spoken), reversed(heard), strict=True) if at == spoken), -1)
         return cls(fixed, summaries, turns, tokens_of(fixed), spoken, spoken_in)
 
     @property
