@@ -31,8 +31,9 @@ ONLY_SAID_FACTOR = 2.0
 CHOICE_SHARE = 0.5
 """A value that the user repeats is a choice: it says something that the list it was chosen from does not."""
 NOWHERE: Place = (-1, -1)
-ALIKE_EXPONENT = 0.25
-"""Of many statements that differ by names and values alone, one is less likely to be needed than one like no other."""
+ALIKE_MIN = 16
+ALIKE_EXPONENT = 0.5
+"""Of more statements that differ by names and values alone, one is less likely to be needed than one like no other."""
 ENTRIES_MIN = 200
 """The statements of fewer entries are weighed after all: bounds do not pay."""
 FULL_SENTENCE_WORDS = 8
@@ -197,7 +198,7 @@ def _factor(reading: InputReading, index: int, statement: Remark, *, asked: bool
         factor *= REPETITION_FACTOR
     reading.seen.add(statement.text)
     alike = reading.wordings.get(statement.wording, 1) if statement.wording else 1
-    factor *= alike**-ALIKE_EXPONENT
+    factor *= max(1.0, alike / ALIKE_MIN) ** -ALIKE_EXPONENT
     if reading.has_agent:
         factor *= KIND_FACTORS.get(entry.kind, 1.0)
         if entry.kind == "assistant" and not reading.actions:

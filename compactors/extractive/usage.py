@@ -266,7 +266,7 @@ class InputReading(msgspec.Struct, frozen=True, gc=False):
     """Places of the last thing each side said: the state of the conversation."""
     last_todo: int
     wordings: Mapping[str, int]
-    """How many statements have the same words, names and values apart."""
+    """How many different statements have the same words, names and values apart."""
     names: frozenset[str]
     """The speakers' names, folded: whom a greeting calls."""
     seen: set[str]
@@ -285,13 +285,15 @@ def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReadin
     heard: list[Heard] = []
     days: list[str] = []
     wordings: Counter[str] = Counter()
+    said: set[str] = set()
     for index, entry in enumerate(entries):
         one = Heard(entry, text_of(entry.text), text_of(entry.arguments if entry.kind == "tool_call" else ""))
         usage.hear(index, one)
         yield
         remarks = one.text.remarks if entry.kind in REMARKED_KINDS else ()
         agenda.hear(index, remarks)
-        wordings.update([remark.wording for remark in remarks])
+        wordings.update([remark.wording for remark in remarks if remark.text not in said])
+        said.update([remark.text for remark in remarks])
         heard.append(one)
         days.append(day_of(entry.at))
         yield

@@ -267,9 +267,10 @@ class CompactionService:
         ahead = self._works_ahead(trigger)
 
         async def work() -> CompactionReport:
+            pace, presses = self._pace.here, lambda: is_pressing(runtime.state.tally, self.policy_of(runtime))
             if ahead:
-                await self._pace.here.quiet(lambda: is_pressing(runtime.state.tally, self.policy_of(runtime)))
-            async with self._pace.here.alone if ahead else nullcontext():
+                await pace.quiet(presses)
+            async with pace.after_others(presses) if ahead else nullcontext():
                 return await self._compaction(runtime, lambda: self._attempt(runtime, trigger, chunk_ids), trigger)
 
         is_whole = self.policy_of(runtime).blocking == "whole"

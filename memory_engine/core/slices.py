@@ -5,8 +5,8 @@ milliseconds, and each wake-up of the loop, and each statement of a commit, wait
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from time import perf_counter
 from typing import TypeAlias, TypeVar
 
@@ -26,6 +26,8 @@ SHARE = 0.5
 """With many commits at once a slice takes this share of the time since the last one: work never starves."""
 QUIET_S = 0.02
 """After so many seconds without a commit nobody waits for the next one: an agent's model thinks for far longer."""
+LOOK_S = 0.1
+"""Seconds between two looks at whether work that waits for others presses."""
 PATIENCE_S = 1.0
 """Seconds for which work that can wait is put off while commits follow one another."""
 REST_S = 0.001
@@ -64,8 +66,7 @@ class Pace:
     """The pauses of work beside one engine's commits: one slice at a time, after a commit or while there is none."""
 
     def __init__(self) -> None:
-        self.alone = asyncio.Lock()
-        """Work that can wait takes this first: of several, one is done after the other, not in turns."""
+        self._alone = asyncio.Lock()
         self._line = asyncio.Lock()
         self._turn = asyncio.Lock()
         self._moment: asyncio.Future[bool] | None = None
@@ -73,6 +74,18 @@ class Pace:
         self._committed_s = 0.0
         self._awaited = 0
         self._hurry = asyncio.Event()
+
+    @asynccontextmanager
+    async def after_others(self, presses: Callable[[], bool]) -> AsyncIterator[None]:
+        """A block for which others are waited for, that one is done after the other; not once it presses."""
+        taking = asyncio.ensure_future(self._alone.acquire())
+        try:
+            while not (taking.done() or presses()):
+                await asyncio.wait([taking], timeout=LOOK_S)
+            yield
+        finally:
+            if not taking.cancel() and taking.result():
+                self._alone.release()
 
     def committed(self) -> None:
         """A commit has ended: the loop and the connection have a moment."""

@@ -31,6 +31,7 @@ from memory_engine.store import snapshots
 from memory_engine.store.passages import (
     PLACES_BITS,
     Extractors,
+    LookedUp,
     LookUp,
     PassageIndex,
     PassageRow,
@@ -410,22 +411,23 @@ class PassagesCheck:
             if looked.seq != self.upto and not (while_written and looked.seq > self.upto):
                 return ("passages: the index is behind",) if while_written else ()
             counted = looked.passages if looked.seq == self.upto else -1
-            lines += await aside(partial(self._compared, some, looked.rows), items=len(some))
+            lines += await aside(partial(self._compared, some, looked), items=len(some))
         if not lines and counted not in (len(places), -1) and self.upto:
             lines.append(f"passages: {counted:,} → {len(places):,}")
         return limited(lines)
 
-    def _compared(self, places: Sequence[int], kept: Mapping[int, PassageRow]) -> list[str]:
+    def _compared(self, places: Sequence[int], looked: LookedUp) -> list[str]:
         made = self._folded.rows  # each is let go once it is compared: freed by one call, they would hold up others
         return [
             line
             for place in places
-            for line in _passage_row_differs(place, self._then(kept.get(place)), made.pop(place))
+            for line in _passage_row_differs(place, self._then(looked.rows.get(place), looked.seq), made.pop(place))
         ]
 
-    def _then(self, kept: PassageRow | None) -> PassageRow | None:
+    def _then(self, kept: PassageRow | None, seq: int) -> PassageRow | None:
         """A row as it was: what came later has not ended it."""
-        return msgspec.structs.replace(kept, ended=0) if kept is not None and kept.ended > self.upto else kept
+        is_later = kept is not None and self.upto < kept.ended <= seq
+        return msgspec.structs.replace(kept, ended=0) if kept is not None and is_later else kept
 
 
 def _passage_row_differs(place: int, kept: PassageRow | None, made: PassageRow) -> Iterator[str]:

@@ -85,8 +85,9 @@ async def _index_is_right(kernel: Kernel, remaking: Remaking) -> bool:
     """
     passages, thread_id = kernel.store.passages, remaking.thread_id
     try:
-        upto = min(remaking.seq, (await passages.look_up(thread_id, LookUp())).seq)
-        if upto < 0:
+        looked = await passages.look_up(thread_id, LookUp())
+        upto = min(remaking.seq, looked.seq)
+        if not 0 <= looked.seq <= looked.head:  # it claims more than the log holds
             return False
         check = PassagesCheck(thread_id, upto, kernel.extractors)
         await aside(partial(check.take, remaking.steps), items=len(remaking.steps))

@@ -17,7 +17,7 @@ def faults_of(raw: sqlite3.Connection, thread_id: str) -> Mapping[str, Sequence[
         tid = find_tid(raw, thread_id)
         found = {"ids": list(_ids(raw, tid))}
         if stands(raw, tid):
-            found["search"] = [*_counters(raw, tid), *_words(raw, tid), *_vectors(raw, tid)]
+            found["search"] = [*_counters(raw, tid), *_reach(raw, tid), *_words(raw, tid), *_vectors(raw, tid)]
         return {kind: lines for kind, lines in found.items() if lines}
     finally:
         raw.execute("COMMIT")
@@ -57,6 +57,17 @@ def _counters(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
     for name, counted, there in zip(("passages", "terms"), kept, given, strict=True):
         if counted != there:
             yield f"{name}: {counted:,} are counted, {there:,} are there"
+
+
+def _reach(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
+    """A look-up over many threads passes over those that seem to hold nothing of its time, or nothing that waits."""
+    left_out = raw.execute(
+        "SELECT max(p.pos) > max(i.folded, i.last) OR min(p.at_us) < i.first_us OR max(p.at_us) > i.last_us "
+        "FROM passages p NOT INDEXED, passage_indexes i WHERE p.pos BETWEEN ? AND ? AND i.tid = ?",
+        (*_whole(tid), tid),
+    )
+    if left_out.fetchone()[0]:
+        yield "the head of the index leaves out passages that are there"
 
 
 def _words(raw: sqlite3.Connection, tid: int) -> Iterator[str]:

@@ -40,6 +40,14 @@ class Ahead(Held):
     works_ahead = True
 
 
+class Gated(Ahead):
+    """Waits for the test in one thread alone."""
+
+    async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+        """A line, in all other threads at once."""
+        return await super().compact(chunks, context) if context.thread_id == "slow" else a_line(chunks, context)
+
+
 class Paused:
     """Pauses thrice, and notes for which thread it works."""
 
@@ -69,6 +77,21 @@ async def test_one_compaction_is_done_after_the_other() -> None:
         await asyncio.gather(*(thread.settle() for thread in threads))
         assert ["t0", "t1", "t2"] == sorted(compactor.worked)[::3]
         assert 3 == len(list(groupby(compactor.worked)))
+
+
+async def test_what_presses_does_not_wait_for_others() -> None:
+    """A thread that is flooded would hold its senders up until the compaction of another has ended."""
+    compactor = Gated()
+    async with opened(compactor, AT_FOUR) as engine:
+        slow, flooded = [await engine.create_thread(name) for name in ("slow", "flooded")]
+        await slow.dispatch_all(turns(4))
+        await compactor.entered.wait()
+        for n in range(15):
+            await flooded.dispatch_all(turns(4, start=4 * n + 1))
+        assert ([], True) == (await types(slow), COMPLETED in await types(flooded))
+        compactor.release.set()
+        await slow.settle()
+        assert [STARTED, COMPLETED] == await types(slow)
 
 
 async def test_events_go_on_and_start_and_end_are_recorded_together() -> None:

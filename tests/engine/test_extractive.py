@@ -469,3 +469,25 @@ def test_what_is_said_once_stands_out_of_many_requests_alike(said_once: str, sha
         ]
     tokens = sum(len(entry.text) for entry in entries) / 4
     assert f"User: {said_once}" in [line.text for line in extract(entries, tokens * share)]
+
+
+ABOUT_SHIPS = """The harbour opens at dawn. Two cranes are being repaired this week. Nobody has seen the pilot since
+Tuesday. We should ask whether the crew wants to stay. A barge with timber waits outside. Its captain called twice and
+was rather angry. The storm will pass by noon, they say. Perhaps the ferry can take the passengers. I would rather wait
+than hurry. The lighthouse keeper has a new dog. Could you send me the list of berths? The last one was out of date. My
+brother works in the customs office. He told me that papers are often missing. Let us meet there at nine."""
+
+
+FACTS = ["The limit for {} is 4{} euros.", "{} darf auf keinen Fall Zugang {} bekommen.", "No nuts for me."]
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_a_few_facts_of_one_form_count_each(fact: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if each were like no other, and so does what is said again and again."""
+    entries: list[Entry] = []
+    for n, other in enumerate(statements(ABOUT_SHIPS)):
+        for text in (fact.format(f"Anna{n}", n), other.text):
+            entries.append(Entry(id=f"{len(entries)}.0", kind="user", text=text))
+    lines = extract(entries, 150)
+    monkeypatch.setattr("memory_engine.compactors.extractive.speech.ALIKE_EXPONENT", 0.0)
+    assert lines == extract(entries, 150)

@@ -90,6 +90,9 @@ DAMAGE = {
         "WHERE projection = 'conversation' LIMIT 1"
     ),
     "a passage": "UPDATE passages SET role = 'x' WHERE kind = 'message'",
+    "passages that an event to come has ended": "UPDATE passages SET ended = 100000 WHERE kind = 'message'",
+    "an index beyond the log": "UPDATE passage_indexes SET seq = seq + 30",
+    "the times of an index": "UPDATE passage_indexes SET first_us = last_us",
 }
 
 
