@@ -31,6 +31,11 @@ async def on_thread(work: Callable[[], T]) -> T:
     return await asyncio.to_thread(given_way, work)
 
 
+def unawaited(work: Callable[[], object]) -> None:
+    """Have another thread do what nobody waits for, such as freeing a large state in pieces."""
+    asyncio.get_running_loop().run_in_executor(None, given_way, work)
+
+
 async def imported(module: ModuleType) -> None:
     """Import what a `lazy_module` stands for: a first use reads code for 10 to 30 milliseconds."""
     if module.__name__ not in sys.modules:

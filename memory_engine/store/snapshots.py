@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from memory_engine.core.aside import AT_ONCE_MAX, unawaited
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.state import State
 from memory_engine.core.threads import ForkPoint, Head, LiveChunk
@@ -200,6 +201,14 @@ class _OfThread(msgspec.Struct):
     """The one that was asked for last."""
     tokens: int = 0
 
+    def free(self) -> None:
+        """Free large states beside the loop: these may be the last to hold their chunks."""
+        latest = (self.latest,) if self.latest is not None else ()
+        states = [moment.state for moment in (*self.by_seq.values(), *latest)]
+        parts = [state.top.draft() for state in states if state.tally.chunks > AT_ONCE_MAX]
+        if parts:
+            unawaited(lambda: [part.let_go() for part in parts])
+
 
 class AtHand:
     """The states at hand of one store, as long as nothing of it is deleted or erased."""
@@ -217,6 +226,7 @@ class AtHand:
 
     def clear(self) -> None:
         """Drop all."""
+        self._moments.clear()
         self._moments = Moments()
 
 
@@ -230,7 +240,14 @@ class Moments:
     def drop(self, thread_id: str) -> None:
         """Drop those of a thread."""
         gone = self._threads.pop(thread_id, None)
-        self._tokens -= gone.tokens if gone is not None else 0
+        if gone is not None:
+            self._tokens -= gone.tokens
+            gone.free()
+
+    def clear(self) -> None:
+        """Drop those of all threads."""
+        for thread_id in list(self._threads):
+            self.drop(thread_id)
 
     def nearest(self, thread_id: str, seq: int) -> Moment | None:
         """The one at the latest seq up to this one."""
@@ -258,4 +275,4 @@ class Moments:
         self._tokens += more
         self._threads.move_to_end(thread_id)
         while self._tokens > AT_HAND_TOKENS_MAX and self._threads:
-            self._tokens -= self._threads.popitem(last=False)[1].tokens
+            self.drop(next(iter(self._threads)))
