@@ -147,13 +147,16 @@ async def delete(
 
 
 async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
-    """Continue the acts that were begun and not finished. Raises `LegalHold` at the end for one that has to wait."""
+    """Continue the acts that were begun and not finished.
+
+    Raises `LegalHold` or `ThreadHasForks` at the end for one that has to wait.
+    """
     done: list[ErasureReport] = []
-    held: LegalHold | None = None
+    held: LegalHold | ThreadHasForks | None = None
     for act in await kernel.store.acts(pending=True):
         try:
             done.append(await _carried_out(kernel, act))
-        except LegalHold as error:  # the others do not wait for it
+        except (LegalHold, ThreadHasForks) as error:  # the others do not wait for it
             held = held or error
     if held is not None:
         raise held
@@ -182,8 +185,8 @@ async def _begun(  # noqa: PLR0913 - an act and what is said with it
 async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
     """Do what an act says, as far as it is not done.
 
-    Raises `ErasureUnfinished` where its bytes cannot be destroyed, and `LegalHold` where a hold came since it was asked
-    for: the act waits until that is released.
+    Raises `ErasureUnfinished` where its bytes cannot be destroyed, `LegalHold` and `ThreadHasForks` where a hold or a
+    fork came since it was asked for: the act waits until that is released, or deleted.
     """
     plan = msgspec.json.decode(act.plan, type=ErasurePlan)
     await check_not_held(kernel.store, (*plan.events, *plan.threads))

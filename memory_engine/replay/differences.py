@@ -410,9 +410,9 @@ class PassagesCheck:
             looked = await index.look_up(self.thread_id, LookUp(near=tuple(some), upto=self.upto))
             if looked.seq != self.upto and not (while_written and looked.seq > self.upto):
                 return ("passages: the index is behind",) if while_written else ()
-            counted = looked.passages if looked.seq == self.upto else -1
+            counted = looked.passages
             lines += await aside(partial(self._compared, some, looked), items=len(some))
-        if not lines and counted not in (len(places), -1) and self.upto:
+        if not lines and counted != len(places) and self.upto:
             lines.append(f"passages: {counted:,} → {len(places):,}")
         return limited(lines)
 

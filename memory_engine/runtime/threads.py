@@ -299,6 +299,10 @@ class OpenThreads:
 
     def let_go(self, runtime: ThreadRuntime) -> bool:
         """Drop a thread from memory unless it is at work or somebody waits for it. Returns whether it did."""
+        if (held := self._open.get(runtime.id)) is not runtime:  # it was evicted, and perhaps loaded again
+            if held is not None and not self.let_go(held):
+                held.outdate()
+            return True
         is_awaited = runtime.id in self._loading or not runtime.queue.is_clear
         if runtime.busy or is_awaited or any(is_kept(runtime.id) for is_kept in self.keeping):
             return False

@@ -16,8 +16,9 @@ import msgspec
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ACTIVE, DELETED
-from memory_engine.errors import IntegrityError
+from memory_engine.errors import IntegrityError, ThreadHasForks
 from memory_engine.storage import passages
+from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.schema import position, rows_of, with_id
 from memory_engine.storage.sqlite.transactions import Transactions, find_tid
 from memory_engine.store.protocol import KEPT_ROWS, Act, CommitUnit, Traces
@@ -46,6 +47,8 @@ _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outco
 def delete(raw: sqlite3.Connection, thread_id: str) -> None:
     """Delete every row of a thread but its id."""
     tid = _tid_to_delete(raw, thread_id)
+    if forks := reads.forks(raw, thread_id):  # made since the act was asked for
+        raise ThreadHasForks(thread_id, tuple(forks))
     _drop_passages(raw, tid)
     raw.execute("DELETE FROM events WHERE tid = ? AND pos BETWEEN ? AND ?", (tid, *_span(tid)))
     for table in ("blobs", "live", "projection_rows", "checkpoints"):

@@ -106,11 +106,13 @@ class SQLitePassages:
 
         In steps, between which others are committed. Where damaged rows are in the way, what is left of it stays.
         """
+        is_more = False
         with suppress(StorageRefused, IntegrityError):
-            if await self._shrunk(thread_id):
-                is_more = await self._writer.run(lambda raw: _merge(-MERGED_PAGES, raw))
-                while is_more:
-                    is_more = await self._writer.run(lambda raw: _merge(MERGED_PAGES, raw))
+            is_more = await self._shrunk(thread_id)
+        pages = -MERGED_PAGES  # words that cannot be merged away would stay in the file: that is told
+        while is_more:
+            is_more = await self._writer.run(partial(_merge, pages))
+            pages = MERGED_PAGES
 
     async def _shrunk(self, thread_id: str) -> bool:
         """Destroy the passages of an index step by step. Returns whether there was one."""

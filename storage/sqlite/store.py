@@ -72,9 +72,9 @@ MEASURE_S = 0.01
 """Seconds between two looks at its size: where other threads are at work, each call of the system may cost a turn."""
 AT_ONCE_MAX = 8
 """Commits in a round of the loop that are tried at once; those of more threads share transactions."""
-SMALL_BYTES = 1024 * 1024
-"""In a file of so many bytes at most, queries are run by the connection that writes until it has written: a process
-that opens the file, dispatches and closes it need not open another, which takes longer than to write."""
+SMALL_BYTES, FIRST_READS = 1024 * 1024, 32
+"""In a file of so many bytes at most, the first queries are run by the connection that writes, until it has written: a
+process that opens the file, dispatches and closes it need not open another, which takes longer than to write."""
 QUIET_S = 0.5
 """Seconds that reads which begin wait at most for those under way, so that it can be emptied."""
 QUIET_POLL_S = 0.002
@@ -110,8 +110,8 @@ class SQLiteStore:
         self._round_will_end = False
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
-        self._is_small = False
-        """Whether queries take milliseconds at most, so that the first ones need no reader."""
+        self._first_reads = 0
+        """How many queries more need no reader: each takes milliseconds at most."""
         self._is_settled = False
         """Whether no act was pending when the file was opened, and nobody has asked since."""
         self._leases = Leases(path)
@@ -221,7 +221,8 @@ class SQLiteStore:
         writer = Writer(connection, lock, transactions, path, busy_timeout_s, syncs=durability == "full")
         found = Readers(Connection.readers(path, busy_timeout_s, readers))
         store = cls(path, writer, found, transactions, busy_timeout_s)
-        store._is_small, store._is_settled = faults is None and size_of(path) <= SMALL_BYTES, is_settled
+        store._first_reads = FIRST_READS if faults is None and size_of(path) <= SMALL_BYTES else 0
+        store._is_settled = is_settled
         return store
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
@@ -458,7 +459,8 @@ class SQLiteStore:
         while self._quiet is not None:
             await asyncio.shield(self._quiet)
         try:
-            if self._is_small and self._writer.is_unused:
+            if self._first_reads and self._writer.is_unused:
+                self._first_reads -= 1
                 return await self._writer.read(query)
             return await self._readers.run(query)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:

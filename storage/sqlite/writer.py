@@ -152,18 +152,13 @@ class Writer:
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query, after those before; what is to be written waits for them. Only while it `is_unused`."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def ended(outcome: object) -> None:
+        self._busy, self._reads = True, self._reads + 1
+        try:
+            return await self._connection.run(query)
+        finally:  # cancelled or its loop ended: what is started from now on comes after it, on the connection's thread
             self._reads -= 1
             self._busy = self._reads > 0
-            _settle(future, outcome)
             self._go_on()
-
-        with self._connection.errors():
-            self._connection.start(query, ended)
-            self._busy, self._reads = True, self._reads + 1
-            return await future
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a transaction of its own between those of the units; it is rolled back if it raises."""

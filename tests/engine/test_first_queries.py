@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +62,32 @@ async def test_a_larger_store_is_read_by_readers(
     async with memory_engine.open(str(path)) as engine:
         assert 1 == len(await engine.thread("t0").state())
     assert connections() - before > 1
+
+
+def test_a_first_query_outlives_its_loop(tmp_path: Path) -> None:
+    """Whose loop ends in the middle of it keeps nobody from writing in the next one, nor from closing."""
+
+    async def asked() -> store.SQLiteStore:
+        made = await store.SQLiteStore.open(str(tmp_path / "agent.db"))
+        begun, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def query(_raw: sqlite3.Connection) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            ended.wait()
+
+        task = loop.create_task(made._read(query))
+        await begun.wait()
+        assert not task.done()
+        return made
+
+    async def closed(made: store.SQLiteStore) -> None:
+        ended.set()
+        await made.stats()
+        await made.close()
+
+    ended = threading.Event()
+    opened = asyncio.run(asked())
+    asyncio.run(asyncio.wait_for(closed(opened), 60))
 
 
 async def test_commits_wait_for_the_first_queries(tmp_path: Path) -> None:

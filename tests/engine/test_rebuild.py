@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 
 import memory_engine
-from memory_engine import Engine, EngineConfig, Event, Plugin, RecordedEvent, Rows, Thread, UserMessage
+from memory_engine import Engine, EngineConfig, Event, Plugin, Receipt, RecordedEvent, Rows, Thread, UserMessage
 from memory_engine.cli import main
 from memory_engine.errors import IntegrityError, ReadOnly, StorageBusy, ThreadNotFound, UnknownView
 from memory_engine.projections import ProjectionMode
+from memory_engine.projections.rebuild import Remaking
 from memory_engine.replay.rebuild import rebuild
+from memory_engine.replay.verify import VerifyProgress
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.storage.sqlite import SQLiteStore
 from memory_engine.store.passages import LookUp, PassageChange, PassageStep
@@ -400,6 +402,30 @@ async def test_a_rebuild_writes_only_what_differs() -> None:
         assert (None, {}) == (unit.passages, unit.live)
         assert not any(change.rows for change in unit.projections)
         assert (74, len(await contents(thread)) - 1) == (report.chunks, report.passages)
+
+
+async def test_a_passage_too_many_goes_while_others_write(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index is compared as of the end of what was read."""
+    columns = "kind, role, speaker, at_us, tid, key, origins, ended, size, terms"
+    last = "FROM passages ORDER BY pos DESC LIMIT 1"
+    tamper(path, f"INSERT INTO passages (pos, {columns}) SELECT pos + 7, {columns} {last}")
+    tamper(
+        path,
+        f"UPDATE passage_indexes SET passages = passages + 1, last = last + 7, terms = terms + (SELECT size {last})",
+    )
+    advance = Remaking.advance
+
+    async def advanced(self: Remaking, upto: int, progress: VerifyProgress | None = None) -> None:
+        await advance(self, upto, progress)
+        if not written:
+            written.append(await thread.dispatch(UserMessage(content="meanwhile")))
+
+    written: list[Receipt] = []
+    monkeypatch.setattr(Remaking, "advance", advanced)
+    async with memory_engine.open(path) as engine:
+        thread = engine.thread("t")
+        await thread.rebuild()
+        assert (await thread.verify()).ok
 
 
 async def test_a_rebuild_finishes_an_index_that_is_half_made() -> None:

@@ -415,3 +415,16 @@ async def test_large_threads_leave_memory_before_there_are_too_many(path: str) -
         assert [330, 30] == [len(await texts(engine.thread(one))) for one in ("t3", "t0")]
         await engine.thread("t0").dispatch(say("more"))
         assert ["t0"] == [runtime.id for runtime in opened.all()]
+
+
+async def test_a_thread_may_leave_memory_while_it_is_rebuilt(path: str) -> None:
+    """Others need the room, and it is loaded again meanwhile; what it was before is held no more."""
+    async with memory_engine.open(path, config=EngineConfig(open_bytes_max=1)) as engine:
+        thread, other = await engine.create_thread("t"), await engine.create_thread("other")
+        await thread.dispatch_all([say(f"message {n}") for n in range(2_000)])
+        rebuilding = asyncio.create_task(thread.rebuild())
+        while not rebuilding.done():
+            await other.dispatch(say("more"))
+            await thread.info()
+        await rebuilding
+        assert (await thread.verify()).ok

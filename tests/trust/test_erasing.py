@@ -12,6 +12,7 @@ import pytest
 import memory_engine
 from memory_engine import CompactionResult, Engine, Thread
 from memory_engine import events as e
+from memory_engine.administration.erasing import finish_acts
 from memory_engine.core.chain import commitments
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import (
@@ -20,10 +21,12 @@ from memory_engine.errors import (
     IntegrityError,
     InvalidArgument,
     SeqNotInLog,
+    StorageRefused,
     ThreadHasForks,
     ThreadNotFound,
 )
 from memory_engine.storage.sqlite import passages as index_of_files
+from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.wiping import Watch, emptied
 from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import CommitUnit
@@ -437,3 +440,48 @@ def test_what_others_write_during_the_last_look_is_known(tmp_path: Path) -> None
     pages = {at // size + 1 for at in range(0, len(after), size) if before[at : at + size] != after[at : at + size]}
     assert pages
     assert pages <= written
+
+
+async def test_a_fork_that_comes_amid_a_deletion_keeps_its_past(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The act waits until the fork is deleted, as `ThreadHasForks` says."""
+    thread = await engine.create_thread("t")
+    await talked(thread)
+    drop = SQLitePassages.drop
+
+    async def dropped(self: SQLitePassages, thread_id: str) -> None:
+        await drop(self, thread_id)
+        if not forks:
+            forks.append(await thread.fork())
+
+    forks: list[Thread] = []
+    monkeypatch.setattr(SQLitePassages, "drop", dropped)
+    with pytest.raises(ThreadHasForks):
+        await thread.delete()
+    [fork] = forks
+    assert (await fork.verify()).ok
+    with pytest.raises(ThreadHasForks):
+        await finish_acts(engine.kernel)
+    await fork.delete()
+    assert [True] == [report.is_done for report in await finish_acts(engine.kernel)]
+    assert SECRET not in str(await engine.threads())
+
+
+async def test_words_that_a_damaged_index_holds_are_told(engine: Engine, path: Path) -> None:
+    """A deletion whose words cannot be merged away is not done."""
+    threads = [await engine.create_thread(name) for name in ("t", "other")]
+    for n in range(300):
+        await threads[n % 2].dispatch(e.UserMessage(content=f"{SECRET if n % 2 == 0 else 'plain'} words {n}"))
+    for thread in threads:
+        await thread.search("words")
+        await engine.store.passages.index_words(thread.id)
+    await engine.close()
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute(
+            "UPDATE passage_terms_data SET block = substr(block, 1, 4) || zeroblob(length(block) - 4) WHERE id > 10"
+        )
+        raw.commit()
+    async with memory_engine.open(str(path)) as opened:
+        with pytest.raises(StorageRefused):
+            await opened.thread("t").delete()
