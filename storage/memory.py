@@ -20,6 +20,7 @@ from memory_engine.errors import (
     HeadMoved,
     IntegrityError,
     ThreadExists,
+    ThreadHasForks,
     ThreadNotFound,
 )
 from memory_engine.storage.memory_passages import MemoryPassages
@@ -257,6 +258,8 @@ class MemoryStore:
     async def delete(self, thread_id: str) -> None:
         """Destroy a thread's log and state; another can be made of its id."""
         kept = self._thread(thread_id)
+        if forks := await self.forks(thread_id):
+            raise ThreadHasForks(thread_id, tuple(forks))
         gone = _Kept(ThreadRecord(id=thread_id), Head(status=DELETED, epoch=kept.head.epoch + 1), ())
         self._drop_derived(thread_id)
         self._threads[thread_id] = gone

@@ -299,7 +299,7 @@ class Store(Protocol):
     async def delete(self, thread_id: str) -> None:
         """Delete a thread's log and state. Another can be made of its id: its epochs begin far from those of the first.
 
-        `wipe` destroys the bytes. Raises `ThreadNotFound`.
+        `wipe` destroys the bytes. Raises `ThreadNotFound`, and `ThreadHasForks` where others share its past.
         """
         ...
 

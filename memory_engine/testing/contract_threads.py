@@ -16,7 +16,7 @@ from memory_engine.core.threads import (
     ThreadRecord,
     generation_of,
 )
-from memory_engine.errors import HeadMoved, ThreadExists, ThreadNotFound
+from memory_engine.errors import HeadMoved, ThreadExists, ThreadHasForks, ThreadNotFound
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store, ThreadFilter
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
@@ -391,6 +391,16 @@ class ForkContract:
         await forked(store, "d", "b", 1)
         await store.delete("c")
         assert [["b"], ["d"], []] == [list(await store.forks(name)) for name in ("a", "b", "d")]
+
+    async def test_a_thread_that_others_share_is_not_deleted(self, store: Store) -> None:
+        """Its forks would lose their past, also those that came since somebody looked."""
+        await filled(store, "a", 2)
+        await forked(store, "b", "a", 1)
+        with pytest.raises(ThreadHasForks):
+            await store.delete("a")
+        assert 2 == (await store.load("a")).head.seq
+        await store.delete("b")
+        await store.delete("a")
 
     async def test_a_deleted_forks_id_is_free(self, store: Store) -> None:
         """For another fork, or a thread with a past of its own; nothing of the first is in it."""

@@ -9,7 +9,7 @@ from functools import partial
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ACTIVE, DELETED
-from memory_engine.errors import IntegrityError, StorageFailed
+from memory_engine.errors import IntegrityError, StorageFailed, ThreadHasForks
 from memory_engine.storage.postgres.pool import Connection, Pool
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import as_bytes, count_in, in_schema, tid_of
@@ -55,6 +55,8 @@ async def delete(connection: Connection, schema: str, thread_id: str) -> None:
         ACTIVE,
     )
     await reads.there(thread_id, lock="FOR UPDATE OF h")
+    if forks := await reads.forks(thread_id):  # made since the act was asked for
+        raise ThreadHasForks(thread_id, tuple(forks))
     for table in ("events", "blobs", "live", "projection_rows", "checkpoints", "leases", *_DERIVED):
         await reads.fetch(f"DELETE FROM @.{table} WHERE tid = $1", tid)
     await reads.fetch(
