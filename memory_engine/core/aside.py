@@ -5,11 +5,14 @@ import gc
 import importlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
 from typing import TypeVar
+
+from memory_engine.core.persistent import SequenceDraft
+from memory_engine.core.state import Placed, State
 
 T = TypeVar("T")
 
@@ -31,9 +34,16 @@ async def on_thread(work: Callable[[], T]) -> T:
     return await asyncio.to_thread(given_way, work)
 
 
-def unawaited(work: Callable[[], object]) -> None:
-    """Have another thread do what nobody waits for, such as freeing a large state in pieces."""
-    asyncio.get_running_loop().run_in_executor(None, given_way, work)
+def freed(states: Iterable[State]) -> None:
+    """Have another thread free the chunks of large states, a block at a time: theirs may be the last to hold them."""
+    parts = [state.top.draft() for state in states if state.tally.chunks > AT_ONCE_MAX]
+    if parts:
+        asyncio.get_running_loop().run_in_executor(None, given_way, partial(_let_go, parts))
+
+
+def _let_go(parts: Iterable[SequenceDraft[Placed]]) -> None:
+    for part in parts:
+        part.let_go()
 
 
 async def imported(module: ModuleType) -> None:

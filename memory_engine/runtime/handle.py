@@ -116,6 +116,7 @@ class ThreadHandle:
         runtime = await self.runtime()
         runtime.check_whole()
         await runtime.follow()
+        self.kernel[OpenThreads].weigh(runtime)
         return runtime
 
     # events

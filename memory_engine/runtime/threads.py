@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 
-from memory_engine.core.aside import AT_ONCE_MAX, aside
+from memory_engine.core.aside import aside, freed
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.state import State
@@ -205,7 +205,7 @@ class OpenThreads:
         self._bytes -= self._sizes.pop(thread_id, 0)
         self._kernel.caches.drop(thread_id)
         if runtime is not None:
-            self._free(runtime)
+            freed([runtime.state])
 
     def release_paused(self) -> None:
         """Refuse requests that wait for the end of a pause: the engine closes, and nobody will end it here."""
@@ -267,7 +267,7 @@ class OpenThreads:
                     runtime.compaction_backoff = 0
                     runtime.incompressible.clear()
         if runtime.id in self._open:
-            self._weigh(runtime)
+            self.weigh(runtime)
         elif runtime.id not in self._loading:  # its first commit has made the thread
             self._hold(runtime)
         for told in self.on_commit:
@@ -276,10 +276,12 @@ class OpenThreads:
     def _hold(self, runtime: ThreadRuntime) -> None:
         """Hold a thread in memory, as the one that was used last."""
         self._open[runtime.id] = runtime
-        self._weigh(runtime)
+        self.weigh(runtime)
 
-    def _weigh(self, runtime: ThreadRuntime) -> None:
-        """Count what a thread takes now, and make room where that is too much."""
+    def weigh(self, runtime: ThreadRuntime) -> None:
+        """Count what a thread in memory takes now, and make room where that is too much."""
+        if self._open.get(runtime.id) is not runtime:
+            return
         tally = runtime.state.tally
         size = THREAD_BYTES + CHUNK_BYTES * tally.chunks + TOKEN_BYTES * tally.tokens
         self._bytes += size - self._sizes.get(runtime.id, 0)
@@ -309,11 +311,5 @@ class OpenThreads:
         del self._open[runtime.id]
         self._bytes -= self._sizes.pop(runtime.id, 0)
         self._kernel.caches.unload(runtime.id)
-        self._free(runtime)
+        freed([runtime.state])
         return True
-
-    def _free(self, runtime: ThreadRuntime) -> None:
-        """Free the chunks of a large state beside the loop: these blocks may be the last to hold them."""
-        chunks, count = runtime.state.top.draft(), runtime.state.tally.chunks
-        if count > AT_ONCE_MAX and not self._kernel.tasks.closing:
-            self._kernel.tasks.spawn(aside(chunks.let_go, items=count))

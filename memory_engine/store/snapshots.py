@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from memory_engine.core.aside import AT_ONCE_MAX, unawaited
+from memory_engine.core.aside import freed
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.state import State
 from memory_engine.core.threads import ForkPoint, Head, LiveChunk
@@ -202,12 +202,9 @@ class _OfThread(msgspec.Struct):
     tokens: int = 0
 
     def free(self) -> None:
-        """Free large states beside the loop: these may be the last to hold their chunks."""
+        """Free the states beside the loop."""
         latest = (self.latest,) if self.latest is not None else ()
-        states = [moment.state for moment in (*self.by_seq.values(), *latest)]
-        parts = [state.top.draft() for state in states if state.tally.chunks > AT_ONCE_MAX]
-        if parts:
-            unawaited(lambda: [part.let_go() for part in parts])
+        freed(moment.state for moment in (*self.by_seq.values(), *latest))
 
 
 class AtHand:

@@ -2,8 +2,8 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
@@ -128,14 +128,8 @@ class Connection:
         loop = asyncio.get_running_loop()
         waited: asyncio.Future[T] = loop.create_future()
         self._put(_ThreadFuture(loop, waited.done, waited.set_result, waited.set_exception), lambda: work(self._raw()))
-        with self.errors():
-            return await waited
-
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Raise the `StorageError` in the place of SQLite's error, or of one of a row that a query reads."""
         try:
-            yield
+            return await waited
         except (FileExistsError, FileNotFoundError):  # of a backup's target: it says nothing about this file
             raise
         except (sqlite3.Error, OSError, OverflowError) as error:

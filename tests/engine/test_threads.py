@@ -428,3 +428,16 @@ async def test_a_thread_may_leave_memory_while_it_is_rebuilt(path: str) -> None:
             await thread.info()
         await rebuilding
         assert (await thread.verify()).ok
+
+
+async def test_what_another_process_adds_is_weighed_too(tmp_path: Path) -> None:
+    """A thread that is only read grows with what others write to it."""
+    path, config = str(tmp_path / "log.db"), EngineConfig(open_bytes_max=150_000)
+    async with memory_engine.open(path) as writing, memory_engine.open(path, config=config) as reading:
+        for name in ("t0", "t1"):
+            await (await writing.create_thread(name, policy=NEVER)).dispatch(say("short"))
+            assert 1 == len(await texts(reading.thread(name)))
+        await writing.thread("t1").dispatch_all([say("word " * 200) for _ in range(300)])
+        while len(await texts(reading.thread("t1"))) < 301:  # noqa: ASYNC110 - it looks now and then
+            await asyncio.sleep(0.01)
+        assert ["t1"] == [runtime.id for runtime in reading.kernel[OpenThreads].all()]

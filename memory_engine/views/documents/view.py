@@ -118,9 +118,8 @@ class Documents:
         [change] = await self._changed({read.id: partial(_wanted, read, _Ingestion(splitting))})
         if isinstance(change, InvalidInput):
             raise change
-        document = await self.get(read.id) or await self.get(
-            read.id, at=change.seq
-        )  # another may have removed it by now
+        # another may have removed it by now
+        document = await self.get(read.id) or await self.get(read.id, at=change.seq)
         assert document is not None
         return document
 
