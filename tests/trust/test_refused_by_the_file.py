@@ -143,7 +143,7 @@ async def test_a_thread_and_its_first_chunks_are_one_commit(path: str) -> None:
             with suppress(errors.ThreadExists):
                 await engine.create_thread(f"t{rounds}", initial_chunks=[FIRST])
         infos = await engine.threads()
-        assert (12, {1}) == (len(infos), {info.events for info in infos})
+        assert (13, {1}) == (len(infos), {info.events for info in infos})
         assert all(report.ok for report in await engine.verify())
 
 
