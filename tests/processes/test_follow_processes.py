@@ -23,9 +23,9 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 COUNT = 60
 
 
-async def writer(path: str, name: str) -> Process:
+async def writer(path: str, name: str, count: int = COUNT) -> Process:
     """A process that writes events, each a commit, whose ids bear its name."""
-    return await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, path, name, str(COUNT), cwd=ROOT)
+    return await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, path, name, str(count), cwd=ROOT)
 
 
 async def test_two_processes_write_and_a_third_misses_nothing(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ async def test_a_writer_that_is_killed_leaves_a_log_that_goes_on(tmp_path: Path)
     async with memory_engine.open(path) as engine:
         await engine.create_thread("t")
         events = engine.thread("t").follow(poll_s=(0.001, 0.02))
-        first = await writer(path, "a")
+        first = await writer(path, "a", 1_000_000)  # it is killed long before it is done
         seqs = [(await anext(events)).seq for _ in range(5)]
         first.kill()
         await first.wait()
