@@ -13,11 +13,12 @@ from functools import cache
 
 import msgspec
 
-from memory_engine.compactors.extractive.entries import GAP
-from memory_engine.compactors.extractive.phrases import alternatives, begins, listed, may_begin
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, is_unspaced
+from memory_engine.language.phrases import alternatives, begins, listed, may_begin
 
+GAP = "…"
+"""Stands for what is left out of a text."""
 ENDS = ".!?…؟\u06d4।"
 _WIDE_ENDS = "。\uff01\uff1f｡"
 _LINE_BREAKS = "\r\n\u2028\u2029"
@@ -121,6 +122,22 @@ def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:
             found.append(_statement(body, within, before))
         spaced = group[-1:].isspace()
     return tuple(found)
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where the statements of a text begin and end, in order: all of it but white space, none of it twice.
+
+    Each is whole, however long: `statements` excerpts what is too long for a sentence.
+    """
+    found: list[tuple[int, int]] = []
+    start = 0
+    for parts, _ in _groups(list(_sentences(text, lines=False)), lines=False):
+        end = start + sum(len(sentence.text) for sentence in parts)
+        said = text[start:end]
+        if said.strip():
+            found.append((end - len(said.lstrip()), start + len(said.rstrip())))
+        start = end
+    return found
 
 
 def _excerpts(text: str, head: int, before: str | None) -> Iterator[Statement]:
