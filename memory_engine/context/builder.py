@@ -6,16 +6,18 @@ holds, until a compaction or a forget changes the state itself. Passages recalle
 everything that stays, directly before the newest turn.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
+from memory_engine.context.brief_block import RankedBlock
 from memory_engine.context.budget import (
     DEFAULT_POLICY,
     ContextPolicy,
+    Divided,
     choose_newest,
     divide_by_policy,
     whole,
@@ -46,6 +48,8 @@ TRAILING_MIN = 96
 """Tokens that each of these may take of a small budget too."""
 STANDING = -2
 """The position of a piece that is in no state."""
+BRIEF_SHARE_MAX = 0.3
+"""The share of a budget that the brief may take, however few tokens that is."""
 FRAME = 3
 """Tokens that a list of messages takes beyond those of its messages."""
 
@@ -249,6 +253,12 @@ def _unsaid(blocks: Sequence[ShownBlock], chosen: Sequence[Costed], thread_id: s
     return [one for one in blocks if not said.issuperset((line.thread_id, line.seq) for line in one.block.lines)]
 
 
+def _whole(chosen: Sequence[Costed], thread_id: str) -> frozenset[tuple[str, int]]:
+    """The messages that these atoms show whole, by thread and seq."""
+    pieces = (piece for one in chosen for piece in one.pieces if not piece.shortened)
+    return frozenset((thread_id, piece.chunk.said_at) for piece in pieces)
+
+
 def _piece_tokens(pieces: Iterable[RenderedChunk], counter: TokenCounter) -> int:
     return sum(message_tokens(message, counter) for piece in pieces for message in piece.messages)
 
@@ -289,6 +299,13 @@ class ContextBuilder:
         chosen = layout.within(max_tokens, self.counter, policy)
         if chosen is None:
             raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
+        brief = self._brief(state, max_tokens, standing, _whole(chosen, thread_id))
+        if brief is not None and (reserve := self._brief(state, max_tokens, standing, frozenset())) is not None:
+            chosen_beside = layout.beside([*blocks, reserve], self.counter).within(max_tokens, self.counter, policy)
+            if chosen_beside is not None:
+                chosen = chosen_beside
+                brief = self._brief(state, max_tokens, standing, _whole(chosen, thread_id), reserve)
+                blocks = [*blocks, brief] if brief is not None else blocks
         blocks = _unsaid(blocks, chosen, thread_id)
         layout = layout.beside(blocks, self.counter)
         made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
@@ -329,13 +346,16 @@ class ContextBuilder:
         blocks = self._blocks(state, max_tokens, standing)
         parts = self._parts(state, shows_all=max_tokens is None)
         layout = self._layout(state, parts, max_tokens, blocks, policy)
-        if max_tokens is None:
-            divided = whole(layout.flow, policy)
-        else:
-            fitting = divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, self.counter)
-            if fitting is None:
-                raise self.overrun(state, thread_id, max_tokens, policy, standing)
-            divided = fitting
+        divided = self._divided(layout, max_tokens, policy)
+        if divided is None:
+            raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
+        brief = self._brief(state, max_tokens, standing, _whole(divided.chosen, thread_id))
+        if brief is not None and (reserve := self._brief(state, max_tokens, standing, frozenset())) is not None:
+            divided_beside = self._divided(layout.beside([*blocks, reserve], self.counter), max_tokens, policy)
+            if divided_beside is not None:
+                divided = divided_beside
+                brief = self._brief(state, max_tokens, standing, _whole(divided.chosen, thread_id), reserve)
+                blocks = [*blocks, brief] if brief is not None else blocks
         blocks = _unsaid(blocks, divided.chosen, thread_id)
         layout = layout.beside(blocks, self.counter)
         pieces = layout.pieces(divided.chosen)
@@ -421,12 +441,42 @@ class ContextBuilder:
         """The standing blocks as they fit into their shares, without those that a renderer hides."""
         shown = []
         for one in standing:
+            if isinstance(one.block, RankedBlock):
+                continue  # what it repeats is known once the turns are chosen: see `_brief`
             block = one.within(max_tokens, self.counter)
             messages = tuple(self.messages(block.chunk(state.seq))) if block.lines else ()
             if messages:
                 piece = RenderedChunk(block.chunk(state.seq), messages, STANDING)
                 shown.append(ShownBlock(one.source.place, block, piece))
         return shown
+
+    def _divided(self, layout: Layout, max_tokens: int | None, policy: ContextPolicy) -> Divided | None:
+        if max_tokens is None:
+            return whole(layout.flow, policy)
+        return divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, self.counter)
+
+    def _brief(
+        self,
+        state: ChunkSource,
+        max_tokens: int | None,
+        standing: Sequence[OfferedBlock],
+        shown: Collection[tuple[str, int]],
+        reserve: ShownBlock | None = None,
+    ) -> ShownBlock | None:
+        """The brief in its share of a budget, or in no more than was reserved, without the messages that are shown."""
+        for one in standing:
+            if not isinstance(one.block, RankedBlock):
+                continue
+            room = one.source.room(max_tokens, one.share)
+            if room is not None and max_tokens is not None:
+                room = min(room, int(max_tokens * BRIEF_SHARE_MAX))
+            if reserve is not None:
+                room = self.tokens(reserve.piece.messages)
+            block = one.block.within(room, self.counter, shown=shown)
+            messages = tuple(self.messages(block.chunk(state.seq))) if block.lines else ()
+            if messages:
+                return ShownBlock(one.source.place, block, RenderedChunk(block.chunk(state.seq), messages, STANDING))
+        return None
 
     def overrun(
         self,

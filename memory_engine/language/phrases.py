@@ -165,6 +165,11 @@ def points_back(said: Sequence[str]) -> bool:
     return first.casefold() in listed("conditionals") and second.casefold() in listed("pointers") | listed("articles")
 
 
+def denies(said: Sequence[str]) -> bool:
+    """Whether the first word denies: such a sentence forbids by itself."""
+    return bool(said) and (said[0].casefold() in negations() or begins("forbids", said[0]))
+
+
 def says_yes_or_no(said: Sequence[str]) -> bool:
     """Whether the first word assents or refuses."""
     return bool(said) and said[0].casefold() in listed("answers")
