@@ -230,16 +230,11 @@ class Thread(Administered):
     # memory
 
     async def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
-        """Keep a text, or the text of a chunk, in the brief of every context until it is unpinned.
-
-        It counts as a person's, or with `by_agent` as the agent's: then it has the lowest origin among the chunks since
-        a person last spoke, and says so. Raises `BriefFull` for one pin too many or too long, `InvalidEvent` for an
-        empty text, and what `dispatch` raises.
-        """
+        """Keep a text, or that of a chunk, in every context until it is unpinned (see `BriefView.pin`)."""
         return await brief.BriefView(self).pin(text, by_agent=by_agent, agent_id=agent_id)
 
     async def unpin(self, pin: "int | Receipt | brief.BriefStatement", *, reason: str = "") -> Receipt:
-        """Take a pin out of the brief: by its receipt, its statement, or its seq. Raises `UnknownPin`."""
+        """Take a pin out of the brief (see `BriefView.unpin`)."""
         return await brief.BriefView(self).unpin(pin, reason=reason)
 
     async def mark_critical(self, *chunk_ids: str) -> Receipt:

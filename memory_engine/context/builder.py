@@ -6,8 +6,8 @@ holds, until a compaction or a forget changes the state itself. Passages recalle
 everything that stays, directly before the newest turn.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 from attrs import evolve, field, frozen
@@ -43,6 +43,8 @@ from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Rete
 from memory_engine.core.state import State, StateView
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
+
+T = TypeVar("T")
 
 TRAILING_MIN = 96
 """Tokens that each of these may take of a small budget too."""
@@ -247,6 +249,17 @@ class ShownBlock(msgspec.Struct, frozen=True):
     piece: RenderedChunk
 
 
+class Fitting(msgspec.Struct, frozen=True):
+    """What a brief is fitted into: a state and its thread, a budget, the blocks as offered and as shown, a layout."""
+
+    state: ChunkSource
+    thread_id: str
+    max_tokens: int | None
+    standing: Sequence[OfferedBlock]
+    blocks: list[ShownBlock]
+    layout: Layout
+
+
 def _unsaid(blocks: Sequence[ShownBlock], chosen: Sequence[Costed], thread_id: str) -> list[ShownBlock]:
     """The blocks but for those that repeat what these atoms say themselves: all they tell is of their events."""
     said = {(thread_id, piece.chunk.said_at) for one in chosen for piece in one.pieces} if blocks else set()
@@ -299,13 +312,12 @@ class ContextBuilder:
         chosen = layout.within(max_tokens, self.counter, policy)
         if chosen is None:
             raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
-        brief = self._brief(state, max_tokens, standing, _whole(chosen, thread_id))
-        if brief is not None and (reserve := self._brief(state, max_tokens, standing, frozenset())) is not None:
-            chosen_beside = layout.beside([*blocks, reserve], self.counter).within(max_tokens, self.counter, policy)
-            if chosen_beside is not None:
-                chosen = chosen_beside
-                brief = self._brief(state, max_tokens, standing, _whole(chosen, thread_id), reserve)
-                blocks = [*blocks, brief] if brief is not None else blocks
+        chosen, blocks = self._beside_brief(
+            Fitting(state, thread_id, max_tokens, standing, blocks, layout),
+            chosen,
+            lambda one: one.within(max_tokens, self.counter, policy),
+            lambda one: one,
+        )
         blocks = _unsaid(blocks, chosen, thread_id)
         layout = layout.beside(blocks, self.counter)
         made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
@@ -349,13 +361,12 @@ class ContextBuilder:
         divided = self._divided(layout, max_tokens, policy)
         if divided is None:
             raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
-        brief = self._brief(state, max_tokens, standing, _whole(divided.chosen, thread_id))
-        if brief is not None and (reserve := self._brief(state, max_tokens, standing, frozenset())) is not None:
-            divided_beside = self._divided(layout.beside([*blocks, reserve], self.counter), max_tokens, policy)
-            if divided_beside is not None:
-                divided = divided_beside
-                brief = self._brief(state, max_tokens, standing, _whole(divided.chosen, thread_id), reserve)
-                blocks = [*blocks, brief] if brief is not None else blocks
+        divided, blocks = self._beside_brief(
+            Fitting(state, thread_id, max_tokens, standing, blocks, layout),
+            divided,
+            lambda one: self._divided(one, max_tokens, policy),
+            lambda one: one.chosen,
+        )
         blocks = _unsaid(blocks, divided.chosen, thread_id)
         layout = layout.beside(blocks, self.counter)
         pieces = layout.pieces(divided.chosen)
@@ -455,27 +466,44 @@ class ContextBuilder:
             return whole(layout.flow, policy)
         return divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, self.counter)
 
-    def _brief(
+    def _beside_brief(
         self,
-        state: ChunkSource,
-        max_tokens: int | None,
-        standing: Sequence[OfferedBlock],
-        shown: Collection[tuple[str, int]],
-        reserve: ShownBlock | None = None,
+        fitting: "Fitting",
+        chosen: T,
+        choose: Callable[[Layout], T | None],
+        atoms: Callable[[T], Sequence[Costed]],
+    ) -> tuple[T, list[ShownBlock]]:
+        """What is chosen where the brief has its room, and the blocks with the brief: without the messages shown whole.
+
+        A brief for which there is no room beside the newest turn is left out, and one that has nothing to add.
+        """
+        brief = self._brief(fitting, _whole(atoms(chosen), fitting.thread_id))
+        reserve = self._brief(fitting, frozenset()) if brief is not None else None
+        if reserve is None:
+            return chosen, fitting.blocks
+        beside = choose(fitting.layout.beside([*fitting.blocks, reserve], self.counter))
+        if beside is None:
+            return chosen, fitting.blocks
+        brief = self._brief(fitting, _whole(atoms(beside), fitting.thread_id), reserve)
+        return beside, [*fitting.blocks, brief] if brief is not None else fitting.blocks
+
+    def _brief(
+        self, fitting: "Fitting", shown: Collection[tuple[str, int]], reserve: ShownBlock | None = None
     ) -> ShownBlock | None:
         """The brief in its share of a budget, or in no more than was reserved, without the messages that are shown."""
-        for one in standing:
+        for one in fitting.standing:
             if not isinstance(one.block, RankedBlock):
                 continue
-            room = one.source.room(max_tokens, one.share)
-            if room is not None and max_tokens is not None:
-                room = min(room, int(max_tokens * BRIEF_SHARE_MAX))
+            room = one.source.room(fitting.max_tokens, one.share)
+            if fitting.max_tokens is not None and room is not None:
+                room = min(room, int(fitting.max_tokens * BRIEF_SHARE_MAX))
             if reserve is not None:
                 room = self.tokens(reserve.piece.messages)
             block = one.block.within(room, self.counter, shown=shown)
-            messages = tuple(self.messages(block.chunk(state.seq))) if block.lines else ()
+            chunk = block.chunk(fitting.state.seq)
+            messages = tuple(self.messages(chunk)) if block.lines else ()
             if messages:
-                return ShownBlock(one.source.place, block, RenderedChunk(block.chunk(state.seq), messages, STANDING))
+                return ShownBlock(one.source.place, block, RenderedChunk(chunk, messages, STANDING))
         return None
 
     def overrun(

@@ -11,15 +11,15 @@ PinOrigin = Literal["person", "agent", "tool"]
 
 @event("brief_pinned", tracked=True, role="memory", chunks="none")
 class BriefPinned(Event):
-    """A text stays in the brief until it is unpinned. `chunk_id` is the chunk that it was taken from, if any.
+    """A text stays in the brief until it is unpinned. `sources` are the chunks that it was taken from, if any.
 
     What an agent pins has the lowest origin among the chunks in its context since a person last spoke.
     """
 
     content: str
-    chunk_id: SourceChunkId = ""
+    sources: tuple[SourceChunkId, ...] = ()
     origin: PinOrigin = "person"
-    by: Id = ""
+    agent_id: Id = ""
 
 
 @event("brief_unpinned", tracked=True, role="memory", chunks="none")

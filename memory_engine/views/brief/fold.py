@@ -10,14 +10,14 @@ from memory_engine.views.brief.events import BriefPinned, BriefUnpinned, PinOrig
 
 
 class PinRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A pin: its text, the event that brought it, whose it is, and the chunk that it was taken from, if any."""
+    """A pin: its text, the event that brought it, whose it is, and the chunks that it was taken from, if any."""
 
     seq: int
     event_id: str
     text: str
     origin: PinOrigin = "person"
-    by: str = ""
-    chunk_id: str = ""
+    agent_id: str = ""
+    sources: tuple[str, ...] = ()
 
 
 class PinsFold:
@@ -33,8 +33,8 @@ class PinsFold:
     def apply(self, rows: Rows[PinRow], event: RecordedEvent) -> None:
         """Change the rows by one event."""
         match event.event:
-            case BriefPinned(content=content, origin=origin, by=by, chunk_id=chunk_id):
-                rows.put(seq_key(event.seq), PinRow(event.seq, event.id, content, origin, by, chunk_id))
+            case BriefPinned(content=content, origin=origin, agent_id=agent_id, sources=sources):
+                rows.put(seq_key(event.seq), PinRow(event.seq, event.id, content, origin, agent_id, sources))
             case BriefUnpinned(pin=pin):
                 rows.drop(seq_key(pin))
             case MemoryForget() as forget:
@@ -44,8 +44,14 @@ class PinsFold:
 def _forget(rows: Rows[PinRow], forget: MemoryForget) -> None:
     gone = forget.origins()
     for key, row in list(rows.items()):
-        if row.seq in gone or (row.chunk_id and int(row.chunk_id.partition(".")[0]) in gone):
+        if row.seq in gone or not gone.isdisjoint(_seqs(row)):
             rows.drop(key)
+
+
+def _seqs(row: PinRow) -> list[int]:
+    """The seqs of the chunks that a pin was taken from."""
+    heads = (source.partition(".")[0] for source in row.sources)
+    return [int(head) for head in heads if head.isdecimal()]
 
 
 PINS = PinsFold()

@@ -32,7 +32,7 @@ _TYPES = frozenset(cls.event_type for cls in TYPES)
 
 
 @define(eq=False)
-class Kept:
+class TalkCache:
     """The talk of a thread up to now, and up to the moments that were asked for last."""
 
     now: Talk = Factory(Talk)
@@ -42,7 +42,7 @@ class Kept:
 
 async def talk_of(thread: ThreadHandle, seq: int) -> Talk:
     """The talk of a thread up to the event at `seq`. It goes on being read: use it before you await anything else."""
-    kept = thread.kernel.caches.made(thread.id, "talk", Kept, at_most=TALKS_MAX)
+    kept = thread.kernel.caches.made(thread.id, "talk", TalkCache, at_most=TALKS_MAX)
     async with kept.lock:
         if seq >= kept.now.seq:
             await _read_on(thread, kept.now, seq)

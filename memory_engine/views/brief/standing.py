@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from memory_engine.views.brief.talk import ACK_CHARS_MAX, KEPT_MAX, SPARE, Message, Said, Talk
+from memory_engine.views.brief.talk import ACK_CHARS_MAX, KEPT_MAX, SPARE, TalkMessage, TalkStatement, Talk
 
 Status = Literal["stands", "spent", "superseded"]
 SERVED = 0.34
@@ -25,7 +25,7 @@ FIRST_TOKENS = 120
 """The tokens of the first request that rank above all else that stands; the rest of it ranks by its worth."""
 
 
-class Verdict(msgspec.Struct, frozen=True, gc=False):
+class Ruling(msgspec.Struct, frozen=True, gc=False):
     """What became of a statement, by which event, and its worth (0: none)."""
 
     status: Status
@@ -33,33 +33,33 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     worth: float = 0.0
 
 
-def verdict(talk: Talk, one: Said) -> Verdict:
+def verdict(talk: Talk, one: TalkStatement) -> Ruling:
     """What became of a statement as of the last event of its talk."""
     if one.empty or one.statement.material:
-        return Verdict("spent")
+        return Ruling("spent")
     force, message = one.force, one.message
     if one.corrected_by is not None:
-        return Verdict("superseded", one.corrected_by.message.seq, 0.5 * _worth(talk, one))
+        return Ruling("superseded", one.corrected_by.message.seq, 0.5 * _worth(talk, one))
     if one.asks and not force.forbids and one.answered_at:
-        return Verdict("spent", one.answered_at)
+        return Ruling("spent", one.answered_at)
     served = share_of(talk, one, one.taken)
     least = SERVED_BINDING if force.binds or force.corrects else SERVED
     if not force.forbids and served >= least:
-        return Verdict("spent", one.taken_at)
+        return Ruling("spent", one.taken_at)
     if not force.forbids and _is_solicited(talk, one) and message.replied_at:
-        return Verdict("spent", message.replied_at)
+        return Ruling("spent", message.replied_at)
     worth = _worth(talk, one)
     is_small_talk = worth < WORTH_MIN and message.replied_at and not (force.forbids or force.binds or force.corrects)
-    return Verdict("spent", message.replied_at) if is_small_talk else Verdict("stands", 0, worth)
+    return Ruling("spent", message.replied_at) if is_small_talk else Ruling("stands", 0, worth)
 
 
-def share_of(talk: Talk, one: Said, terms: frozenset[str]) -> float:
+def share_of(talk: Talk, one: TalkStatement, terms: frozenset[str]) -> float:
     """How much of what a statement says these terms say, from 0 to 1."""
     whole = sum(0.2 + talk.rarity(term) for term in one.terms)
     return sum(0.2 + talk.rarity(term) for term in one.terms & terms) / whole if whole else 0.0
 
 
-def _is_solicited(talk: Talk, one: Said) -> bool:
+def _is_solicited(talk: Talk, one: TalkStatement) -> bool:
     if not one.message.told:
         return False
     if share_of(talk, one, one.message.told) >= SOLICITED:
@@ -67,7 +67,7 @@ def _is_solicited(talk: Talk, one: Said) -> bool:
     return bool(one.message.asked) and one.leans
 
 
-def _worth(talk: Talk, one: Said) -> float:
+def _worth(talk: Talk, one: TalkStatement) -> float:
     """How likely it hurts to lose it: above 0, comparable within a talk."""
     rarities = [talk.rarity(term) for term in one.terms]
     says = sum(rarities) / (1.5 + sum(rarities)) if rarities else 0.1
@@ -94,7 +94,7 @@ def _worth(talk: Talk, one: Said) -> float:
     return worth
 
 
-def _is_noted(message: Message) -> bool:
+def _is_noted(message: TalkMessage) -> bool:
     """Whether the agent only took note: it did nothing and said little before the next person spoke."""
     return not message.calls and 0 < message.replied_chars <= ACK_CHARS_MAX
 
@@ -102,8 +102,8 @@ def _is_noted(message: Message) -> bool:
 class Judged(msgspec.Struct, frozen=True, gc=False):
     """A statement with its verdict. `first`: of the task's first request. `request`: of the one in work."""
 
-    said: Said
-    verdict: Verdict
+    said: TalkStatement
+    verdict: Ruling
     first: bool = False
     request: bool = False
 

@@ -22,7 +22,7 @@ READ_CHARS_MAX = 40_000
 """The characters of one message that are looked at closely: half of them at its beginning, half at its end."""
 
 
-class Statement(msgspec.Struct, frozen=True, gc=False):
+class MessageStatement(msgspec.Struct, frozen=True, gc=False):
     """A part of a message: characters `start` up to `end`. `text` is one line, as it was written but for white space.
 
     `material`: it was pasted, not written for this message. `buried`: it stands in the middle of a long text.
@@ -35,23 +35,23 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
     buried: bool = False
 
 
-def statements_of(text: str) -> tuple[Statement, ...]:
+def statements_of(text: str) -> tuple[MessageStatement, ...]:
     """The statements of a message, in their order."""
-    found: list[Statement] = []
+    found: list[MessageStatement] = []
     for start, end, material in _parts(text):
         if material:
-            found.append(Statement(clean(text[start:end]), start, end, material=True))
+            found.append(MessageStatement(clean(text[start:end]), start, end, material=True))
         else:
             found += _sentences(text, start, end)
     return tuple(one for one in found if one.text)
 
 
-def _sentences(text: str, start: int, end: int) -> Iterator[Statement]:
+def _sentences(text: str, start: int, end: int) -> Iterator[MessageStatement]:
     is_long = len(text) > OWN_CHARS_MAX
     for first, last in spans(text[start:end]):
         at, to = start + first, start + last
         buried = is_long and at > EDGE_CHARS and to < len(text) - EDGE_CHARS
-        yield Statement(_unbulleted(clean(text[at:to])), at, to, buried=buried)
+        yield MessageStatement(_unbulleted(clean(text[at:to])), at, to, buried=buried)
 
 
 def _unbulleted(text: str) -> str:

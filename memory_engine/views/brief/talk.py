@@ -25,7 +25,7 @@ from memory_engine.core.events.messages import (
 from memory_engine.language.phrases import says_something
 from memory_engine.language.sentences import QUESTION_MARKS, clean, spans, words
 from memory_engine.views.brief.force import Force, force_of
-from memory_engine.views.brief.statements import Statement, statements_of
+from memory_engine.views.brief.statements import MessageStatement, statements_of
 from memory_engine.views.brief.terms import is_value, terms_of
 
 OPEN_MESSAGES = 8
@@ -58,7 +58,7 @@ TYPES: tuple[type[Event], ...] = (
 
 
 @define(eq=False)
-class Message:
+class TalkMessage:
     """A person's message: who said it, and what the agent did before the next one.
 
     `asked` is the agent's last question before it, `told` the terms of what the agent had said since the person before.
@@ -74,16 +74,16 @@ class Message:
     calls: int = 0
     replied_chars: int = 0
     replied_at: int = 0
-    statements: "list[Said]" = Factory(list)
+    statements: "list[TalkStatement]" = Factory(list)
 
 
 @define(eq=False)
-class Said:
+class TalkStatement:
     """A statement and what became of it: the terms that the agent took up, by the event in which it did so last."""
 
-    message: Message
+    message: TalkMessage
     n: int
-    statement: Statement
+    statement: MessageStatement
     terms: frozenset[str]
     force: Force
     asks: bool
@@ -94,7 +94,7 @@ class Said:
     taken_at: int = 0
     answered_at: int = 0
     repeated_at: int = 0
-    corrected_by: "Said | None" = None
+    corrected_by: "TalkStatement | None" = None
 
     @property
     def key(self) -> tuple[int, int]:
@@ -110,20 +110,20 @@ class Talk:
         self._begin()
 
     def _begin(self) -> None:
-        self.first: Message | None = None
-        self.newest: Message | None = None
+        self.first: TalkMessage | None = None
+        self.newest: TalkMessage | None = None
         self.messages = 0
         self.speakers: dict[str, None] = {}
         self.counts: dict[str, int] = {}
         self.vocabulary: dict[str, int] = {}
-        self.closed: dict[tuple[int, int], Said] = {}
-        self.open: list[Message] = []
-        self._by_term: dict[str, list[Said]] = {}
+        self.closed: dict[tuple[int, int], TalkStatement] = {}
+        self.open: list[TalkMessage] = []
+        self._by_term: dict[str, list[TalkStatement]] = {}
         self._asked = ""
         self._told: frozenset[str] = frozenset()
         self._done: frozenset[str] = frozenset()
 
-    def said(self) -> Iterator[Said]:
+    def said(self) -> Iterator[TalkStatement]:
         """The statements that may still stand, oldest first."""
         yield from self.closed.values()
         for message in self.open:
@@ -134,9 +134,9 @@ class Talk:
         self.seq = max(self.seq, seq)
         match event:
             case UserMessage() if not getattr(event, "origin", ""):
-                self._hear(Message(seq, event.name, False, 0), content_text(event.content))
+                self._hear(TalkMessage(seq, event.name, False, 0), content_text(event.content))
             case ParentAgentMessage():
-                self._hear(Message(seq, event.agent_id, True, 0), content_text(event.content))
+                self._hear(TalkMessage(seq, event.agent_id, True, 0), content_text(event.content))
             case LlmTextResponse():
                 self._reply(seq, content_text(event.content))
             case LlmClarification():
@@ -157,7 +157,7 @@ class Talk:
 
     # people
 
-    def _hear(self, message: Message, text: str) -> None:
+    def _hear(self, message: TalkMessage, text: str) -> None:
         message.chars = len(text)
         message.asked, message.told = self._asked, self._told
         message.before = self.newest.seq if self.newest is not None else 0
@@ -176,11 +176,11 @@ class Talk:
         if len(self.open) > OPEN_MESSAGES:
             self._close(self.open.pop(0))
 
-    def _compare(self, later: Said) -> None:
+    def _compare(self, later: TalkStatement) -> None:
         """Note which earlier statements of the same speaker this one repeats or takes back, then remember its terms."""
         if later.statement.material or later.empty:
             return
-        shared: dict[tuple[int, int], tuple[Said, set[str]]] = {}
+        shared: dict[tuple[int, int], tuple[TalkStatement, set[str]]] = {}
         for term in later.terms:
             for earlier in self._by_term.get(term, ()):
                 if earlier.message.speaker == later.message.speaker and earlier.message is not later.message:
@@ -190,7 +190,7 @@ class Talk:
         for term in later.terms:
             self._by_term.setdefault(term, []).append(later)
 
-    def _relate(self, earlier: Said, later: Said, terms: set[str]) -> None:
+    def _relate(self, earlier: TalkStatement, later: TalkStatement, terms: set[str]) -> None:
         alike = self.weight(terms) / max(self.weight(earlier.terms), 1e-9)
         named = any(is_value(term) for term in terms) or bool(terms & earlier.names & later.names)
         if later.force.corrects and (named or alike >= 0.4):
@@ -198,13 +198,13 @@ class Talk:
         elif alike >= 0.6 and not later.asks:
             earlier.repeated_at = later.message.seq
 
-    def _close(self, message: Message) -> None:
+    def _close(self, message: TalkMessage) -> None:
         for one in message.statements:
             if not one.empty and not one.statement.material:
                 self.closed[one.key] = one
         # The rest of a long talk: `standing` prunes by worth, see `Talk.keep`.
 
-    def keep(self, kept: Sequence[Said]) -> None:
+    def keep(self, kept: Sequence[TalkStatement]) -> None:
         """Go on with these closed statements alone."""
         gone = set(self.closed) - {one.key for one in kept}
         self.closed = {one.key: one for one in kept}
@@ -264,7 +264,7 @@ class Talk:
         for message in self.open:
             self._take_up(message, seq)
 
-    def _take_up(self, message: Message, seq: int) -> None:
+    def _take_up(self, message: TalkMessage, seq: int) -> None:
         """Note what of a message's statements the agent has taken up in the turn at hand, where that is more."""
         for one in message.statements:
             found = one.terms & self._done
@@ -284,11 +284,11 @@ class Talk:
         return own / (1 + VOCABULARY * self.vocabulary.get(term, 0))
 
 
-def _read(message: Message, n: int, statement: Statement) -> Said:
+def _read(message: TalkMessage, n: int, statement: MessageStatement) -> TalkStatement:
     text = statement.text
     said = words(text)
     terms = frozenset[str]() if statement.material else terms_of(text)
-    return Said(
+    return TalkStatement(
         message,
         n,
         statement,

@@ -20,7 +20,7 @@ from memory_engine.views.brief.events import BriefPinned, BriefUnpinned, PinOrig
 from memory_engine.views.brief.fold import PINS, PinRow
 from memory_engine.views.brief.reading import parents_of, talk_of
 from memory_engine.views.brief.standing import Judged, Status, judged
-from memory_engine.views.brief.talk import Said, Talk
+from memory_engine.views.brief.talk import TalkStatement, Talk
 
 PINS_MAX = 24
 """Pins of a thread: more would crowd out what people said."""
@@ -133,18 +133,25 @@ class BriefView:
         return await brief_at(self._thread, await self._thread.last_seq() if upto is None else upto, upto)
 
     async def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
-        """Keep a text, or that of a chunk, in every context until it is unpinned. See `Thread.pin`."""
-        content, chunk_id = (text.text, text.id) if isinstance(text, Chunk) else (checked_text("text", text), "")
+        """Keep a text, or that of a chunk, in the brief of every context until it is unpinned.
+
+        It counts as a person's, or with `by_agent` as the agent's: then it has the lowest origin among the chunks since
+        a person last spoke, and says so. Raises `BriefFull` for one pin too many or too long, `InvalidEvent` for an
+        empty text, and what `dispatch` raises.
+        """
+        content, sources = (text.text, (text.id,)) if isinstance(text, Chunk) else (checked_text("text", text), ())
         if not content.strip():
             raise InvalidEvent(BriefPinned.event_type, "content", "a pin says something; this one is empty")
         rows = await self._thread.rows(PINS)
         texts = [row.text for _, row in rows.items()]
         _check_room(self._thread.id, texts, content)
         origin = origin_of(await self._thread.state()) if by_agent else "person"
-        return await self._thread.dispatch(BriefPinned(content=content, chunk_id=chunk_id, origin=origin, by=agent_id))
+        return await self._thread.dispatch(
+            BriefPinned(content=content, sources=sources, origin=origin, agent_id=agent_id)
+        )
 
     async def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
-        """Take a pin out, by its receipt, its statement in the brief, or its seq. Raises `UnknownPin`."""
+        """Take a pin out of the brief: by its receipt, its statement, or its seq. Raises `UnknownPin`."""
         seq = pin if isinstance(pin, int) else pin.seq
         rows = await self._thread.rows(PINS)
         known = tuple(row.seq for _, row in rows.items())
@@ -216,7 +223,7 @@ def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
     )
 
 
-def _speaker(talk: Talk, said: Said) -> str:
+def _speaker(talk: Talk, said: TalkStatement) -> str:
     """Who said it, where there are several; the agent that leads is always named."""
     message = said.message
     if message.by_agent:
@@ -224,7 +231,7 @@ def _speaker(talk: Talk, said: Said) -> str:
     return message.speaker if len(talk.speakers) > 1 else ""
 
 
-def _kind(said: Said) -> Kind:
+def _kind(said: TalkStatement) -> Kind:
     force = said.force
     if said.statement.material:
         return "material"
@@ -245,7 +252,7 @@ def _pinned(thread_id: str, row: PinRow) -> BriefStatement:
         seq=row.seq,
         n=0,
         thread_id=thread_id,
-        speaker=row.by,
+        speaker=row.agent_id,
         kind="pin",
         origin=row.origin,
         pinned=True,
