@@ -7,7 +7,7 @@ everything that stays, directly before the newest turn.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 from attrs import evolve, field, frozen
@@ -43,8 +43,6 @@ from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Rete
 from memory_engine.core.state import State, StateView
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
-
-T = TypeVar("T")
 
 TRAILING_MIN = 96
 """Tokens that each of these may take of a small budget too."""
@@ -272,6 +270,10 @@ def _whole(chosen: Sequence[Costed], thread_id: str) -> frozenset[tuple[str, int
     return frozenset((thread_id, piece.chunk.said_at) for piece in pieces)
 
 
+def _undivided(chosen: list[Costed] | None) -> Divided | None:
+    return Divided(chosen, 0) if chosen is not None else None
+
+
 def _piece_tokens(pieces: Iterable[RenderedChunk], counter: TokenCounter) -> int:
     return sum(message_tokens(message, counter) for piece in pieces for message in piece.messages)
 
@@ -312,12 +314,11 @@ class ContextBuilder:
         chosen = layout.within(max_tokens, self.counter, policy)
         if chosen is None:
             raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
-        chosen, blocks = self._beside_brief(
-            Fitting(state, thread_id, max_tokens, standing, blocks, layout),
-            chosen,
-            lambda one: one.within(max_tokens, self.counter, policy),
-            lambda one: one,
+        fitting = Fitting(state, thread_id, max_tokens, standing, blocks, layout)
+        fitted, blocks = self._beside_brief(
+            fitting, Divided(chosen, 0), lambda one: _undivided(one.within(max_tokens, self.counter, policy))
         )
+        chosen = fitted.chosen
         blocks = _unsaid(blocks, chosen, thread_id)
         layout = layout.beside(blocks, self.counter)
         made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
@@ -358,15 +359,11 @@ class ContextBuilder:
         blocks = self._blocks(state, max_tokens, standing)
         parts = self._parts(state, shows_all=max_tokens is None)
         layout = self._layout(state, parts, max_tokens, blocks, policy)
-        divided = self._divided(layout, max_tokens, policy)
-        if divided is None:
+        whole_room = self._divided(layout, max_tokens, policy)
+        if whole_room is None:
             raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
-        divided, blocks = self._beside_brief(
-            Fitting(state, thread_id, max_tokens, standing, blocks, layout),
-            divided,
-            lambda one: self._divided(one, max_tokens, policy),
-            lambda one: one.chosen,
-        )
+        fitting = Fitting(state, thread_id, max_tokens, standing, blocks, layout)
+        divided, blocks = self._beside_brief(fitting, whole_room, lambda one: self._divided(one, max_tokens, policy))
         blocks = _unsaid(blocks, divided.chosen, thread_id)
         layout = layout.beside(blocks, self.counter)
         pieces = layout.pieces(divided.chosen)
@@ -467,24 +464,20 @@ class ContextBuilder:
         return divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, self.counter)
 
     def _beside_brief(
-        self,
-        fitting: "Fitting",
-        chosen: T,
-        choose: Callable[[Layout], T | None],
-        atoms: Callable[[T], Sequence[Costed]],
-    ) -> tuple[T, list[ShownBlock]]:
+        self, fitting: "Fitting", chosen: Divided, choose: Callable[[Layout], Divided | None]
+    ) -> tuple[Divided, list[ShownBlock]]:
         """What is chosen where the brief has its room, and the blocks with the brief: without the messages shown whole.
 
         A brief for which there is no room beside the newest turn is left out, and one that has nothing to add.
         """
-        brief = self._brief(fitting, _whole(atoms(chosen), fitting.thread_id))
+        brief = self._brief(fitting, _whole(chosen.chosen, fitting.thread_id))
         reserve = self._brief(fitting, frozenset()) if brief is not None else None
         if reserve is None:
             return chosen, fitting.blocks
         beside = choose(fitting.layout.beside([*fitting.blocks, reserve], self.counter))
         if beside is None:
             return chosen, fitting.blocks
-        brief = self._brief(fitting, _whole(atoms(beside), fitting.thread_id), reserve)
+        brief = self._brief(fitting, _whole(beside.chosen, fitting.thread_id), reserve)
         return beside, [*fitting.blocks, brief] if brief is not None else fitting.blocks
 
     def _brief(
