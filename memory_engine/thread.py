@@ -228,14 +228,13 @@ class Thread(Administered):
         return await reports.memory_report(self, at=await self.upto(at))
 
     # memory
-
     async def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
         """Keep a text, or that of a chunk, in every context until it is unpinned (see `BriefView.pin`)."""
-        return await brief.BriefView(self).pin(text, by_agent=by_agent, agent_id=agent_id)
+        return await briefs.BriefView(self).pin(text, by_agent=by_agent, agent_id=agent_id)
 
     async def unpin(self, pin: "int | Receipt | briefs.BriefStatement", *, reason: str = "") -> Receipt:
         """Take a pin out of the brief (see `BriefView.unpin`)."""
-        return await brief.BriefView(self).unpin(pin, reason=reason)
+        return await briefs.BriefView(self).unpin(pin, reason=reason)
 
     async def mark_critical(self, *chunk_ids: str) -> Receipt:
         """Protect these chunks from compaction from now on. Raises `EventRefused` for one not in the state."""
@@ -284,7 +283,6 @@ class Thread(Administered):
         return await offloads.open_reference(self, reference, start=start, chars=chars)
 
     # queue
-
     async def is_blocked(self) -> bool:
         """Whether events are waiting."""
         return await self.blocking_reason() is not None

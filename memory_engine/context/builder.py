@@ -25,7 +25,7 @@ from memory_engine.context.budget import (
 from memory_engine.context.context import Context, LeftOut, Spent
 from memory_engine.context.flow import TRAILING, Costed, Flow, in_groups, in_order, tokens_of
 from memory_engine.context.flow_index import FlowIndex, StateParts, in_flow
-from memory_engine.context.invariants import Bonds
+from memory_engine.context.invariants import SPOKEN, Bonds
 from memory_engine.context.rendering import (
     Message,
     RenderedChunk,
@@ -264,10 +264,20 @@ def _unsaid(blocks: Sequence[ShownBlock], chosen: Sequence[Costed], thread_id: s
     return [one for one in blocks if not said.issuperset((line.thread_id, line.seq) for line in one.block.lines)]
 
 
-def _whole(chosen: Sequence[Costed], thread_id: str) -> frozenset[tuple[str, int]]:
-    """The messages that these atoms show whole, by thread and seq."""
-    pieces = (piece for one in chosen for piece in one.pieces if not piece.shortened)
+def _whole(chosen: Sequence[Costed], thread_id: str, asked: int) -> frozenset[tuple[str, int]]:
+    """The messages that these atoms show whole, by thread and seq; the one being worked on, at `asked`, cut short too.
+
+    What is left of that one is in its own place: the brief does not say it a second time.
+    """
+    pieces = (piece for one in chosen for piece in one.pieces if not piece.shortened or piece.position == asked)
     return frozenset((thread_id, piece.chunk.said_at) for piece in pieces)
+
+
+def _arranged_text(state: ChunkSource) -> str:
+    """What is said in an arrangement: its chunks need not be those of the messages that they show."""
+    if not isinstance(state, Arranged):
+        return ""
+    return "\n".join(" ".join(chunk.text.split()) for chunk in state.flowing if chunk.type in SPOKEN)
 
 
 def _undivided(chosen: list[Costed] | None) -> Divided | None:
@@ -470,14 +480,17 @@ class ContextBuilder:
 
         A brief for which there is no room beside the newest turn is left out, and one that has nothing to add.
         """
-        brief = self._brief(fitting, _whole(chosen.chosen, fitting.thread_id))
+        brief = self._brief(fitting, _whole(chosen.chosen, fitting.thread_id, fitting.layout.flow.spoken))
         reserve = self._brief(fitting, frozenset()) if brief is not None else None
         if reserve is None:
             return chosen, fitting.blocks
         beside = choose(fitting.layout.beside([*fitting.blocks, reserve], self.counter))
         if beside is None:
             return chosen, fitting.blocks
-        brief = self._brief(fitting, _whole(beside.chosen, fitting.thread_id), reserve)
+        shown = _whole(beside.chosen, fitting.thread_id, fitting.layout.flow.spoken)
+        brief, most = self._brief(fitting, shown), self.tokens(reserve.piece.messages)
+        if brief is not None and self.tokens(brief.piece.messages) > most:
+            brief = self._brief(fitting, shown, reserve)
         return beside, [*fitting.blocks, brief] if brief is not None else fitting.blocks
 
     def _brief(
@@ -492,7 +505,7 @@ class ContextBuilder:
                 room = min(room, int(fitting.max_tokens * BRIEF_SHARE_MAX))
             if reserve is not None:
                 room = self.tokens(reserve.piece.messages)
-            block = one.block.within(room, self.counter, shown=shown)
+            block = one.block.within(room, self.counter, shown=shown, beside=_arranged_text(fitting.state))
             chunk = block.chunk(fitting.state.seq)
             messages = tuple(self.messages(chunk)) if block.lines else ()
             if messages:

@@ -292,10 +292,12 @@ async def test_a_call_is_never_shown_without_its_result(budget: int) -> None:
 async def test_the_newest_turns_are_kept() -> None:
     """What does not fit goes from the oldest on; the instructions stay."""
     context = await shown(SYSTEM, *(user(f"message {n:04}") for n in range(100)), max_tokens=100)
-    texts = [str(message["content"]) for message in context.messages]
-    kept = len(texts) - 1
-    assert ["Be kind.", *(f"message {n:04}" for n in range(100 - kept, 100))] == texts
-    assert 8 <= kept <= 100 // 7
+    instructions, brief, *texts = [str(message["content"]) for message in context.messages]
+    kept = len(texts)
+    assert "Be kind." == instructions
+    assert brief.endswith("\n- message 0000")  # the first request stays, as the brief
+    assert [f"message {n:04}" for n in range(100 - kept, 100)] == texts
+    assert 6 <= kept <= 100 // 7
 
 
 async def test_a_newest_turn_that_is_too_long_is_shortened() -> None:
@@ -428,12 +430,12 @@ async def test_a_compaction_or_a_forgetting_may_change_the_prefix() -> None:
     async with memory_engine.open(":memory:", config=NEVER, compactor=FakeCompactor("short")) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([SYSTEM, *(user(f"message {n} " * 30) for n in range(4))])
-        before = (await thread.context()).messages
+        before = (await thread.context(policy=ContextPolicy(blocks=()))).messages
         await thread.compact(["3.0", "4.0"])
-        after = (await thread.context()).messages
+        after = (await thread.context(policy=ContextPolicy(blocks=()))).messages
         assert (before[:2], before[-1]) == (after[:2], after[-1])
         await thread.forget(chunk_ids=["5.0"])
-        assert after[:-1] == (await thread.context()).messages
+        assert after[:-1] == (await thread.context(policy=ContextPolicy(blocks=()))).messages
 
 
 async def test_the_past_is_shown_as_it_was() -> None:
