@@ -12,7 +12,7 @@ import msgspec
 from attrs import define, field
 
 from memory_engine.core.chunks import Chunk, ChunkType
-from memory_engine.core.origins import SPOKEN
+from memory_engine.core.origins import RESULTS, SPOKEN
 
 ANSWERS = frozenset({ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION})
 """What a model says to people. Its responses are these, and calls."""
@@ -21,13 +21,8 @@ ROUNDS_KEPT = 8
 that works for hours between two messages could never be compacted."""
 NOBODY = -1
 """Stands for the position of a call that is not among the chunks."""
-_INSIDE = frozenset(
-    {
-        ChunkType.THINKING, ChunkType.AGENT_ACTION, ChunkType.ACTION_RESULT, ChunkType.ERROR,
-        ChunkType.SUBAGENT_MESSAGE,
-    }
-)  # fmt: skip
-"""Types of the chunks that a thinking-tool loop is made of."""
+_MODELS = ANSWERS | {ChunkType.THINKING, ChunkType.AGENT_ACTION}
+"""Types of the chunks that a response is made of."""
 
 
 class Atom(msgspec.Struct, frozen=True, gc=False):
@@ -171,56 +166,69 @@ class Questions:
 
 @define
 class Loops:
-    """A thinking-tool loop stays whole: providers require the reasoning beside the calls it led to.
+    """The thinking of a response stays with the words and calls that it led to, and the end of a loop is left alone.
 
-    A loop is a run of thinking, calls and results between two messages that holds both thinking and a call. At the
-    end it is open; once it has more than `ROUNDS_KEPT` rounds there, each older round (thinking, its calls, their
-    results) stands alone.
+    A round of a loop begins with each response, thinking or not, and takes what answers it. Providers want back the
+    thinking beside its own response; of earlier rounds they allow it to go. So each round stands for itself. While a
+    loop with thinking runs, which is as long as the model has called since it last only spoke, its `ROUNDS_KEPT`
+    newest rounds are open, and the newest one that holds thinking, however old.
     """
 
-    _rounds: list[int] = field(factory=list)
-    """The positions at which the rounds of a run begin, each with a thinking that follows something else."""
-    _end: int = 0
-    _thought: bool = False
-    """Whether the last chunk of the run is thinking."""
+    _rounds: list[list[int]] = field(factory=list)
+    """Of the newest rounds of the loop the positions of the model's chunks."""
+    _thought: Sequence[int] = ()
+    """The same of the newest round that holds thinking."""
+    _response: str = ""
+    _speaks: bool = False
+    """Whether the chunk before was the model's."""
     _thinks: bool = False
+    """Whether the model's last chunk is thinking."""
     _calls: bool = False
-    _parted: int = 0
-    """The number of the oldest rounds that were told to be one each."""
+    """Whether the newest round calls."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """A chunk of another type ends the loop, which stays whole. A round that is too old to stay open is one."""
-        if chunk.type in _INSIDE:
-            is_thinking = chunk.type == ChunkType.THINKING
-            if not self._rounds or (is_thinking and not self._thought):
-                self._rounds.append(position)
-            self._thought, self._end = is_thinking, position + 1
-            self._thinks = self._thinks or is_thinking
-            self._calls = self._calls or bool(chunk.calls)
-            if not self._is_loop or self._parted >= len(self._rounds) - ROUNDS_KEPT:
-                return ()
-            self._parted += 1
-            return range(self._rounds[self._parted - 1], self._rounds[self._parted])
-        members = range(self._rounds[0], self._end) if self._is_loop else ()
-        self._rounds, self._thinks, self._calls, self._parted = [], False, False, 0
-        return members
+        """Thinking belongs with what follows it in its response. A message of a person ends the loop."""
+        if chunk.type in _MODELS or chunk.calls:
+            return self._take(position, chunk)
+        if chunk.type in SPOKEN or (chunk.type not in RESULTS and not self._calls):
+            self._rounds, self._thought = [], ()
+        self._speaks = False
+        return ()
+
+    def _take(self, position: int, chunk: Chunk) -> Sequence[int]:
+        """The model's next chunk: it goes on with the newest round, or begins one."""
+        is_same = self._rounds and self._goes_on(chunk)
+        if not is_same:
+            self._rounds = [*self._rounds[1 - ROUNDS_KEPT :], []]
+            self._calls = False
+        newest = self._rounds[-1]
+        newest.append(position)
+        self._response = chunk.response_id or (self._response if is_same else "")
+        self._speaks, self._calls = True, self._calls or bool(chunk.calls)
+        self._thinks = chunk.type == ChunkType.THINKING
+        if self._thinks:
+            self._thought = newest
+        return newest[-2:] if self._thought is newest and len(newest) > 1 else ()
+
+    def _goes_on(self, chunk: Chunk) -> bool:
+        """Whether a chunk is of the newest round's response: by its id, else by its place: thoughts, words, calls."""
+        if chunk.response_id and self._response:
+            return chunk.response_id == self._response
+        return self._speaks and not self._calls and (self._thinks or chunk.type != ChunkType.THINKING)
 
     def pending(self, _passed: int, /) -> Iterator[Group]:
-        """The open loop at the end; where it has too many rounds, each of the oldest is alone."""
-        if not self._is_loop:
+        """The rounds at the end of a running loop, none bound to another."""
+        if not self._calls or not self._thought:
             return
-        kept = max(0, len(self._rounds) - ROUNDS_KEPT)
-        for n in range(self._parted, kept):
-            yield Group(range(self._rounds[n], self._rounds[n + 1]), open=False)
-        yield Group(range(self._rounds[kept], self._end))
+        for position in {*self._thought, *(at for one in self._rounds for at in one)}:
+            yield Group((position,))
 
     def copy(self) -> "Loops":
         """A copy that can read on by itself."""
-        return Loops(self._rounds.copy(), self._end, self._thought, self._thinks, self._calls, self._parted)
-
-    @property
-    def _is_loop(self) -> bool:
-        return self._thinks and self._calls
+        rounds = [one[:] for one in self._rounds]
+        thought = next((new for new, old in zip(rounds, self._rounds, strict=True) if old is self._thought), None)
+        kept = self._thought if thought is None else thought
+        return Loops(rounds, kept, self._response, self._speaks, self._thinks, self._calls)
 
 
 @define
