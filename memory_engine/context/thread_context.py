@@ -77,6 +77,8 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     seq = await thread.upto(at)
     if seq is None:
         runtime = await thread.followed()
+        if max_tokens is not None:
+            runtime.window = max(max_tokens, runtime.window or 0)
         for prepare in kernel[OpenThreads].before_context:
             await prepare(runtime)
         state = runtime.state
