@@ -38,13 +38,6 @@ class Atom(msgspec.Struct, frozen=True, gc=False):
         return sum(chunk.tokens for chunk in self.chunks)
 
 
-class Group(msgspec.Struct, frozen=True):
-    """Positions of chunks that belong together. `open`: more will follow."""
-
-    members: Sequence[int]
-    open: bool = True
-
-
 class Invariant(Protocol):
     """One reason why chunks belong together. It reads the chunks at the top of a state, each once, in order."""
 
@@ -52,8 +45,8 @@ class Invariant(Protocol):
         """Read the next chunk. Returns the positions that belong together from now on, whatever follows."""
         ...
 
-    def pending(self, passed: int, /) -> Iterable[Group]:
-        """What belongs together, or is open, as long as nothing follows.
+    def pending(self, passed: int, /) -> Iterable[int]:
+        """The positions of chunks whose atoms are open as long as nothing follows.
 
         After the message at position `passed` a whole exchange followed: a person spoke and the agent answered.
         """
@@ -97,12 +90,12 @@ class Calls:
             self._open[key] = call.long_running or self._open.get(key, False)
         return members
 
-    def pending(self, passed: int, /) -> Iterator[Group]:
+    def pending(self, passed: int, /) -> Iterator[int]:
         """The calls that wait for a result."""
         for key, outlives in self._open.items():
             first = self._first[key]
             if outlives or passed <= first:
-                yield Group((first,))
+                yield first
 
     def copy(self) -> "Calls":
         """A copy that can read on by itself."""
@@ -130,7 +123,7 @@ class Responses:
             return ()
         return self._first.setdefault(chunk.response_id, position), position
 
-    def pending(self, _passed: int, /) -> Iterable[Group]:
+    def pending(self, _passed: int, /) -> Iterable[int]:
         """Return nothing: a response is written at once, so none is open."""
         return ()
 
@@ -155,9 +148,9 @@ class Questions:
             return members
         return ()
 
-    def pending(self, _passed: int, /) -> Iterator[Group]:
+    def pending(self, _passed: int, /) -> Iterable[int]:
         """The open questions."""
-        return (Group((position,)) for position in self._waiting)
+        return self._waiting
 
     def copy(self) -> "Questions":
         """A copy that can read on by itself."""
@@ -216,12 +209,10 @@ class Loops:
             return chunk.response_id == self._response
         return self._speaks and not self._calls and (self._thinks or chunk.type != ChunkType.THINKING)
 
-    def pending(self, _passed: int, /) -> Iterator[Group]:
-        """The rounds at the end of a running loop, none bound to another."""
-        if not self._calls or not self._thought:
-            return
-        for position in {*self._thought, *(at for one in self._rounds for at in one)}:
-            yield Group((position,))
+    def pending(self, _passed: int, /) -> Iterable[int]:
+        """The rounds at the end of a running loop."""
+        runs = self._calls and self._thought
+        return {*self._thought, *(at for one in self._rounds for at in one)} if runs else ()
 
     def copy(self) -> "Loops":
         """A copy that can read on by itself."""
@@ -275,26 +266,15 @@ class Bonds:
                 self._passed = self._spoken
         return self
 
-    def pending(self) -> Iterator[Group]:
-        """What belongs together, or is open, as long as nothing follows."""
+    def pending(self) -> Iterator[int]:
+        """The positions of chunks whose atoms are open as long as nothing follows."""
         for invariant in (self._calls, *self._others):
             yield from invariant.pending(self._passed)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the atoms stay the same whatever chunks follow."""
-        return all(len(group.members) == 1 for group in self.pending())
 
     @property
     def spoken(self) -> int:
         """The position of the last message of a person or of the agent that leads; -1 if there is none."""
         return self._spoken
-
-    @property
-    def provisional(self) -> int:
-        """The position of the first chunk of all atoms that are so only as long as nothing follows."""
-        grouped = (position for group in self.pending() if len(group.members) > 1 for position in group.members)
-        return min((_found(self._leader, position) for position in grouped), default=len(self.chunks))
 
     def first_of(self, position: int) -> int:
         """The position of the first chunk of the atom that a chunk is in, whatever follows."""
@@ -302,28 +282,22 @@ class Bonds:
 
     def atoms(self, since: int = 0) -> Iterator[Atom]:
         """The atoms whose first chunk stands at a position or behind it, in order of their first chunks."""
-        leader, above = self._leader, dict[int, int]()
-        opened = []
-        for group in self.pending():
-            firsts = {_above(above, _found(leader, position)) for position in group.members}
-            above.update(dict.fromkeys(firsts - {min(firsts)}, min(firsts)))
-            if group.open:
-                opened.append(group.members[0])
+        leader = self._leader
+        opened = {_found(leader, position) for position in self.pending()}
         leading: list[int] = []
         # numbers alone: an object for each atom would make garbage collections long
         after, last = dict[int, int](), dict[int, int]()
         for position in range(since, len(leader)):
-            first = _above(above, _found(leader, position))
+            first = _found(leader, position)
             if first == position:
                 leading.append(first)
             elif first >= since:
                 after[last.get(first, first)] = last[first] = position
-        open_firsts = {_above(above, _found(leader, position)) for position in opened}
         for first in leading:
             at = [first]
             while (position := after.get(at[-1], -1)) >= 0:
                 at.append(position)
-            yield Atom(tuple(at), tuple([self.chunks[p] for p in at]), first in open_firsts)
+            yield Atom(tuple(at), tuple([self.chunks[p] for p in at]), first in opened)
 
 
 def atoms_of(chunks: Iterable[Chunk]) -> list[Atom]:
@@ -336,12 +310,6 @@ def _found(leader: list[int], position: int) -> int:
         leader[position] = leader[leader[position]]
         position = leader[position]
     return position
-
-
-def _above(above: dict[int, int], first: int) -> int:
-    while first in above:
-        first = above[first]
-    return first
 
 
 def _join(leader: list[int], members: Sequence[int]) -> int:
