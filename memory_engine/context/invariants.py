@@ -180,13 +180,17 @@ class Loops:
     """Whether the newest round calls."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """Thinking belongs with what follows it in its response. A message of a person ends the loop."""
+        """Thinking belongs with what follows it in its response, an observation with the text that it answers.
+
+        A message of a person ends the loop; so does anything that comes between a final answer and the next response.
+        """
         if chunk.type in _MODELS or chunk.calls:
             return self._take(position, chunk)
+        members = (self._rounds[-1][-1], position) if chunk.type == ChunkType.OBSERVATION and self._speaks else ()
         if chunk.type in SPOKEN or (chunk.type not in RESULTS and not self._calls):
             self._rounds, self._thought = [], ()
         self._speaks = False
-        return ()
+        return members
 
     def _take(self, position: int, chunk: Chunk) -> Sequence[int]:
         """The model's next chunk: it goes on with the newest round, or begins one."""

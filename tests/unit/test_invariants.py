@@ -30,6 +30,7 @@ from tests.conversations import LONG, NEVER, flaws, log, note, opened, say, text
 from tests.scripted_compactors import Scripted
 
 USER = UserMessage(content=f"user{LONG}")
+SEEN = UserMessage(content=f"seen{LONG}", origin="tool")
 AGENT = LlmTextResponse(content=f"agent{LONG}")
 THINK = LlmThinking(content=f"think{LONG}")
 ASK = LlmClarification(content=f"ask{LONG}")
@@ -82,6 +83,22 @@ OPEN: dict[str, tuple[list[Event], list[str]]] = {
         ["user"],
     ),
     "a message that a first word and calls follow": ([USER, AGENT, USER, AGENT, call("a"), result("a")], ["user"]),
+    "a message whose loop has only said a text so far, of a response that may go on": (
+        [USER, AGENT, USER, call("a"), result("a"), LlmTextResponse(content=f"agent{LONG}", response_id="r")],
+        ["user"],
+    ),
+    "a message that actions as texts are made for": (
+        [USER, AGENT, USER, AGENT, SEEN, AGENT, SEEN],
+        ["user"],
+    ),
+    "a message whose last action as a text waits for its result": (
+        [USER, AGENT, USER, AGENT, SEEN, AGENT],
+        ["user"],
+    ),
+    "a message that a written call is made for": (
+        [USER, AGENT, USER, LlmTextResponse(content=f"act{LONG}\n<function=look>\n</function>")],
+        ["user"],
+    ),
     "a message whose call is answered in the same response": (
         [USER, AGENT, USER, call("a", response="r"), LlmTextResponse(content=f"agent{LONG}", response_id="r")],
         ["user", "call-a", "agent"],
@@ -107,6 +124,7 @@ CLOSED: dict[str, tuple[list[Event], set[int]]] = {
         [THINK, call("a"), result("a"), THINK, call("b"), failed("b"), AGENT],
         {0, 1, 2},
     ),
+    "an action as a text with what was seen": ([AGENT, SEEN, AGENT, SEEN, USER], {0, 1}),
     "thinking, words and a call without ids": ([THINK, AGENT, call("a"), result("a"), AGENT], {0, 1, 2, 3}),
     "a round whose blocks came as messages of their own": (
         [
