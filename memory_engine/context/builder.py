@@ -233,9 +233,11 @@ class Layout(msgspec.Struct, frozen=True):
         )
 
 
-def summaries_of(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """The summaries among chunks, in order."""
-    return [chunk for chunk in chunks if chunk.category is Category.MEMORY]
+def summaries_of(chunks: Iterable[Chunk]) -> tuple[list[Chunk], int]:
+    """The summaries among chunks, in order, and the recorded tokens of the working flow beside them."""
+    top = list(chunks)
+    tokens = sum(chunk.tokens for chunk in top if chunk.category is Category.WORKING_FLOW)
+    return [chunk for chunk in top if chunk.category is Category.MEMORY], tokens
 
 
 class ShownBlock(msgspec.Struct, frozen=True):
@@ -409,9 +411,10 @@ class ContextBuilder:
         atoms = covered.atoms(parts.chunks, self.messages, partial(message_tokens, counter=self.counter))
         return evolve(parts, flow=parts.flow.behind(atoms))
 
-    def summaries(self, state: ChunkSource) -> list[Chunk]:
-        """The summaries of a state, in order."""
-        return [one.atom.chunks[0] for one in self._parts(state).flow.summaries]
+    def summaries(self, state: ChunkSource) -> tuple[list[Chunk], int]:
+        """The summaries of a state, in order, and the tokens of its turns."""
+        flow = self._parts(state).flow
+        return [one.atom.chunks[0] for one in flow.summaries], flow.turns.tokens
 
     def _layout(
         self,

@@ -95,6 +95,7 @@ class Choice(msgspec.Struct, frozen=True):
             shown = [*self._before(flow, place, kept), *flow.turns.since(place)]
             if tokens_of(shown) <= left:
                 tokens = tokens_of(shown) + kept.summary_tokens
+                kept = replace(kept, summaries=kept.summaries | lines.behind(kept.begins))
                 return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens, kept)
         return self._fitting(flow, room, int(room * self.refill), lines)
 

@@ -63,14 +63,14 @@ async def covered_originals(
 
     `None` where there are no summaries, or no room. Those of the newest state are kept until something is forgotten.
     """
-    if max_tokens is None or state.tally.tokens >= 2 * max_tokens:
+    if max_tokens is None:
         return None
     kernel = thread.kernel
     if at is None and state.tally.chunks > AT_ONCE_MAX:
-        summaries = await over_newest(kernel, thread.id, state, kernel[ContextBuilder].summaries)
+        summaries, tokens = await over_newest(kernel, thread.id, state, kernel[ContextBuilder].summaries)
     else:
-        summaries = await aside(lambda: summaries_of(state.chunks()), items=state.tally.chunks)
-    if not summaries:
+        summaries, tokens = await aside(lambda: summaries_of(state.chunks()), items=state.tally.chunks)
+    if not summaries or tokens > 2 * max_tokens:  # by estimates: half of them may be too many
         return None
     ids = tuple(summary.id for summary in summaries)
     known = kernel.caches.get(thread.id, "covered", Covered) if at is None else None

@@ -72,7 +72,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
         """The needed lines for a window that begins at a seq, as many as fit, as one piece."""
         needed = [line for line in self.lines if line.oldest < begins]
         if not needed:
-            return ShownLines(ids=frozenset(one.atom.chunks[0].id for one in self.summaries))
+            return ShownLines(ids=self.behind(begins))
         whole = self._whole(needed)
         if whole is not None and whole.tokens <= self.front.cap:
             return ShownLines(whole.pieces[0], whole.tokens, self._ids(needed, needed))
@@ -89,6 +89,11 @@ class SummaryLines(msgspec.Struct, frozen=True):
                 return ShownLines(piece, tokens, self._ids(needed, chosen))
             count -= 1
         return self._cut(ranked[:1], needed, render, counter)
+
+    def behind(self, begins: int) -> frozenset[str]:
+        """The ids of the summaries whose lines a window that begins at a seq makes needless."""
+        needed = {line.summary for line in self.lines if line.oldest < begins}
+        return frozenset(one.atom.chunks[0].id for n, one in enumerate(self.summaries) if n not in needed)
 
     def _cut(
         self,
