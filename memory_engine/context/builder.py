@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, divide_by_policy, whole
 from memory_engine.context.choice import Choice, Chosen, Kept
-from memory_engine.context.covered import Covered
 from memory_engine.context.context import Context, LeftOut, Spent
+from memory_engine.context.covered import Covered
 from memory_engine.context.flow import TRAILING, Costed, Flow, in_groups, in_order, tokens_of
 from memory_engine.context.flow_index import FlowIndex, StateParts, in_flow
 from memory_engine.context.invariants import Bonds

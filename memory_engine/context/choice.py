@@ -20,12 +20,12 @@ from memory_engine.context.flow import (
     in_order_of_atoms,
     tokens_of,
 )
-from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.rendering import MESSAGE_FRAME, Message, RenderedChunk
 from memory_engine.context.shortening import referenced, shorten
 from memory_engine.context.summary_lines import SummaryLines
 from memory_engine.context.window import NEVER, Front, first_turn, first_whole, turn_at
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
 

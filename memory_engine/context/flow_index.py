@@ -71,7 +71,6 @@ class FlowIndex:
         """The chunks at the top that are not in the flow: they stand last, or are outdated instructions."""
         self._outdated: frozenset[str] = frozenset()
         self._bonds = Bonds()
-        self._provisional = 0
         self._fixed: list[Costed] = []
         self._summaries: list[Costed] = []
         self._sizes = array("q")
@@ -134,7 +133,7 @@ class FlowIndex:
         if appended:
             bonds.joined = len(bonds.chunks)
             bonds.read(appended)
-            self._cost(min(bonds.joined, self._provisional))
+            self._cost(bonds.joined)
 
     def _read_again(self) -> None:
         """Read the flow again: of the turns before the first change what is known of them stays."""
@@ -149,16 +148,13 @@ class FlowIndex:
         )
         self._bonds = Bonds().read(flowing)
         changed = (bonds.first_of(n) for bonds in (before, self._bonds) for n in range(same, len(bonds.chunks)))
-        self._cost(min(changed, default=same), min(same, self._provisional))
+        self._cost(min(changed, default=same))
 
-    def _cost(self, *since: int) -> None:
+    def _cost(self, since: int) -> None:
         """Render and count the atoms from a position on; what is kept of those before it stays."""
-        provisional = self._bonds.provisional
-        first = min(*since, provisional)
-        self._go_back(first)
-        for atom in self._bonds.atoms(first):
+        self._go_back(since)
+        for atom in self._bonds.atoms(since):
             self._add(cost(atom, self._messages, self._size))
-        self._provisional = provisional
 
     def _add(self, one: Costed) -> None:
         first = one.atom.positions[0]

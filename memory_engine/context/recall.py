@@ -19,8 +19,8 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.context.budget import ContextPolicy
-from memory_engine.context.choice import Kept
 from memory_engine.context.builder import STANDING, ContextBuilder, ContextDraft
+from memory_engine.context.choice import Kept
 from memory_engine.context.context import Context
 from memory_engine.context.covered import Covered
 from memory_engine.context.excerpt import excerpt
