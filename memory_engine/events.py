@@ -25,6 +25,7 @@ from memory_engine.core.events.compaction import (
     RestoredChunk,
     ThreadRereduced,
 )
+from memory_engine.core.events.context import ContextAsked
 from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import (
@@ -190,7 +191,7 @@ __all__ = [
     "CheckpointWritten", "CheckpointsDropped", "ChunkId",
     "CompactionAbandoned",
     "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "CompactorStoodIn",
-    "Content", "CycleStarted",
+    "Content", "ContextAsked", "CycleStarted",
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
     "EnvironmentChange", "ErasedRow", "Event", "EventRegistry", "EventSkipped",
     "EventsErased", "ExchangeFinished", "ExecutionPause",

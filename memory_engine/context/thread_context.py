@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from memory_engine.context.asked import AskedWindows
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
@@ -46,10 +47,11 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     recall_from: Sequence[ThreadHandle] = (),
     tools: Sequence[Mapping[str, object]] = (),
     reserve: int = 0,
+    is_loop: bool = False,
 ) -> Context:
-    """See `Thread.context`."""
+    """See `Thread.context`. `is_loop`: it is for the thread's own loop, and leaves notes to be recorded."""
     with thread.kernel.span("context", {"thread": thread.id, "max_tokens": max_tokens, "query": query}) as span:
-        context = await _thread_context(thread, max_tokens, at, query, policy, recall_from, tools, reserve)
+        context = await _thread_context(thread, max_tokens, at, query, policy, recall_from, tools, reserve, is_loop)
         span.say({"tokens": context.tokens, "messages": len(context.messages)})
         return context
 
@@ -63,6 +65,7 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     recall_from: Sequence[ThreadHandle],
     tools: Sequence[Mapping[str, object]],
     reserve: int,
+    is_loop: bool,
 ) -> Context:
     if query is None and (recall_from or not isinstance(recall_from, Collection)):
         raise InvalidSearch("query", query, "`recall_from` says where to look for what a query asks: give a query")
@@ -75,6 +78,7 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
         raise InvalidArgument("policy", policy, "give a ContextPolicy, or a function that divides a room")
     policy = policy if isinstance(policy, ContextPolicy) else ContextPolicy(split=policy)
     seq = await thread.upto(at)
+    runtime = None
     if seq is None:
         runtime = await thread.followed()
         for prepare in kernel[OpenThreads].before_context:
@@ -89,13 +93,32 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     try:
         if query is not None:
             wanted = RecallRequest(query=query, max_tokens=room, at=seq, policy=policy, others=recall_from)
-            return await recalled_context(thread, state, wanted, standing)
-        build = partial(builder.build, thread_id=thread.id, max_tokens=room, policy=policy, standing=standing)
-        if seq is None and room is not None:
-            return await over_newest(kernel, thread.id, state, build)
-        return await aside(lambda: build(state), items=state.tally.chunks)
+            context = await recalled_context(thread, state, wanted, standing)
+        else:
+            context = await _without_recall(thread, state, room, policy, standing, is_newest=runtime is not None)
     except ContextBudgetError as error:
         raise ContextBudgetError(thread.id, error.needed + reserved, max_tokens or 0) from None
+    if is_loop and runtime is not None and max_tokens is not None and not kernel.config.read_only:
+        tokens = context.tokens + context.thinking_tokens + reserved - reserve
+        await kernel[AskedWindows].ask(runtime, max_tokens, 0 if context.tokens_exact else tokens)
+    return context
+
+
+async def _without_recall(  # noqa: PLR0913 - what a context is made of
+    thread: ThreadHandle,
+    state: State,
+    room: int | None,
+    policy: ContextPolicy,
+    standing: Sequence[OfferedBlock],
+    *,
+    is_newest: bool,
+) -> Context:
+    build = partial(
+        thread.kernel[ContextBuilder].build, thread_id=thread.id, max_tokens=room, policy=policy, standing=standing
+    )
+    if is_newest and room is not None:
+        return await over_newest(thread.kernel, thread.id, state, build)
+    return await aside(lambda: build(state), items=state.tally.chunks)
 
 
 def _as_json(tools: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
