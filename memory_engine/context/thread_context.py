@@ -13,6 +13,7 @@ from memory_engine.context.context import Context
 from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.live import over_newest
 from memory_engine.context.recall import RecallRequest, recalled_context
+from memory_engine.context.request_recall import Build, RequestRecall, Wanted
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
 from memory_engine.core.arguments import checked_number
 from memory_engine.core.aside import aside
@@ -22,6 +23,7 @@ from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ContextBudgetError, InvalidArgument, InvalidMessage, InvalidSearch, InvalidTool
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
+from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike
@@ -90,35 +92,40 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     reserved = reserve + sum(TOOL_FRAME + builder.counter.count(json.dumps(tool)) for tool in _as_json(tools))
     room = None if max_tokens is None else max_tokens - reserved
     standing = await standing_blocks(thread, state, policy, query=query, at=seq)
+    loop = runtime if is_loop and not kernel.config.read_only else None
+    build = partial(builder.build, thread_id=thread.id, max_tokens=room, policy=policy, standing=standing)
+
+    async def built(state: State) -> Context:
+        if seq is None and room is not None:
+            return await over_newest(kernel, thread.id, state, build)
+        return await aside(lambda: build(state), items=state.tally.chunks)
+
     try:
-        if query is not None:
-            wanted = RecallRequest(query=query, max_tokens=room, at=seq, policy=policy, others=recall_from)
-            context = await recalled_context(thread, state, wanted, standing)
+        if query is None:
+            context = await built(state)
         else:
-            context = await _without_recall(thread, state, room, policy, standing, is_newest=runtime is not None)
+            wanted = RecallRequest(query=query, max_tokens=room, at=seq, policy=policy, others=recall_from)
+            context = await _with_recall(thread, state, wanted, standing, (loop, built))
     except ContextBudgetError as error:
         raise ContextBudgetError(thread.id, error.needed + reserved, max_tokens or 0) from None
-    if is_loop and runtime is not None and max_tokens is not None and not kernel.config.read_only:
+    if loop is not None and max_tokens is not None:
         tokens = context.tokens + context.thinking_tokens + reserved - reserve
-        await kernel[AskedWindows].ask(runtime, max_tokens, 0 if context.tokens_exact else tokens)
+        await kernel[AskedWindows].ask(loop, max_tokens, 0 if context.tokens_exact else tokens)
     return context
 
 
-async def _without_recall(  # noqa: PLR0913 - what a context is made of
+async def _with_recall(
     thread: ThreadHandle,
     state: State,
-    room: int | None,
-    policy: ContextPolicy,
+    wanted: RecallRequest,
     standing: Sequence[OfferedBlock],
-    *,
-    is_newest: bool,
+    of_loop: tuple[ThreadRuntime | None, Build],
 ) -> Context:
-    build = partial(
-        thread.kernel[ContextBuilder].build, thread_id=thread.id, max_tokens=room, policy=policy, standing=standing
-    )
-    if is_newest and room is not None:
-        return await over_newest(thread.kernel, thread.id, state, build)
-    return await aside(lambda: build(state), items=state.tally.chunks)
+    """A context with recall: chosen once a request for the thread's own loop, now for anybody else."""
+    loop, build = of_loop
+    if loop is None:
+        return await recalled_context(thread, state, wanted, standing)
+    return await thread.kernel[RequestRecall].context(Wanted(thread, loop, state, wanted, standing, build))
 
 
 def _as_json(tools: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:

@@ -57,6 +57,11 @@ class Notes:
         """Drop the note of a name, if there is one."""
         self.waiting.pop(name, None)
 
+    def holds(self, name: str, head: Head) -> bool:
+        """Whether the note of a name waits, and may still be recorded after this head."""
+        note = self.waiting.get(name)
+        return note is not None and not _is_outdated(note, head)
+
     def missing(self, projections: InlineProjections) -> list[Projection[object]]:
         """The views that the waiting notes change, and that are not in memory yet."""
         return [view for note in self.waiting.values() for view in projections.missing(note.event_type)]
