@@ -56,8 +56,9 @@ class Wanted(NamedTuple):
     @property
     def others(self) -> tuple[str, ...]:
         """The ids of the other threads to search."""
-        given = self.recall.others if isinstance(self.recall.others, Sequence) else ()  # refused when it is searched
-        return tuple(dict.fromkeys(getattr(one, "id", "") for one in given))
+        given: object = self.recall.others
+        listed = given if isinstance(given, Sequence) else ()  # anything else is refused when it is searched
+        return tuple(dict.fromkeys(getattr(one, "id", "") for one in listed))
 
 
 class _Choice(msgspec.Struct):
@@ -124,7 +125,7 @@ class RequestRecall:
 
     async def _again(self, wanted: Wanted, choice: _Choice) -> Context | None:
         """The context in which a choice was first shown, for one who asks again before anything is recorded."""
-        if choice.chunk_id or not choice.text or choice.seq != wanted.state.seq:
+        if choice.chunk_id or choice.at_end or not choice.text or choice.seq != wanted.state.seq:
             return None
         state = _without(wanted.state, choice.leaving)
         context = await context_with(wanted.thread, state, wanted.recall, wanted.standing, choice.text)
@@ -176,7 +177,10 @@ class RequestRecall:
             wanted.runtime.notes.put(_NOTE, _note(wanted, message, request, choice))
         else:
             wanted.runtime.notes.pop(_NOTE)
-        return context
+        if not choice.at_end or not choice.text:
+            return context
+        at_its_place = await self._shown(wanted, message, choice)
+        return at_its_place if choice.text == at_its_place.recalled_text else context
 
     async def _shown(self, wanted: Wanted, message: Chunk, choice: _Choice) -> Context:
         """The context with a choice: a chunk of the state, or of a state as it will be once the choice is recorded."""
@@ -217,8 +221,8 @@ def _note(wanted: Wanted, message: Chunk, request: _Request, choice: _Choice) ->
     )
 
     def before(sent: Sequence[Prepared], _head: Head) -> ContextRecalled | None:
-        kept_by_hand = any(getattr(one.event, "content", None) == choice.text for one in sent)
-        return None if kept_by_hand else event
+        by_hand = any(getattr(one.event, "content", None) == choice.text for one in sent)
+        return None if by_hand or _is_kept_by_hand(choice, wanted.runtime.state) else event
 
     def recorded(_event: Event, seq: int) -> None:
         choice.chunk_id = f"{seq}.0"
