@@ -43,6 +43,14 @@ class Atom(msgspec.Struct, frozen=True, gc=False):
         """Their estimated tokens together."""
         return sum(chunk.tokens for chunk in self.chunks)
 
+    @property
+    def said_at(self) -> int:
+        """The seq of the event that it began with: of a request its message, not what was recalled for it later."""
+        first = self.chunks[0]
+        if not is_of_request(first):
+            return first.said_at
+        return next((chunk.said_at for chunk in self.chunks if not is_of_request(chunk)), first.said_at)
+
 
 class Group(msgspec.Struct, frozen=True):
     """Positions of chunks that belong together. `open`: more will follow."""

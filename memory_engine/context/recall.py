@@ -19,8 +19,10 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.context.budget import ContextPolicy
-from memory_engine.context.builder import ContextBuilder, ContextDraft
+from memory_engine.context.choice import Kept
+from memory_engine.context.builder import STANDING, ContextBuilder, ContextDraft
 from memory_engine.context.context import Context
+from memory_engine.context.covered import Covered
 from memory_engine.context.excerpt import excerpt
 from memory_engine.context.live import over_newest
 from memory_engine.context.recall_from import searchable
@@ -67,6 +69,7 @@ PIECES_MAX = 2
 class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The query, the budget in tokens (`None`: beside all of the state), the seq to read as of, and the threads.
 
+    `covered` are the originals that summaries stand for, `kept` what the last context of the same loop has kept.
     `most` bounds the tokens of the block.
     """
 
@@ -75,6 +78,8 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     at: int | None
     policy: ContextPolicy
     others: Sequence[ThreadHandle] = ()
+    covered: Covered | None = None
+    kept: Kept | None = None
     most: int | None = None
 
 
@@ -85,10 +90,20 @@ async def recalled_context(
 
     Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
     """
+    checked_query(recall.query)
+    await searchable(thread, recall.others, at=recall.at)
+    draft = await _draft(thread.kernel, thread.id, state, recall, standing)
+    return await recalled_into(thread, state, recall, draft)
+
+
+async def recalled_into(thread: ThreadHandle, state: State, recall: RecallRequest, draft: ContextDraft) -> Context:
+    """The context of a draft with the passages that a question recalls, in the room that the draft leaves for them.
+
+    Raises `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
+    """
     kernel = thread.kernel
     query = checked_query(recall.query)
     others = await searchable(thread, recall.others, at=recall.at)
-    draft = await _draft(kernel, thread.id, state, recall, standing)
     if recall.most is not None:
         draft = replace(draft, room=min(draft.room, recall.most))
     if draft.room < ROOM_MIN or not state.seq:
@@ -132,6 +147,8 @@ async def _draft(
         max_tokens=recall.max_tokens,
         policy=recall.policy,
         standing=standing,
+        covered=recall.covered,
+        kept=recall.kept,
     )
     if recall.at is None and recall.max_tokens is not None:
         return await over_newest(kernel, thread_id, state, draft)
@@ -277,7 +294,7 @@ class _Visible:
 
     def __init__(self, draft: ContextDraft) -> None:
         self._thread_id = draft.thread_id
-        own = [piece for piece in draft.pieces if piece.position >= 0]
+        own = [piece for piece in draft.pieces if piece.position > STANDING]
         chunks = [chunk for piece in own for chunk in (piece.chunk, *draft.state.children(piece.chunk.id))]
         cut = {piece.chunk.id for piece in draft.pieces if piece.shortened}
         self._whole = {chunk.seq for chunk in chunks if chunk.id not in cut}

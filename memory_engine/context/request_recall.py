@@ -16,10 +16,18 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.context.budget import ContextPolicy
-from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.builder import ContextBuilder, ContextDraft
+from memory_engine.context.choice import Kept
 from memory_engine.context.context import Context
 from memory_engine.context.invariants import SPOKEN
-from memory_engine.context.recall import RecallRequest, context_with, recalled_context, recalled_hits
+from memory_engine.context.recall import (
+    ROOM_MIN,
+    RecallRequest,
+    context_with,
+    recalled_context,
+    recalled_hits,
+    recalled_into,
+)
 from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.chunks import OF_REQUEST, RECALLED, Chunk, ChunkType, Retention, is_of_request
 from memory_engine.core.events.base import Event
@@ -41,6 +49,12 @@ Build = Callable[[State], Awaitable[Context]]
 
 
 _NOTE = "recalled"
+SPARE_SHARE = 0.125
+"""The share of a budget that the window must leave free for recall, or it moves."""
+BLOCK_SHARE = 0.45
+"""The share of a budget that a block may take, so that it stays uncut beside its message however long the loop."""
+SMALL_BLOCK = 3_400
+"""Tokens that a block may take of a small budget too. It is cut once the loop needs the room."""
 
 
 class Wanted(NamedTuple):
@@ -156,12 +170,15 @@ class RequestRecall:
         It takes the place of a choice that is not recorded yet: nobody has answered what that was shown in.
         """
         state, recall = wanted.state, wanted.recall
-        most = recall.policy.recalled_max
-        fits = recall.max_tokens is None or state.tally.tokens + most <= recall.max_tokens
-        leaving = () if fits else _of_earlier(state, message)
-        context = await recalled_context(
-            wanted.thread, _without(state, leaving), replace(recall, most=most), wanted.standing
-        )
+        earlier = _of_earlier(state, message)
+        leaving: tuple[str, ...] = ()
+        context = await self._in_the_window(wanted, state, message)
+        if context is None and earlier:
+            leaving = earlier
+            context = await self._in_the_window(wanted, _without(state, leaving), message)
+        if context is None:
+            bounded = replace(recall, most=_most(recall))
+            context = await recalled_context(wanted.thread, _without(state, leaving), bounded, wanted.standing)
         request.waiting = choice = _Choice(
             query=recall.query,
             others=wanted.others,
@@ -181,6 +198,37 @@ class RequestRecall:
             return context
         at_its_place = await self._shown(wanted, message, choice)
         return at_its_place if choice.text == at_its_place.recalled_text else context
+
+    async def _in_the_window(self, wanted: Wanted, state: State, message: Chunk) -> Context | None:
+        """The context with what is recalled beside the window as it is; `None` where that leaves little room.
+
+        So the window does not move for a new request: what was sent before stays.
+        """
+        recall, most = wanted.recall, _most(wanted.recall)
+        if recall.max_tokens is None or recall.policy.split is not None:
+            return None
+        plain = await wanted.build(state)
+        spare = recall.max_tokens - plain.tokens - plain.thinking_tokens
+        if spare < max(ROOM_MIN, min(most, int(recall.max_tokens * SPARE_SHARE))):
+            return None
+        turn = {one.block.name for one in wanted.standing if one.source.place == "turn"}
+        pieces = plain.pieces
+        before = next((n for n, piece in enumerate(pieces) if piece.chunk.id == message.id), len(pieces))
+        while before and pieces[before - 1].position < 0 and pieces[before - 1].chunk.type in turn:
+            before -= 1
+        draft = ContextDraft(
+            state=state,
+            thread_id=wanted.thread.id,
+            pieces=pieces,
+            standing=plain.standing,
+            spent=plain.spent,
+            room=min(spare, most),
+            before=before,
+            builder=self._kernel[ContextBuilder],
+            kept=plain.kept or Kept(),
+        )
+        made = await recalled_into(wanted.thread, state, recall, draft)
+        return evolve(made, thinking=plain.thinking, thinking_tokens=plain.thinking_tokens)
 
     async def _shown(self, wanted: Wanted, message: Chunk, choice: _Choice) -> Context:
         """The context with a choice: a chunk of the state, or of a state as it will be once the choice is recorded."""
@@ -202,6 +250,12 @@ class RequestRecall:
             recalled_text=choice.text,
             recall_failure=choice.failure,
         )
+
+
+def _most(recall: RecallRequest) -> int:
+    """The most tokens to recall for a request: a loop that fills its budget leaves the message half of it."""
+    most = recall.policy.recalled_max
+    return most if recall.max_tokens is None else min(most, max(SMALL_BLOCK, int(recall.max_tokens * BLOCK_SHARE)))
 
 
 def _note(wanted: Wanted, message: Chunk, request: _Request, choice: _Choice) -> Note:

@@ -11,7 +11,7 @@ from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
 from memory_engine.context.invariants import SPOKEN
-from memory_engine.context.live import over_newest
+from memory_engine.context.live import LoopWindow, covered_originals, over_newest
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.request_recall import Build, RequestRecall, Wanted
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
@@ -93,19 +93,30 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     room = None if max_tokens is None else max_tokens - reserved
     standing = await standing_blocks(thread, state, policy, query=query, at=seq)
     loop = runtime if is_loop and not kernel.config.read_only else None
-    build = partial(builder.build, thread_id=thread.id, max_tokens=room, policy=policy, standing=standing)
-
-    async def built(state: State) -> Context:
-        if seq is None and room is not None:
-            return await over_newest(kernel, thread.id, state, build)
-        return await aside(lambda: build(state), items=state.tally.chunks)
-
     try:
+        covered = await covered_originals(thread, state, room, at=seq)
+        window = LoopWindow.of(kernel, thread.id, (room, policy)) if runtime is not None and room and is_loop else None
+        build = partial(
+            builder.build, thread_id=thread.id, max_tokens=room, policy=policy, standing=standing, covered=covered
+        )
+
+        async def built(state: State) -> Context:
+            work = partial(build, kept=window.kept if window is not None else None)
+            if runtime is not None and room is not None:
+                made = await over_newest(kernel, thread.id, state, work)
+            else:
+                made = await aside(lambda: work(state), items=state.tally.chunks)
+            return window.keeping(made) if window is not None else made
+
         if query is None:
             context = await built(state)
         else:
-            wanted = RecallRequest(query=query, max_tokens=room, at=seq, policy=policy, others=recall_from)
-            context = await _with_recall(thread, state, wanted, standing, (loop, built))
+            kept = window.kept if window is not None else None
+            recall = RecallRequest(
+                query=query, max_tokens=room, at=seq, policy=policy, others=recall_from, covered=covered, kept=kept
+            )
+            context = await _with_recall(thread, state, recall, standing, (loop, built))
+            context = window.keeping(context) if window is not None else context
     except ContextBudgetError as error:
         raise ContextBudgetError(thread.id, error.needed + reserved, max_tokens or 0) from None
     if loop is not None and max_tokens is not None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import (
     CompactionPolicy,
+    ContextPolicy,
     Engine,
     EngineConfig,
     Event,
@@ -49,10 +50,11 @@ async def test_each_context_of_a_request_shows_the_same_block_before_its_message
     async with memory_engine.open(":memory:", config=KEPT) as engine:
         thread = await engine.create_thread()
         await begun(thread)
-        first = await thread.context(BUDGET, query=ASKED)
-        for n in range(6):
+        policy = ContextPolicy(recalled_max=400)
+        first = await thread.context(BUDGET, query=ASKED, policy=policy)
+        for n in range(60):
             await thread.dispatch_all(step(n, "The warehouse code is 1111-AB now."))
-            later = await thread.context(BUDGET, query=ASKED)
+            later = await thread.context(BUDGET, query=ASKED, policy=policy)
             assert (block(first.messages), first.recalled) == (block(later.messages), later.recalled)
             assert ASKED == later.messages[block_at(later.messages) + 1]["content"]
             assert later.spent.recalled == first.spent.recalled > 0
