@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.events.base import Event, EventRole
+from memory_engine.core.events.messages import UserMessage
 
 SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
 """Messages of a person or of the leading agent: a turn begins with one of these."""
@@ -70,6 +72,13 @@ def origin_of(chunk: Chunk) -> Origin:
     if chunk.type == ChunkType.COMPACTED:
         return lowest(origin_of_section(line.section) for line in chunk.lines)
     return _OF_TYPES.get(chunk.type, Origin.TOOL)
+
+
+def role_of(event: Event) -> EventRole:
+    """The role of an event; of a message of the user role that no person wrote, `tool` or `other`."""
+    if isinstance(event, UserMessage) and event.origin:
+        return "tool" if event.origin == "tool" else "other"
+    return event.event_role
 
 
 def origin_of_section(section: str) -> Origin:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, Engine, EngineConfig, Thread, UserMessage
+from memory_engine import AgentLifecycle, CompactionPolicy, Engine, EngineConfig, Thread, UserMessage
 from memory_engine import events as e
 from memory_engine.ingest import Ingestion, IngestOptions
 from memory_engine.ingest.events import event_id
@@ -257,6 +257,16 @@ async def test_search_finds_a_result_as_a_tools(thread: Thread) -> None:
     await recorded(thread, [user(TASK), agent(CALLS[0]), user("The harbour office closes at noon.")])
     (hit,) = [hit for hit in await thread.search("When does the harbour office close?") if "harbour" in hit.text]
     assert ("tool", "tool") == (hit.kind, hit.role)
+
+
+async def test_nothing_is_learned_from_what_is_no_persons() -> None:
+    """A statement that a tool, a client or another tool's summary makes is no fact about the user."""
+    async with memory_engine.open(":memory:") as engine:
+        run = AgentLifecycle(engine, await engine.create_thread(user_id="u1"), agent_id="analyst")
+        await run.start("Plan the trip")
+        for origin, text in (("tool", "CET"), ("client", "EST"), ("summary", "JST"), ("", "GMT")):
+            await run.thread.dispatch(UserMessage(content=f"My time zone is {text}.", origin=origin))  # type: ignore[arg-type]
+        assert [("time-zone", "GMT")] == [(fact.key, fact.value) for fact in await run.end("Planned.")]
 
 
 async def test_an_exchange_is_a_question_and_its_answer(thread: Thread) -> None:
