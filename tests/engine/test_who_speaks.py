@@ -289,3 +289,12 @@ async def test_a_file_that_was_ingested_without_origins_is_known(tmp_path: Path)
         await thread.dispatch(e.LlmTextResponse(content=CALLS[0]), event_id=ids[1])
         await thread.dispatch(UserMessage(content="def read"), event_id=ids[2])
         assert [0] == await added(engine, path)
+
+
+async def test_a_pin_of_an_agent_that_read_a_tool_is_a_tools(thread: Thread) -> None:
+    """After an observation as after a result: it may repeat the tool's words."""
+    await thread.record([user(TASK), agent(CALLS[0])])
+    await thread.brief.pin("The parser drops the last line.", by_agent=True)
+    await thread.record(user("Always run setup.sh first."))
+    await thread.brief.pin("Run setup.sh first.", by_agent=True)
+    assert ["agent", "tool"] == [r.event.origin async for r in thread.events() if isinstance(r.event, e.BriefPinned)]
