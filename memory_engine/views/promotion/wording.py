@@ -70,12 +70,40 @@ class Wordings(msgspec.Struct, frozen=True):
     lasting: Phrases
     asking: Phrases
     at_large: Phrases
+    of_oneself: Phrases
 
 
 @cache
 def wordings() -> Wordings:
     """The phrases by which a snippet shows its kind. Read when they are first asked for."""
     return msgspec.toml.decode(data_file("memory_engine.views.promotion", "phrases.toml"), type=Wordings)
+
+
+_ONESELF = regex(
+    r"(?<![\w.])I(?:['\u2019]|\s+(?!(?:is|has|and|or|of|to)\b|\w+i\b)[a-zà-ÿ])"
+    r"|我(?![们們国國司方])|私(?!たち|達)|僕|俺"
+)
+"""Words of the first person that small letters or a plural would make another word: `I dati`, `Phase I is`, 我们."""
+_FRENCH_OWN = regex(r"(?<!\w)(?:mon|ma|mes)\s+\w{3}.*\s(?:est|sont|a|ont|n'|ne|au|aux|des)\s")
+"""`mon`, `ma`, `mes` with another French word: elsewhere they mean a day, a conjunction, a month."""
+
+
+def is_first_person(text: str) -> bool:
+    """Whether somebody speaks of themselves alone, in any of several languages: `I`, `my`, `ich`, `je`, `私`.
+
+    `we` and `our` are those of a business, and do not count.
+    """
+    said = normalized(text)
+    if wordings().of_oneself.pattern.search(said) or _ONESELF.search(text[:READ_CHARS_MAX]):
+        return True
+    return _FRENCH_OWN.search(said) is not None
+
+
+def is_of_a_person(text: str) -> bool:
+    """Whether a text is about one person: in the first person, or on how the user likes, wants or does things."""
+    said = normalized(text)
+    is_of_user = wordings().lasting.pattern.search(said) or wordings().asking.pattern.search(said)
+    return is_first_person(text) or bool(is_of_user and not wordings().at_large.pattern.search(said))
 
 
 @lru_cache(maxsize=64)
