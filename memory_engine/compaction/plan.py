@@ -8,8 +8,9 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from memory_engine.context.invariants import SPOKEN, Atom, atoms_of
+from memory_engine.context.invariants import Atom, atoms_of
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
 

@@ -11,8 +11,8 @@ import msgspec
 from attrs import Attribute, field, frozen
 
 from memory_engine.context.flow import REFILL, Costed, Flow, Window, cut_to, in_order_of_atoms, tokens_of
-from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.shortening import LINES_LEFT_OUT_END, keep_last_lines, shorten
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import InvalidArgument

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.invariants import SPOKEN, Atom
+from memory_engine.context.invariants import Atom
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, assembled, message_tokens
 from memory_engine.core.chunks import Category, Chunk, Retention
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.tokens import TokenCounter
 
 TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 0.15}

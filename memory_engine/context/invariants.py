@@ -12,9 +12,8 @@ import msgspec
 from attrs import define, field
 
 from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.origins import SPOKEN
 
-SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
-"""Messages of a person or of the leading agent: a turn begins with one of these."""
 ANSWERS = frozenset({ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION})
 """What a model says to people. Its responses are these, and calls."""
 ROUNDS_KEPT = 8

@@ -7,8 +7,9 @@ last message of a person before that, or to a response that called nothing.
 
 from collections.abc import Iterator, Sequence
 
-from memory_engine.context.invariants import ANSWERS, SPOKEN
+from memory_engine.context.invariants import ANSWERS
 from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.tokens import TokenCounter
 
 THINKING_SHARE = 0.5

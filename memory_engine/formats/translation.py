@@ -11,6 +11,7 @@ from memory_engine.formats import anthropic, openai_chat, openai_responses
 from memory_engine.formats.detection import Format, checked, detected, of_object
 from memory_engine.formats.dialogue import Dialogue, Unbound
 from memory_engine.formats.native import SAME, Json, from_native, to_native
+from memory_engine.formats.origin import marked, without_flags
 from memory_engine.formats.parts import WholeResponse
 from memory_engine.formats.values import as_object, plain
 
@@ -75,7 +76,8 @@ class Messages:
         except InvalidMessage as error:
             is_run = self.format == openai_responses.FORMAT and unit.response is None
             raise _placed(error, unit.at, is_run=is_run) from None
-        return ReadMessage(unit.at, tuple(events), named)
+        of_one = unit.messages[0] if len(unit.messages) == 1 else {}
+        return ReadMessage(unit.at, tuple(marked(events, of_one, dialogue.hearing)), named)
 
 
 def response_of(value: Json, format: Format) -> WholeResponse | None:
@@ -135,7 +137,7 @@ def _read(format: Format, messages: list[Json], dialogue: Dialogue, name: str) -
     if format == openai_responses.FORMAT:
         return openai_responses.read(messages, dialogue, name) or [LlmTextResponse(content="", response_id=name)]
     module = openai_chat if format == openai_chat.FORMAT else anthropic
-    events = [event for message in messages for event in module.read(message, dialogue, name)]
+    events = [event for message in messages for event in module.read(without_flags(message), dialogue, name)]
     return events or [LlmTextResponse(content="", response_id=name)]
 
 

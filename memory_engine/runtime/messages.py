@@ -5,7 +5,7 @@ import itertools
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -22,6 +22,7 @@ from memory_engine.core.events.messages import (
     LlmClarification,
     LlmTextResponse,
     LlmToolCall,
+    MessageOrigin,
     ParentAgentMessage,
     ToolError,
     ToolResult,
@@ -34,6 +35,7 @@ from memory_engine.formats import openai_responses
 from memory_engine.formats.detection import Format, checked, of_object, of_stream
 from memory_engine.formats.dialogue import Dialogue, Unbound
 from memory_engine.formats.native import Json, to_native, without_native
+from memory_engine.formats.origin import Hearing, form_of, marked
 from memory_engine.formats.streams import Assembly, assembly_of
 from memory_engine.formats.translation import Messages, ReadMessage, interrupted
 from memory_engine.formats.values import as_object, plain
@@ -45,6 +47,22 @@ NAMESPACE = uuid.UUID("0d5d1f0a-5a0e-5c0b-9a57-6a3f6a1c9f42")
 _PAGE = 256
 ASKED_BACK = 200
 """Chunks in which a new call's id is looked for; a model that numbers its calls anew does so in the next turn."""
+HEARD_BACK = 40
+"""The newest chunks that tell who writes the next message of the user role."""
+ORIGINS: Mapping[str, MessageOrigin] = {
+    ChunkType.USER_MESSAGE: "",
+    ChunkType.OBSERVATION: "tool",
+    ChunkType.NOTICE: "client",
+    ChunkType.FOREIGN_SUMMARY: "summary",
+}
+"""Chunks of messages of the user role, and the origins that they were recorded with."""
+_HEARD = frozenset(
+    {
+        ChunkType.AGENT_RESPONSE, ChunkType.AGENT_ACTION, ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.SYSTEM,
+        ChunkType.CLARIFICATION, ChunkType.EXTERNAL, ChunkType.PARENT_MESSAGE, ChunkType.SUBAGENT_MESSAGE, *ORIGINS,
+    }
+)  # fmt: skip
+"""Chunks of what is said and done; others say nothing about who speaks next."""
 LOOK_S = 0.05
 """Seconds between the looks of a cancelled caller at whether its thread takes events."""
 PARTS_MAX = 64
@@ -72,7 +90,7 @@ class _ThreadDialogue(Dialogue):
     """A dialogue that goes on with a thread's state, of which it reads what the messages need."""
 
     def __init__(self, state: State) -> None:
-        super().__init__()
+        super().__init__(hearing=Hearing(partial(hear_state, state)))
         self._state = state
         self._is_begun = False
         self._looked_up: set[str] = set()
@@ -87,6 +105,10 @@ class _ThreadDialogue(Dialogue):
             self.has_instructions = any(chunk.type == ChunkType.SYSTEM for chunk in self._state.chunks())
         self._is_begun = True
         return super().instructed(content)
+
+    def go_back(self, has_instructions: bool, waiting: dict[str, str], hearing: Hearing) -> None:
+        """Go on from an earlier place."""
+        self.has_instructions, self.waiting, self.hearing = has_instructions, waiting, hearing
 
     def asked(self, calls: Iterable[ToolCall], where: str = "$") -> None:
         """These calls wait from here on."""
@@ -121,6 +143,24 @@ class _ThreadDialogue(Dialogue):
                 return
 
 
+def hear_state(state: State, hearing: Hearing) -> None:
+    """Let it hear the end of a state, as far as that may tell who speaks next; and the instructions at its start."""
+    newest = list(itertools.islice(state.newest(), HEARD_BACK))
+    last = next((chunk for chunk in newest if chunk.type in _HEARD), None)
+    if last is None or (last.type == ChunkType.AGENT_RESPONSE and form_of(last.text) is None):
+        return
+    for chunk in itertools.islice(state.chunks(), HEARD_BACK):
+        if chunk.type == ChunkType.SYSTEM:
+            hearing.instructed(chunk.text)
+    for chunk in reversed(newest):
+        if chunk.type == ChunkType.AGENT_RESPONSE:
+            hearing.responded(chunk.text)
+        elif chunk.type in ORIGINS:
+            hearing.said(chunk.text, known=ORIGINS[chunk.type])
+        elif chunk.type in _HEARD:
+            hearing.interrupted()
+
+
 async def as_events(
     thread: ThreadHandle, messages: Sequence[object], names: Sequence[str], *, format: Format
 ) -> list[NewEvent]:
@@ -144,12 +184,12 @@ async def groups_as_events(
     dialogue = _ThreadDialogue(await thread.state())
     found: list[list[NewEvent] | None] = []
     for group, name in zip(groups, names, strict=True):
-        before = dialogue.has_instructions, dict(dialogue.waiting)
+        before = dialogue.has_instructions, dict(dialogue.waiting), dialogue.hearing.copy()
         try:
             read = Messages(group, format).read(dialogue, thread.kernel.new_id)
         except InvalidMessage as error:
             _log.info("messages %r of thread %r are not in order: %s", name, thread.id, error)
-            dialogue.has_instructions, dialogue.waiting = before
+            dialogue.go_back(*before)
             found.append(None)
             continue
         found.append(
@@ -185,7 +225,7 @@ async def items_as_events(thread: ThreadHandle, items: Sequence[Json | None]) ->
 
 def _item_event(thread: ThreadHandle, items: list[Json], dialogue: Dialogue, response_id: str) -> Event | None:
     try:
-        (event,) = openai_responses.read(items, dialogue, response_id)
+        (event,) = marked(openai_responses.read(items, dialogue, response_id), {}, dialogue.hearing)
     except InvalidMessage as error:
         _log.warning("an item is not a message of thread %r: %s", thread.id, error.why)
         return None
