@@ -76,7 +76,7 @@ class StatedFacts:
             stated = list(statements(said.text))
             values: dict[str, set[str]] = {}
             for key, value in stated:
-                values.setdefault(key, set()).add(comparable(value))
+                values.setdefault(key, set()).add(_comparable(value))
             for key, value in stated:
                 if len(values[key]) == 1 and not known.says(key, value):
                     facts.pop(key, None)
@@ -88,16 +88,15 @@ class _Recalled:
     """The texts that came out of memory, line by line."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._lines = [comparable(line) for text in texts for line in text.splitlines()]
+        self._lines = [_comparable(line) for text in texts for line in text.splitlines()]
 
     def says(self, key: str, value: str) -> bool:
         """Whether one line has the value and all words of the key."""
-        wanted = [comparable(value), *key.split("-")]
+        wanted = [_comparable(value), *key.split("-")]
         return any(all(part in line for part in wanted) for line in self._lines)
 
 
-def comparable(text: str) -> str:
-    """A text without differences of case and blanks."""
+def _comparable(text: str) -> str:
     return " ".join(text.casefold().split())
 
 

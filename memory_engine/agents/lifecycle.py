@@ -6,7 +6,6 @@ an event of the conversation also forgets what the agent kept of it.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,8 +19,8 @@ from memory_engine.agents.extraction import (
     ModelFacts,
     Said,
     StatedFacts,
-    comparable,
 )
+from memory_engine.agents.people import People
 from memory_engine.agents.preparation import (
     STARTED,
     TEXT_CHARS_MAX,
@@ -66,7 +65,6 @@ from memory_engine.scopes import Agent, User
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, check_layers
 from memory_engine.views.layers.shared_memory import also_share
-from memory_engine.views.promotion.wording import is_of_a_person
 
 
 class Run:
@@ -347,12 +345,12 @@ class AgentLifecycle:
         said += [*(Said(text=text, sources=(ids[seq],)) for seq, text in texts), result]
         finished = Finished(task=task.task, said=tuple(said), recalled=(task.prompt, *recalled))
         found = {fact.key: fact for fact in await self._extractor.extract(finished) if fact.key}
-        people = _People.of(said[:1], [Said(text=c.text, sources=(ids[c.said_at],)) for c in heard])
+        people = People.of([(task.task, said[0].sources), *((c.text, (ids[c.said_at],)) for c in heard)])
         seq_of = {id_: seq for seq, id_ in ids.items()} | dict.fromkeys(said[0].sources, task.seq)
         user = await self._user()
         new = []
         for fact in found.values():
-            is_said = people.said(fact)
+            is_said = not fact.sources or people.said(fact.key, fact.value, fact.sources)
             memory = (user or self.thread).memory if is_said else self.agent.memory
             known = await memory.recall(fact.key)
             if (known is None or known.value != fact.value) and not tells_secret(fact.key, fact.value):
@@ -389,28 +387,6 @@ def _heard_and_recalled(state: State, after: int) -> tuple[list[Chunk], list[str
         if chunk.status == RECALLED or chunk.text.startswith(RECALLED_MARK):
             recalled.append(chunk.text)
     return heard, recalled
-
-
-@frozen
-class _People:
-    """What people said in a run: the ids of its events, and its words, line by line in one form."""
-
-    ids: frozenset[str]
-    words: str
-
-    @classmethod
-    def of(cls, asked: Sequence[Said], heard: Sequence[Said]) -> "_People":
-        """From the request that began the run and the messages of its user."""
-        said = (*asked, *heard)
-        ids = frozenset(id_ for one in said for id_ in one.sources)
-        return cls(ids, "\n".join(comparable(one.text) for one in said))
-
-    def said(self, fact: Fact) -> bool:
-        """Whether a fact is a person's: drawn from their words, repeating them, about them, or of no known source."""
-        if not fact.sources or not self.ids.isdisjoint(fact.sources):
-            return True
-        repeated = re.search(rf"(?<!\w){re.escape(comparable(fact.value))}(?!\w)", self.words)
-        return repeated is not None or is_of_a_person(f"{fact.key.replace('-', ' ')} {fact.value}")
 
 
 def _end_id(task: Preparation, n: int) -> str:
