@@ -145,6 +145,14 @@ def evidence(text: str, kinds: Iterable[Phrases]) -> Evidence:
     return Evidence(1.0 - doubt, tuple(found))
 
 
+NO_EVIDENCE = Evidence(0.0, ())
+
+
+def joined(one: Evidence, other: Evidence) -> Evidence:
+    """The evidence of two independent looks at one text."""
+    return Evidence(1.0 - (1.0 - one.strength) * (1.0 - other.strength), (*one.found, *other.found))
+
+
 def quoted(phrases: Sequence[str]) -> str:
     """A few phrases in quotation marks."""
     return ", ".join(f"'{phrase[:40]}'" for phrase in phrases[:SHOWN_MAX])
