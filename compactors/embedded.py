@@ -24,6 +24,8 @@ _KINDS: Mapping[str, EntryKind] = {
     ChunkType.THINKING: "thinking",
     ChunkType.AGENT_ACTION: "tool_call",
     ChunkType.ACTION_RESULT: "tool_result",
+    ChunkType.OBSERVATION: "tool_result",
+    ChunkType.FOREIGN_SUMMARY: "summary",
     ChunkType.CLARIFICATION: "question",
     ChunkType.ERROR: "error",
     ChunkType.TASK: "task",

@@ -89,7 +89,7 @@ def spoken(kind: str, role: str, speaker: str) -> Extractor:
 _OF_ORIGINS: Mapping[str, tuple[str, str]] = {
     "": ("message", "user"),
     "tool": ("tool", "tool"),
-    "client": ("note", "system"),
+    "client": ("note", "tool"),
     "summary": ("note", "assistant"),
 }
 """Kind and role of a message's passages by its origin: only those of people are found as people's."""

@@ -3,7 +3,7 @@
 It is decided once, when the message is recorded or ingested, by structure and never by what the words mean:
 
 1. flags that the client software puts on its messages (`isMeta`, `isCompactSummary`, `message_type`, …);
-2. messages that hold nothing but blocks in the client's own tags (`<system-reminder>`, `<command-name>`, …);
+2. messages that hold nothing but what the client writes in its own tags (`<system-reminder>`, `<command-name>`, …);
 3. in loops whose actions are written as text, the form of the response before. One that ends in a call written out
    (`<function=…>`, `<tool_call>`, `Action:` with `Action Input:`) is answered by a tool. Other forms, such as a single
    fenced block at the end, occur in talks about code, too. There a reply is a tool's once it has the frame of earlier
@@ -16,6 +16,7 @@ person's, and in doubt a message is.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -23,7 +24,9 @@ from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Content, Event
 from memory_engine.core.events.memory import ExternalInject, SessionStarted
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, MessageOrigin, UserMessage
+from memory_engine.formats.native import Json
 
+E = TypeVar("E", bound=Event)
 REPLIES_KEPT = 8
 """The newest replies to written actions whose frames are compared."""
 ALIKE_MIN = 2
@@ -35,6 +38,8 @@ _CLIENT_TAGS = (
     r"system-reminder|command-name|command-message|command-args|command-contents|local-command-\w+|bash-stdout|"
     r"bash-stderr|task-notification|ide_opened_file|ide_selection|[\w-]+-hook|environment_context|environment_details"
 )
+_CLIENT_LINES = frozenset({"[Request interrupted by user]", "[Request interrupted by user for tool use]"})
+"""Constants that a client puts where a person broke off a response."""
 _CALL = re.compile(rf"^[ \t]*<({_CALL_TAGS})(?:[=\s][^<>\n]*)?>", re.MULTILINE)
 _LAST_TAG = re.compile(r"</([A-Za-z][\w.:-]*)>$")
 _FENCE = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$", re.MULTILINE)
@@ -76,6 +81,8 @@ class Hearing:
         self._earlier = earlier
         self._instructions = ""
         self._form: Form | None = None
+        self._follows = False
+        """Whether the model spoke last."""
         self._has_heard = False
         self._replies: tuple[Reply, ...] = ()
         self._openings: frozenset[str] = frozenset()
@@ -84,7 +91,7 @@ class Hearing:
         """A copy that hears on without changing this one."""
         copied = Hearing(self._earlier)
         copied._instructions, copied._form, copied._has_heard = self._instructions, self._form, self._has_heard
-        copied._replies, copied._openings = self._replies, self._openings
+        copied._replies, copied._openings, copied._follows = self._replies, self._openings, self._follows
         return copied
 
     def instructed(self, text: str) -> None:
@@ -94,11 +101,11 @@ class Hearing:
 
     def responded(self, text: str) -> None:
         """The model says a text."""
-        self._form, self._has_heard = form_of(text), True
+        self._form, self._follows, self._has_heard = form_of(text), True, True
 
     def interrupted(self) -> None:
         """Something else comes: the next message answers no text of the model."""
-        self._form, self._has_heard = None, True
+        self._form, self._follows, self._has_heard = None, False, True
 
     def said(
         self, text: str, *, name: str = "", known: MessageOrigin | None = None, is_observation: bool = False
@@ -109,12 +116,15 @@ class Hearing:
         """
         if self._form is not None or not self._has_heard:
             self._recall()
-        form, self._form, self._has_heard = self._form, None, True
+        form, follows = self._form, self._follows
+        self.interrupted()
         frame = frame_of(text)
+        if known is None and is_observation and follows:
+            known = "tool"
         if form is None:
             self._openings |= frame
             return known or ""
-        origin = known if known is not None else "tool" if is_observation else self._answer(form, frame, name)
+        origin = known if known is not None else self._answer(form, frame, name)
         self._replies = (*self._replies, Reply(form.name, frame, origin == "tool"))[-REPLIES_KEPT:]
         return origin
 
@@ -126,7 +136,7 @@ class Hearing:
         self._earlier(begun)
         self._earlier = None
         if not self._has_heard:
-            self._form = begun._form
+            self._form, self._follows = begun._form, begun._follows
         self._instructions = self._instructions or begun._instructions
         self._replies = (*begun._replies, *self._replies)[-REPLIES_KEPT:]
         self._openings |= begun._openings
@@ -171,14 +181,14 @@ def form_of(text: str) -> Form | None:
 
 
 def _written_call(text: str) -> Form | None:
-    calls = list(_CALL.finditer(text))
+    calls = list(_CALL.finditer(text)) if "<" in text else []
     if calls:
         last = calls[-1]
         _, closed, after = text[last.end() :].rpartition(f"</{last[1]}>")
         outer = re.sub(r"</[\w.:-]+>", "", after) if closed else ""
         if not outer.strip() and not _in_fence(text, last.start()):
             return Form(f"call {last[1]}", sure=True)
-    asked = list(_REACT.finditer(text))
+    asked = list(_REACT.finditer(text)) if "Action Input:" in text else []
     if asked and not _in_fence(text, asked[-1].start()):
         return Form("call react", sure=True)
     return None
@@ -189,7 +199,7 @@ def _in_fence(text: str, at: int) -> bool:
 
 
 def _last_fence(text: str) -> Form | None:
-    fences = list(_FENCE.finditer(text))
+    fences = list(_FENCE.finditer(text)) if text.endswith(("```", "~~~")) else []
     is_only = len(fences) == 2 and not fences[1][2] and fences[1].end() == len(text)
     return Form(f"fence {fences[0][2]}") if is_only else None
 
@@ -242,11 +252,19 @@ def _tail_marks(line: str) -> Iterator[str]:
 _FLAGS = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 
 
-def without_flags(message: dict[str, object]) -> dict[str, object]:
+def without_flags(message: Json) -> Json:
     """The message without the client's own flags, which a provider would refuse."""
     if not any(flag in message for flag in _FLAGS):
         return message
     return {key: one for key, one in message.items() if key not in _FLAGS}
+
+
+def unwrapped(value: Json) -> Json:
+    """A line of a client's transcript as the message in it, with the client's flags; any other value as it is."""
+    message = value.get("message")
+    if "role" in value or not isinstance(message, dict) or "role" not in message:
+        return value
+    return {**message, **{flag: value[flag] for flag in _FLAGS if flag in value}}
 
 
 def flagged(message: Mapping[str, object], text: str) -> MessageOrigin | None:
@@ -259,18 +277,28 @@ def flagged(message: Mapping[str, object], text: str) -> MessageOrigin | None:
 
 
 def _is_of_client(text: str) -> bool:
-    """Whether the text is nothing but blocks in tags of client software; the arguments of a command are a person's."""
-    at, held = 0, False
+    """Whether the text is nothing but what client software writes; the arguments of a command are a person's."""
+    at = 0
     while found := _CLIENT_BLOCK.match(text, at):
         if found[1] == "command-args" and found[2].strip():
             return False
-        at, held = found.end(), True
-    return held and at == len(text)
+        at = found.end()
+    rest = text[at:].split()
+    if not at:
+        return " ".join(rest) in _CLIENT_LINES
+    # a notification may end with a line that points at a path in it
+    is_pointer = bool(rest) and "\n" not in text[at:].strip() and "/" in rest[-1] and rest[-1] in text[:at]
+    return not rest or is_pointer
 
 
 def marked(events: Iterable[Event], message: Mapping[str, object], hearing: Hearing) -> list[Event]:
     """The events of a message, each of the user role with its origin; the hearing hears them."""
     return [_heard(event, message, hearing) for event in events]
+
+
+def without_origin(event: E) -> E:
+    """The event as it was recorded before messages of the user role had an origin."""
+    return msgspec.structs.replace(event, origin="") if isinstance(event, UserMessage) and event.origin else event
 
 
 def _heard(event: Event, message: Mapping[str, object], hearing: Hearing) -> Event:

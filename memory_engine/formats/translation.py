@@ -11,7 +11,7 @@ from memory_engine.formats import anthropic, openai_chat, openai_responses
 from memory_engine.formats.detection import Format, checked, detected, of_object
 from memory_engine.formats.dialogue import Dialogue, Unbound
 from memory_engine.formats.native import SAME, Json, from_native, to_native
-from memory_engine.formats.origin import marked, without_flags
+from memory_engine.formats.origin import marked, unwrapped, without_flags
 from memory_engine.formats.parts import WholeResponse
 from memory_engine.formats.values import as_object, plain
 
@@ -44,7 +44,7 @@ class _Unit(msgspec.Struct, frozen=True):
 
 
 class Messages:
-    """Messages and responses of one format, as plain JSON.
+    """Messages and responses of one format, as plain JSON; also lines of transcripts that hold a message each.
 
     `format` decides where nothing in them does, `first` is the place of the first in what was given. Raises
     `InvalidMessage`, whose place begins with that of its message.
@@ -52,7 +52,10 @@ class Messages:
 
     def __init__(self, values: Sequence[object], format: str | None, *, first: int = 0) -> None:
         known = checked(format)
-        read = [as_object(plain(value, f"$[{n}]"), "a message", f"$[{n}]") for n, value in enumerate(values, first)]
+        read = [
+            unwrapped(as_object(plain(value, f"$[{n}]"), "a message", f"$[{n}]"))
+            for n, value in enumerate(values, first)
+        ]
         self.format: Format = known or detected(read, map(of_object, values))
         self._units = list(_units(read, self.format, first))
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -35,7 +35,7 @@ from memory_engine.formats import openai_responses
 from memory_engine.formats.detection import Format, checked, of_object, of_stream
 from memory_engine.formats.dialogue import Dialogue, Unbound
 from memory_engine.formats.native import Json, to_native, without_native
-from memory_engine.formats.origin import Hearing, form_of, marked
+from memory_engine.formats.origin import Hearing, marked, without_origin
 from memory_engine.formats.streams import Assembly, assembly_of
 from memory_engine.formats.translation import Messages, ReadMessage, interrupted
 from memory_engine.formats.values import as_object, plain
@@ -44,6 +44,7 @@ from memory_engine.runtime.threads import OpenThreads
 
 NAMESPACE = uuid.UUID("0d5d1f0a-5a0e-5c0b-9a57-6a3f6a1c9f42")
 """The namespace of ids of events whose messages have a name. Never change it: known responses would come twice."""
+E = TypeVar("E", bound=Event)
 _PAGE = 256
 ASKED_BACK = 200
 """Chunks in which a new call's id is looked for; a model that numbers its calls anew does so in the next turn."""
@@ -146,8 +147,7 @@ class _ThreadDialogue(Dialogue):
 def hear_state(state: State, hearing: Hearing) -> None:
     """Let it hear the end of a state, as far as that may tell who speaks next; and the instructions at its start."""
     newest = list(itertools.islice(state.newest(), HEARD_BACK))
-    last = next((chunk for chunk in newest if chunk.type in _HEARD), None)
-    if last is None or (last.type == ChunkType.AGENT_RESPONSE and form_of(last.text) is None):
+    if all(chunk.type != ChunkType.AGENT_RESPONSE for chunk in newest):
         return
     for chunk in itertools.islice(state.chunks(), HEARD_BACK):
         if chunk.type == ChunkType.SYSTEM:
@@ -267,15 +267,20 @@ def _id(thread: ThreadHandle, name: str, part: int) -> str:
 
 
 async def _as_recorded(thread: ThreadHandle, events: Sequence[NewEvent]) -> list[NewEvent]:
-    """The events as they were recorded, where they differ only in what came around the message."""
+    """The events as they were recorded, where they differ only in what came around the message, or in its origin."""
     stored = await thread.kernel.store.find(thread.id, [new.id for new in events if new.id])
     there = {row.id: decode_row(thread.id, row, thread.kernel.events)[0] for row in stored}
     return [
         msgspec.structs.replace(new, event=found)
-        if isinstance(found := there.get(new.id), Event) and without_native(found) == without_native(new.event)
+        if isinstance(found := there.get(new.id), Event) and _alone(found) == _alone(new.event)
         else new
         for new in events
     ]
+
+
+def _alone(event: E) -> E:
+    """The event with what it says alone: neither what came around it nor what was decided when it came."""
+    return without_origin(without_native(event))
 
 
 # a list that goes on with what the thread holds
