@@ -63,13 +63,14 @@ class Memory:
         self._thread = thread
         self._viewer = viewer
 
-    async def seen_in(self, conversation: ThreadHandle) -> "Memory":
-        """The same memory without what people of other conversations said, unless they are this one's user.
+    async def seen_in(self, thread_id: str) -> "Memory":
+        """The same memory without what people said in conversations other than this, but for those of its user.
 
         An agent's memory serves many users: show a model only this. Raises `ThreadNotFound`.
         """
-        info = await conversation.info()
-        return Memory(self._thread, viewer=Viewer(info.user_id, conversation.id))
+        checked_text("thread_id", thread_id)
+        info = await ThreadHandle(self._thread.kernel, thread_id).info()
+        return Memory(self._thread, viewer=Viewer(info.user_id, info.id))
 
     # in
 

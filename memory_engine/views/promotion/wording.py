@@ -71,6 +71,7 @@ class Wordings(msgspec.Struct, frozen=True):
     asking: Phrases
     at_large: Phrases
     of_oneself: Phrases
+    from_now_on: Phrases
 
 
 @cache
@@ -97,6 +98,21 @@ def is_first_person(text: str) -> bool:
     if wordings().of_oneself.pattern.search(said) or _ONESELF.search(text[:READ_CHARS_MAX]):
         return True
     return _FRENCH_OWN.search(said) is not None
+
+
+_SO_FAR = regex(
+    r"(?<!\w)(?:have|has|had|was|were|habe|hast|hat|haben|hatte|war|waren|he|ha|hemos|han|era|ai|as|a|ont|étais|était)"
+    r" (?:always|never|immer|nie|niemals|siempre|nunca|toujours|jamais)(?!\w)|(?<=\w)'(?:ve|s) (?:always|never)(?!\w)"
+)
+"""What was always or never so: it says nothing of the times to come."""
+
+
+def is_from_now_on(text: str) -> bool:
+    """Whether a sentence wishes or rules something for all times to come. A question does not."""
+    said = normalized(text)
+    if said.endswith(("?", "\u061f", "\uff1f")):
+        return False
+    return wordings().from_now_on.pattern.search(_SO_FAR.sub(" ", said)) is not None
 
 
 def is_of_a_person(text: str) -> bool:
