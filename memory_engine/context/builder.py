@@ -306,7 +306,7 @@ class ContextBuilder:
 
     def choice(self, policy: ContextPolicy, kept: Kept | None = None) -> Choice:
         """How this builder chooses turns by a policy, going on from what a loop kept."""
-        return Choice(self.counter, self.messages, policy.refill, kept)
+        return Choice(self.counter, self.messages, policy.refill, 1 - policy.references, kept)
 
     def in_parts(self, state: ChunkSource) -> Iterator[Sequence[Message] | None]:
         """The messages of a whole state, as `build` gives them without a budget, made part by part as they are read.

@@ -5,15 +5,25 @@ while all fits, and then moves so far that there is room for many calls.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.flow import BORDER_MIN, Costed, Flow, cut_to, in_order_of_atoms, tokens_of
-from memory_engine.context.rendering import Message, RenderedChunk
-from memory_engine.context.shortening import shorten
+from memory_engine.context.flow import (
+    BORDER_MIN,
+    LONG_RESULT,
+    REFERENCE,
+    Costed,
+    Flow,
+    cut_to,
+    in_order_of_atoms,
+    tokens_of,
+)
+from memory_engine.context.rendering import MESSAGE_FRAME, Message, RenderedChunk
+from memory_engine.context.shortening import referenced, shorten
 from memory_engine.context.summary_lines import SummaryLines
-from memory_engine.context.window import NEVER, Front, first_turn, turn_at
+from memory_engine.context.window import NEVER, Front, first_turn, first_whole, turn_at
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.origins import SPOKEN
 from memory_engine.core.text import terms
@@ -41,6 +51,8 @@ class Kept(msgspec.Struct, frozen=True):
     border: int = 0
     asked: int = 0
     asked_room: int = 0
+    whole: int = 0
+    grown: int = 0
     summary: RenderedChunk | None = None
     summary_tokens: int = 0
     summaries: frozenset[str] = frozenset()
@@ -67,6 +79,8 @@ class Choice(msgspec.Struct, frozen=True):
     counter: TokenCounter
     render: Callable[[Chunk], Iterable[Message]]
     refill: float = 1.0
+    whole: float = 1.0
+    """The share of the room for what long results take beyond references."""
     kept: Kept | None = None
     summary: int | None = None
     """The tokens that the lines of summaries may take; `None`: their share of the room."""
@@ -92,7 +106,7 @@ class Choice(msgspec.Struct, frozen=True):
         left = room - kept.summary_tokens
         place = turn_at(flow.turns, kept.begins, left)
         if place is not None and place < len(flow.turns):
-            shown = [*self._before(flow, place, kept), *flow.turns.since(place)]
+            shown = [*self._before(flow, place, kept), *self._window(flow, place, kept.whole, kept.grown)]
             if tokens_of(shown) <= left:
                 tokens = tokens_of(shown) + kept.summary_tokens
                 kept = replace(kept, summaries=kept.summaries | lines.behind(kept.begins))
@@ -106,6 +120,24 @@ class Choice(msgspec.Struct, frozen=True):
             yield from self._cut(flow, asked, kept.asked_room)
         if kept.border and place:
             yield from self._cut(flow, place - 1, kept.border)
+
+    def _window(self, flow: Flow, place: int, whole: int, grown: int = 0) -> list[Costed]:
+        """The turns from a place on, long results of those before the seq `whole` cut to references.
+
+        The newest of these turns may take `grown` tokens.
+        """
+        turns = flow.turns
+        shown = list(turns.since(place))
+        light = [n for n, one in enumerate(shown) if one.light < one.tokens and turns.began(place + n) < whole]
+        for n in light:
+            shown[n] = flow.cuts.known(shown[n], None, -1, self.counter, partial(self._light, shown[n])) or shown[n]
+        if grown and light:
+            shown[light[-1]] = (self._cut(flow, place + light[-1], grown) or shown[light[-1] :])[0]
+        return shown
+
+    def _light(self, one: Costed) -> Costed:
+        """A turn with its long results cut to references."""
+        return cut_to(one, referenced(one.pieces, LONG_RESULT, REFERENCE - MESSAGE_FRAME, self.counter), self.counter)
 
     def _cut(self, flow: Flow, place: int, room: int) -> list[Costed]:
         """A turn cut to a room, as a list; empty where it cannot be cut so short."""
@@ -124,24 +156,37 @@ class Choice(msgspec.Struct, frozen=True):
     def _fitting(self, flow: Flow, room: int, goal: int, lines: SummaryLines) -> Chosen | None:
         """The newest turns that fit whole into `goal` tokens; `None` where not even one does."""
         turns, asked, question_cap = flow.turns, flow.asked, int(room * QUESTION_SHARE)
-        place = first_turn(turns, goal, [lines.front, _question(flow, question_cap)])
+        fronts = [lines.front, _question(flow, question_cap)]
+        is_all = turns.tokens <= goal and first_turn(turns, goal, fronts, goal) == 0
+        saving = goal if is_all else int(goal * self.whole)
+        place = first_turn(turns, goal, fronts, saving)
         if place == len(turns) > 0:
             return None
         begins = min((turns.began(n) for n in range(place, len(turns))), default=NEVER)
         made = lines.before(begins, self.render, self.counter)
-        left = goal - turns.tokens_since(place) - made.tokens
+        first = first_whole(turns, saving)
+        whole = turns.began(first) if place < first < len(turns) else NEVER if first == len(turns) else 0
+        window = self._window(flow, place, whole)
+        left = goal - tokens_of(window) - made.tokens
         has_asked = 0 <= asked < place
         asked_room = max(question_cap, left) if asked == place - 1 else question_cap
         question = self._cut(flow, asked, asked_room) if has_asked else []
-        border = left - tokens_of(question)
-        is_free = place > 0 and place - 1 != asked and border >= BORDER_MIN
-        cut = self._cut(flow, place - 1, border) if is_free else []
-        shown = [*question, *cut, *turns.since(place)]
+        left -= tokens_of(question)
+        newest_cut = min(first, len(turns)) - 1
+        grown = window[newest_cut - place].tokens + left if place <= newest_cut and left >= BORDER_MIN else 0
+        if grown:
+            window = self._window(flow, place, whole, grown)
+            left = 0
+        is_free = place > 0 and place - 1 != asked and left >= BORDER_MIN
+        cut = self._cut(flow, place - 1, left) if is_free else []
+        shown = [*question, *cut, *window]
         kept = Kept(
             begins=begins,
-            border=border if cut else 0,
+            border=left if cut else 0,
             asked=turns.began(asked) if has_asked else 0,
             asked_room=asked_room,
+            whole=whole,
+            grown=grown,
             summary=made.piece,
             summary_tokens=made.tokens,
             summaries=made.ids,

@@ -1,6 +1,6 @@
 """The flow of a large state, kept up while the state grows: a context reads what was added, and what it shows.
 
-Of each turn it keeps two numbers, its tokens and its first position. It gives exactly what reading the whole state
+Of each turn it keeps three numbers: its tokens, whole and with long results cut, and its first position. It gives exactly what reading the whole state
 gives (`StateParts.of`).
 """
 
@@ -74,6 +74,7 @@ class FlowIndex:
         self._fixed: list[Costed] = []
         self._summaries: list[Costed] = []
         self._sizes = array("q")
+        self._lights = array("q")
         self._firsts = array("q")
         self._spoken: list[int] = []
         self._spoken_first = -1
@@ -165,6 +166,7 @@ class FlowIndex:
         if one.spoken >= 0:
             self._spoken.append(len(self._sizes))
         self._sizes.append(one.tokens)
+        self._lights.append(one.light)
         self._firsts.append(first)
         self._tokens += one.tokens
 
@@ -172,7 +174,7 @@ class FlowIndex:
         """Forget the atoms from a position on."""
         kept = bisect_left(self._firsts, position)
         self._tokens -= sum(self._sizes[kept:])
-        del self._sizes[kept:], self._firsts[kept:]
+        del self._sizes[kept:], self._lights[kept:], self._firsts[kept:]
         del self._spoken[bisect_left(self._spoken, kept) :]
         for atoms in (self._fixed, self._summaries):
             del atoms[bisect_left(atoms, position, key=lambda one: one.atom.positions[0]) :]
@@ -184,7 +186,7 @@ class FlowIndex:
         return Flow(
             self._fixed,
             self._summaries,
-            FlowTurns(self._sizes, self._firsts, self._spoken, self._tokens, self._turns, self._began),
+            FlowTurns(self._sizes, self._lights, self._firsts, self._spoken, self._tokens, self._turns, self._began),
             sum(one.tokens for one in self._fixed),
             self._bonds.spoken,
             turn if is_turn else -1,

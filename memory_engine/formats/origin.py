@@ -16,14 +16,16 @@ person's, and in doubt a message is.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
 
-from memory_engine.core.chunks import content_text
-from memory_engine.core.events.base import Content, Event
+from memory_engine.core.chunks import ChunkType, content_text
+from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExternalInject, SessionStarted
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, MessageOrigin, UserMessage
+from memory_engine.core.state import State
 from memory_engine.formats.native import Json
 
 E = TypeVar("E", bound=Event)
@@ -33,6 +35,22 @@ ALIKE_MIN = 2
 """Earlier replies of the same frame that show who replies, where the form of the action alone does not."""
 EDGE_CHARS = 1_000
 """Characters at either end of a reply in which its marks are looked for."""
+HEARD_BACK = 40
+"""The newest chunks that tell who writes the next message of the user role."""
+ORIGINS: Mapping[str, MessageOrigin] = {
+    ChunkType.USER_MESSAGE: "",
+    ChunkType.OBSERVATION: "tool",
+    ChunkType.NOTICE: "client",
+    ChunkType.FOREIGN_SUMMARY: "summary",
+}
+"""Chunks of messages of the user role, and the origins that they were recorded with."""
+_HEARD = frozenset(
+    {
+        ChunkType.AGENT_RESPONSE, ChunkType.AGENT_ACTION, ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.SYSTEM,
+        ChunkType.CLARIFICATION, ChunkType.EXTERNAL, ChunkType.PARENT_MESSAGE, ChunkType.SUBAGENT_MESSAGE, *ORIGINS,
+    }
+)  # fmt: skip
+"""Chunks of what is said and done; others say nothing about who speaks next."""
 _CALL_TAGS = r"function|function_calls?|tool_calls?|tool_use|tool_code|(?:\w+:)?invoke|execute_\w+"
 _CLIENT_TAGS = (
     r"system-reminder|command-name|command-message|command-args|command-contents|local-command-\w+|bash-stdout|"
@@ -44,6 +62,7 @@ _CALL = re.compile(rf"^[ \t]*<({_CALL_TAGS})(?:[=\s][^<>\n]*)?>", re.MULTILINE)
 _LAST_TAG = re.compile(r"</([A-Za-z][\w.:-]*)>$")
 _FENCE = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$", re.MULTILINE)
 _REACT = re.compile(r"^Action:[^\n]*\S[^\n]*\n+Action Input:", re.MULTILINE)
+_REACT_GOES_ON = re.compile(r"^(?:Final Answer|Observation|Thought):", re.MULTILINE)
 _FIELD = re.compile(r"^[ \t]*([^\W\d][\w -]{0,24}?)(?: ?\d+)?[ \t]*[:\uff1a][ \t]*\S")
 _LABEL = re.compile(r"^\s*[\[(<{]*\s*(?:[^\s\[(<{:\uff1a>\])}]+[ \t]?){1,4}[\[(<{:\uff1a>\])}]")
 _PROMPT = re.compile(r"^\S{0,30}[$#%>]$")
@@ -59,7 +78,7 @@ class Form(msgspec.Struct, frozen=True, gc=False):
     sure: bool = False
 
 
-class Reply(msgspec.Struct, frozen=True, gc=False):
+class HeardReply(msgspec.Struct, frozen=True, gc=False):
     """A reply to an action: the action's form, and the marks at its edges. `is_tools`: it was found to be a tool's."""
 
     form: str
@@ -84,7 +103,7 @@ class Hearing:
         self._follows = False
         """Whether the model spoke last."""
         self._has_heard = False
-        self._replies: tuple[Reply, ...] = ()
+        self._replies: tuple[HeardReply, ...] = ()
         self._openings: frozenset[str] = frozenset()
 
     def copy(self) -> "Hearing":
@@ -125,7 +144,7 @@ class Hearing:
             self._openings |= frame
             return known or ""
         origin = known if known is not None else self._answer(form, frame, name)
-        self._replies = (*self._replies, Reply(form.name, frame, origin == "tool"))[-REPLIES_KEPT:]
+        self._replies = (*self._replies, HeardReply(form.name, frame, origin == "tool"))[-REPLIES_KEPT:]
         return origin
 
     def _recall(self) -> None:
@@ -166,7 +185,24 @@ class Hearing:
         return any(field is not None and field[1].casefold() == name for field in fields)
 
 
-def _have_frame(replies: list[Reply]) -> bool:
+def hear_state(state: State, hearing: Hearing) -> None:
+    """Let it hear the end of a state, as far as that may tell who speaks next; and the instructions at its start."""
+    newest = list(islice(state.newest(), HEARD_BACK))
+    if all(chunk.type != ChunkType.AGENT_RESPONSE for chunk in newest):
+        return
+    for chunk in islice(state.chunks(), HEARD_BACK):
+        if chunk.type == ChunkType.SYSTEM:
+            hearing.instructed(chunk.text)
+    for chunk in reversed(newest):
+        if chunk.type == ChunkType.AGENT_RESPONSE:
+            hearing.responded(chunk.text)
+        elif chunk.type in ORIGINS:
+            hearing.said(chunk.text, known=ORIGINS[chunk.type])
+        elif chunk.type in _HEARD:
+            hearing.interrupted()
+
+
+def _have_frame(replies: list[HeardReply]) -> bool:
     """Whether earlier replies, all of tools, have a mark that each of the newest of them shows."""
     newest = [reply.frame for reply in replies if reply.is_tools][-ALIKE_MIN:]
     return len(newest) == ALIKE_MIN and bool(frozenset.intersection(*newest))
@@ -189,9 +225,8 @@ def _written_call(text: str) -> Form | None:
         if not outer.strip() and not _in_fence(text, last.start()):
             return Form(f"call {last[1]}", sure=True)
     asked = list(_REACT.finditer(text)) if "Action Input:" in text else []
-    if asked and not _in_fence(text, asked[-1].start()):
-        return Form("call react", sure=True)
-    return None
+    is_last = bool(asked) and not _REACT_GOES_ON.search(text, asked[-1].end())
+    return Form("call react", sure=True) if is_last and not _in_fence(text, asked[-1].start()) else None
 
 
 def _in_fence(text: str, at: int) -> bool:
@@ -216,7 +251,7 @@ def _json_object(text: str) -> Form | None:
         return None
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return Form(f"json {' '.join(sorted(value))}") if isinstance(value, dict) else None
 
@@ -283,12 +318,12 @@ def _is_of_client(text: str) -> bool:
         if found[1] == "command-args" and found[2].strip():
             return False
         at = found.end()
-    rest = text[at:].split()
     if not at:
-        return " ".join(rest) in _CLIENT_LINES
+        return text.strip() in _CLIENT_LINES
     # a notification may end with a line that points at a path in it
-    is_pointer = bool(rest) and "\n" not in text[at:].strip() and "/" in rest[-1] and rest[-1] in text[:at]
-    return not rest or is_pointer
+    rest = text[at:].strip()
+    path = rest.rpartition(" ")[2]
+    return not rest or ("\n" not in rest and "/" in path and path in text[:at])
 
 
 def marked(events: Iterable[Event], message: Mapping[str, object], hearing: Hearing) -> list[Event]:
@@ -309,16 +344,12 @@ def _heard(event: Event, message: Mapping[str, object], hearing: Hearing) -> Eve
         case LlmTextResponse(content=content):
             hearing.responded(content_text(content))
         case SessionStarted(content=content) | ExternalInject(content=content):
-            hearing.instructed(_text(content))
+            hearing.instructed(content_text(content))
         case LlmThinking():
             pass
         case _:
             hearing.interrupted()
     return event
-
-
-def _text(content: Content) -> str:
-    return content if isinstance(content, str) else content_text(content)
 
 
 def _origin(text: str, name: str, message: Mapping[str, object], hearing: Hearing) -> MessageOrigin:

@@ -5,7 +5,7 @@ import itertools
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
@@ -22,7 +22,6 @@ from memory_engine.core.events.messages import (
     LlmClarification,
     LlmTextResponse,
     LlmToolCall,
-    MessageOrigin,
     ParentAgentMessage,
     ToolError,
     ToolResult,
@@ -35,7 +34,7 @@ from memory_engine.formats import openai_responses
 from memory_engine.formats.detection import Format, checked, of_object, of_stream
 from memory_engine.formats.dialogue import Dialogue, Unbound
 from memory_engine.formats.native import Json, to_native, without_native
-from memory_engine.formats.origin import Hearing, marked, without_origin
+from memory_engine.formats.origin import Hearing, hear_state, marked, without_origin
 from memory_engine.formats.streams import Assembly, assembly_of
 from memory_engine.formats.translation import Messages, ReadMessage, interrupted
 from memory_engine.formats.values import as_object, plain
@@ -48,22 +47,6 @@ E = TypeVar("E", bound=Event)
 _PAGE = 256
 ASKED_BACK = 200
 """Chunks in which a new call's id is looked for; a model that numbers its calls anew does so in the next turn."""
-HEARD_BACK = 40
-"""The newest chunks that tell who writes the next message of the user role."""
-ORIGINS: Mapping[str, MessageOrigin] = {
-    ChunkType.USER_MESSAGE: "",
-    ChunkType.OBSERVATION: "tool",
-    ChunkType.NOTICE: "client",
-    ChunkType.FOREIGN_SUMMARY: "summary",
-}
-"""Chunks of messages of the user role, and the origins that they were recorded with."""
-_HEARD = frozenset(
-    {
-        ChunkType.AGENT_RESPONSE, ChunkType.AGENT_ACTION, ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.SYSTEM,
-        ChunkType.CLARIFICATION, ChunkType.EXTERNAL, ChunkType.PARENT_MESSAGE, ChunkType.SUBAGENT_MESSAGE, *ORIGINS,
-    }
-)  # fmt: skip
-"""Chunks of what is said and done; others say nothing about who speaks next."""
 LOOK_S = 0.05
 """Seconds between the looks of a cancelled caller at whether its thread takes events."""
 PARTS_MAX = 64
@@ -142,23 +125,6 @@ class _ThreadDialogue(Dialogue):
             if found is not None:
                 self.waiting[call_id] = found.name
                 return
-
-
-def hear_state(state: State, hearing: Hearing) -> None:
-    """Let it hear the end of a state, as far as that may tell who speaks next; and the instructions at its start."""
-    newest = list(itertools.islice(state.newest(), HEARD_BACK))
-    if all(chunk.type != ChunkType.AGENT_RESPONSE for chunk in newest):
-        return
-    for chunk in itertools.islice(state.chunks(), HEARD_BACK):
-        if chunk.type == ChunkType.SYSTEM:
-            hearing.instructed(chunk.text)
-    for chunk in reversed(newest):
-        if chunk.type == ChunkType.AGENT_RESPONSE:
-            hearing.responded(chunk.text)
-        elif chunk.type in ORIGINS:
-            hearing.said(chunk.text, known=ORIGINS[chunk.type])
-        elif chunk.type in _HEARD:
-            hearing.interrupted()
 
 
 async def as_events(
