@@ -243,6 +243,8 @@ def _quoted(value: str) -> str:
     return '"' + told.replace('"', "&quot;") + '"'
 
 
+IN_NO_STATE = -2
+"""The position of a piece that is in no state."""
 MESSAGE_FRAME = 4
 """Tokens that each message takes beyond its text (role and delimiters)."""
 NO_RESULT = "[no result yet]"

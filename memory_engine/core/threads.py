@@ -81,7 +81,8 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
     compaction may take count. By default these are 70 %, 80 % and 200 % of the `window`: the tokens that your model
     takes, else the largest budget that the thread's contexts were asked for, else 128,000. `tokens_min=0` compacts
     by the count of chunks alone. The newest `keep_recent` chunks stay as they are. A summary takes `ratio` of the
-    tokens that it replaces; when the summaries together exceed `summary_tokens_max` they are merged into one. A compactor's deadline is `deadline_s` seconds.
+    tokens that it replaces; when the summaries together exceed `summary_tokens_max` they are merged into one. A
+    compactor's deadline is `deadline_s` seconds.
 
     `blocking` says how long events wait: with `whole`, from the compaction's start to its end; with `commit`, only
     while its result is checked against them and written, not while the compactor works, unless they go over
@@ -115,9 +116,7 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
 def _applied(policy: CompactionPolicy, window: int) -> CompactionPolicy:
     window = policy.window or window
     given = policy.tokens_min, policy.soft_tokens, policy.hard_tokens
-    shares = WINDOW_MIN = 4_000
-"""The least window that the budgets of contexts stand for: who asks for less has no model that takes so little."""
-FILL_SHARE, SOFT_SHARE, HARD_SHARE
+    shares = FILL_SHARE, SOFT_SHARE, HARD_SHARE
     limits = [max(1, int(window * share)) if own is None else own for own, share in zip(given, shares, strict=True)]
     tokens_min, soft, hard = limits
     return msgspec.structs.replace(policy, window=window, tokens_min=tokens_min, soft_tokens=soft, hard_tokens=hard)
