@@ -84,7 +84,7 @@ async def test_W10_the_user_is_known_in_the_next_conversation(engine: Engine, sa
 async def test_W10_every_block_is_looked_at(engine: Engine) -> None:
     """A block that a later view adds must be thought of here, too."""
     names = {source.name for source in engine.kernel[BlockSources].sources}
-    assert {"preferences", "agent_md", "user_memory", "agent_memory", "screen", "playbook"} == names - {"brief"}
+    assert {"preferences", "agent_md", "user_memory", "agent_memory", "screen", "playbook", "brief"} == names
 
 
 async def test_W10_facts_filed_by_earlier_versions_are_shown_by_their_provenance(engine: Engine) -> None:
@@ -239,6 +239,19 @@ async def test_W10_sub_agents_learn_nothing_of_other_users(engine: Engine) -> No
     )
     assert "walnut" not in str(child.preparation)
     assert "walnut" not in str((await child.thread.context()).messages)
+
+
+@pytest.mark.parametrize(("user_id", "sees"), [("ann", True), ("", True), ("bob", False)])
+async def test_W10_only_a_sub_agent_of_the_same_user_gets_the_brief_of_its_parent(
+    engine: Engine, user_id: str, sees: bool
+) -> None:
+    """A thread that another user was given under the same parent begins without it."""
+    ann = await talk(engine, "ann")
+    await ann.dispatch(UserMessage(content="Never serve walnuts, I am allergic to them."))
+    child = await engine.create_thread(user_id=user_id, tenant_id="acme", parent_id=ann.id)
+    await child.dispatch(UserMessage(content="Plan the dinner"))
+    shown = [str((await child.context(size)).messages) for size in (None, 8_000, 1_000)]
+    assert sees == any("walnuts" in messages for messages in shown)
 
 
 async def test_W10_facts_of_people_survive_a_restart_and_a_rebuild(tmp_path: Path) -> None:

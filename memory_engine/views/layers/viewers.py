@@ -23,11 +23,16 @@ async def rows_for(thread: ThreadHandle, rows: Iterable[EntryRow], viewer: Viewe
     return [row for row in seen if not row.count or row.lines]
 
 
+def is_doubtful(row: EntryRow) -> bool:
+    """Whether an entry may hold a person's words: it came from another thread, and nobody vouches for it."""
+    return bool(row.source_thread) and not row.own
+
+
 def _doubtful(row: EntryRow) -> Sequence[int]:
-    """The seqs of the entries in a row that may hold a person's words: those that came from another thread."""
+    """The seqs of the entries in a row, or behind a summary, whose origin must be looked up."""
     if row.count:
         return [seq for line in row.lines for seq in line.seqs]
-    return (row.seq,) if row.source_thread and not row.own else ()
+    return (row.seq,) if is_doubtful(row) else ()
 
 
 def _without(summary: EntryRow, hidden: frozenset[int] | set[int]) -> EntryRow:
