@@ -20,6 +20,9 @@ SAID = [
     ("Ich bin allergisch gegen Erdbeeren.", ("erdbeeren",)),
     ("Soy alérgica a los mariscos.", ("mariscos",)),
     ("Je suis allergique aux arachides.", ("arachides",)),
+    ("Ik ben allergisch voor sesam.", ("sesam",)),
+    ("У меня аллергия на кешью.", ("кешью",)),
+    ("我对花生过敏。", ("花生",)),
     ("Remember that the safe stands behind the piano.", ("piano",)),
 ]
 """What a user says, and the words that no other user may see."""
