@@ -61,6 +61,7 @@ from memory_engine.runtime.threads import Observer
 from memory_engine.storage.places import Durability
 from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats
 from memory_engine.store.reader import MomentLike
+from memory_engine.views.brief.view import BriefStatement, BriefView
 from memory_engine.views.conversation.exchanges import Cycle, Exchange, Summary
 from memory_engine.views.documents.events import DocumentPassage
 from memory_engine.views.documents.fold import Described, Document, DocumentReport
@@ -268,6 +269,9 @@ class Thread:
         """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`."""
     def blocking_reason(self) -> BlockingReason | None:
         """Why events are waiting, or `None`."""
+    @property
+    def brief(self) -> BriefView:
+        """What people said and still holds, word for word, and what is pinned."""
     def cache_ledger(
         self,
         *,
@@ -390,6 +394,8 @@ class Thread:
         """The originals behind a summary, through any number of compactions, in order."""
     def pause(self, reason: str = "") -> Receipt:
         """Make events wait from now on, across processes and restarts, until `resume`."""
+    def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
+        """Keep a text, or that of a chunk, in every context until it is unpinned (see `BriefView.pin`)."""
     def prepare_search(self, progress: IndexProgress | None = None) -> None:
         """Bring the index and, if there is an embedder, all vectors up to date before a first search."""
     @property
@@ -463,6 +469,8 @@ class Thread:
         """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest."""
     def undo_rereduce(self, *, reason: str = "") -> Receipt:
         """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back."""
+    def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
+        """Take a pin out of the brief (see `BriefView.unpin`)."""
     def update(
         self,
         *,
