@@ -50,7 +50,7 @@ async def test_each_context_of_a_request_shows_the_same_block_before_its_message
     async with memory_engine.open(":memory:", config=KEPT) as engine:
         thread = await engine.create_thread()
         await begun(thread)
-        policy = ContextPolicy(recalled_max=400)
+        policy = ContextPolicy(recalled_max=400, blocks=())
         first = await thread.context(BUDGET, query=ASKED, policy=policy)
         for n in range(60):
             await thread.dispatch_all(step(n, "The warehouse code is 1111-AB now."))
