@@ -19,7 +19,6 @@ from memory_engine.context.budget import ContextPolicy
 from memory_engine.context.builder import ContextBuilder, ContextDraft
 from memory_engine.context.choice import Kept
 from memory_engine.context.context import Context
-from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.recall import (
     ROOM_MIN,
     RecallRequest,
@@ -34,6 +33,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.context import ContextRecalled, RecalledPassage
 from memory_engine.core.executor import apply
 from memory_engine.core.operations import Add, Delete
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import Mark, State
 from memory_engine.core.threads import Head
 from memory_engine.core.tokens import estimate_chunk
