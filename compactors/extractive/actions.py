@@ -49,6 +49,8 @@ def action_drafts(reading: InputReading) -> Steps[list[tuple[int, LineDraft | La
     repeats: dict[tuple[str, str, str], list[Action]] = {}
     last_of: dict[tuple[str, str], tuple[str, str, str]] = {}
     for action in reading.actions:
+        if action in reading.work:
+            continue
         signature = _signature(reading.entries, action)
         repeats.setdefault(signature, []).append(action)
         last_of[signature[:2]] = signature

@@ -16,6 +16,7 @@ from memory_engine.compactors.extractive.sentences import clean, without_opening
 from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, InputReading
 from memory_engine.compactors.extractive.words import VALUE_MARK
 from memory_engine.core.lazy import regex
+from memory_engine.core.sections import ASKED, DECIDED, SAID
 
 ANNOTATION = regex(r"\[\w{1,20}: ")
 QUESTION_FACTOR = 0.15
@@ -81,7 +82,7 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
             continue
         section = _section(reading, *asked_at) if answers else _section(reading, index, number)
         more: Terms = NO_TERMS
-        if section == "next_steps" and reading.has_agent:
+        if section in ("next_steps", ASKED) and reading.has_agent:
             more = {f"next {index} {number}": TODO_WORTH if _is_todo(entry, statement) else OPEN_WORTH}
         needs = asked_at if answers else (index, _needed(reading, statement, number))
         before = None if entry.kind in LISTS else statement.before
@@ -213,15 +214,18 @@ def _factor(reading: InputReading, index: int, statement: Remark, *, asked: bool
 
 
 def _section(reading: InputReading, index: int, number: int) -> Section:
-    """Under which heading a reader looks for a statement of the entry at `index`."""
+    """The kind of a statement of the entry at `index`: whose words it holds, and whether it is still open."""
     entry = reading.entries[index]
     statement = reading.heard[index].text.remarks[number]
+    is_next = reading.agenda.is_next(index, statement)
+    if entry.kind == "user":
+        return ASKED if is_next else SAID
     if statement.text.startswith(DONE_BOX):
         return "completed_actions"
-    if reading.agenda.is_next(index, statement):
+    if is_next:
         return "next_steps"
     if entry.kind == "error":
         return "attempted_approaches"
-    if index in reading.closing:
-        return "current_state"
-    return "key_information"
+    if entry.kind in ("assistant", "question"):
+        return DECIDED
+    return "current_state" if index in reading.closing else "key_information"

@@ -10,6 +10,9 @@ from threading import Lock
 import msgspec
 
 from memory_engine.compactors.extractive.agenda import Remark, remark
+from memory_engine.compactors.extractive.arguments import Asked, read_arguments
+from memory_engine.compactors.extractive.outputs import Output, read_output
+from memory_engine.compactors.extractive.printed import printed_in
 from memory_engine.compactors.extractive.sentences import statements, words
 from memory_engine.compactors.extractive.structured import ToldRecord, read_json, told
 from memory_engine.compactors.extractive.words import distinct_terms
@@ -40,6 +43,34 @@ class SourceText(msgspec.Struct, gc=False):
     _remarks: tuple[Remark, ...] | None = None
     _lines: tuple[OutputLine, ...] | None = None
     _answer: tuple[tuple[ToldRecord, ...] | None, bool] | None = None
+    _asked: Asked | None = None
+    _output: tuple[Output, bool] | None = None
+
+    @property
+    def asked(self) -> Asked:
+        """What it asks for, as the arguments of a call."""
+        found = self._asked
+        if found is None:
+            found = self._asked = read_arguments(self.text)
+        return found
+
+    @property
+    def output(self) -> Output:
+        """Its form, as what a tool printed; of a JSON text the form of the text that was printed into it."""
+        return self._printed[0]
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it is a JSON text without a printed text in it."""
+        return self._printed[1]
+
+    @property
+    def _printed(self) -> tuple[Output, bool]:
+        found = self._output
+        if found is None:
+            text = printed_in(self.text)
+            found = self._output = read_output(self.text if text is None else text), text is None
+        return found
 
     @property
     def words(self) -> tuple[tuple[str, ...], frozenset[str]]:
