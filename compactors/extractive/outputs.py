@@ -79,6 +79,9 @@ class Output(msgspec.Struct, frozen=True, gc=False):
     is_prose: bool
 
 
+_RECORD = Output(1, False, None, "", (), (), (), None, None, "", False, "", (), False)
+
+
 def read_output(text: str) -> Output:
     """The form of a text."""
     text = _CONTROL.sub("", text)
@@ -103,6 +106,13 @@ def read_output(text: str) -> Output:
         first=clean(telling[0]) if telling else "",
         last=tuple(clean(line) for line in reversed(telling[-4:])),
         is_prose=not hits and _is_prose(given, numbered=numbers is not None),
+    )
+
+
+def record_output(text: str) -> Output:
+    """The form of a JSON text that only holds values."""
+    return msgspec.structs.replace(
+        _RECORD, is_empty=text.strip().lower() in EMPTY, first=clean(text[:SHOWN_CHARS_MAX]), last=(text[:SHOWN_CHARS_MAX],)
     )
 
 

@@ -1,6 +1,6 @@
 """The text that a tool printed, where its result is JSON around it."""
 
-from memory_engine.compactors.extractive.structured import Json, read_json
+from memory_engine.compactors.extractive.structured import Json
 
 PRINTED_KEYS = ("stdout", "output", "stderr", "content", "contents", "text", "result", "body", "data", "logs", "message")
 NAMES_KEYS = frozenset(("files", "paths", "entries", "matches", "results", "filenames", "items"))
@@ -9,14 +9,8 @@ LINES_MIN = 2
 """A text of fewer lines is a value."""
 
 
-def printed_in(text: str) -> str | None:
-    """The text printed into a result; the whole of one that is not JSON; `None` for JSON that only holds values.
-
-    An exit code beside it is the last line.
-    """
-    value = read_json(text)
-    if value is None:
-        return text
+def printed_in(value: Json) -> str | None:
+    """The text printed into a result, an exit code beside it as its last line; `None` where it only holds values."""
     if isinstance(value, list):
         return _of_list(value)
     if not isinstance(value, dict):

@@ -10,7 +10,6 @@ import msgspec
 from memory_engine.compactors.extractive.agenda import Remark
 from memory_engine.compactors.extractive.outputs import without_numbers
 from memory_engine.compactors.extractive.phrases import DOUBTS, traits_of
-from memory_engine.compactors.extractive.printed import printed_in
 from memory_engine.compactors.extractive.texts import SourceText, text_of
 from memory_engine.core.lazy import regex
 
@@ -34,7 +33,7 @@ def quote_of(source: str, text: SourceText) -> Quote | None:
     """The sentences to tell of a text that a tool read, `None` if it is no prose."""
     if not text.output.is_prose:
         return None
-    printed = without_numbers(printed_in(text.text) or "")
+    printed = without_numbers(text.printed or "")
     told = [remark for remark in text_of(printed).remarks if _is_quotable(remark)]
     binding = [remark for remark in told if _binds(remark)]
     chosen = _within([*binding, *(remark for remark in told if remark not in binding)])

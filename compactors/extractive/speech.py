@@ -53,6 +53,8 @@ KIND_FACTORS: dict[EntryKind, float] = {
     "thinking": 0.5,
     "system": 0.4,
 }
+WITH_WORK_FACTOR = 3.0
+"""Where an agent works on files and commands, people say little, and all of it counts."""
 WITHOUT_TOOLS_FACTOR = 2.0
 """Where no tool's result holds what an agent tells, its words are the only place for it."""
 SPEAKERS: dict[EntryKind, str] = {
@@ -202,6 +204,8 @@ def _factor(reading: InputReading, index: int, statement: Remark, *, asked: bool
     factor *= max(1.0, alike / ALIKE_MIN) ** -ALIKE_EXPONENT
     if reading.has_agent:
         factor *= KIND_FACTORS.get(entry.kind, 1.0)
+        if entry.kind == "user" and reading.work:
+            factor *= WITH_WORK_FACTOR
         if entry.kind == "assistant" and not reading.actions:
             factor *= WITHOUT_TOOLS_FACTOR
         if index in reading.closing:

@@ -7,8 +7,7 @@ keep the spelling they had.
 """
 
 import json
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import TypeAlias
@@ -148,7 +147,9 @@ def _told(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
     at = _first_identifier(values)
     shape = _shape(record.label, record.keys)
     label = f"{clean(record.label)} " if labelled and record.label not in texts[at] else ""
-    opening = f"; {label}{_shown(record.keys[at], shape.shown[at], values[at])}"
+    # a record's only identifier names it without a word; of several each says which it is
+    is_plain = values[at].is_identifier and sum([value.is_identifier for value in values]) == 1
+    opening = f"; {label}{values[at].shown if is_plain else _shown(record.keys[at], shape.shown[at], values[at])}"
     tells_prose = max(map(len, texts)) > LONG_VALUE_CHARS
     return ToldRecord(record, (record.label, texts[at]), shape.names, values, at, opening, tells_prose)
 
@@ -185,7 +186,7 @@ def _object_scalars(node: dict[str, Json], inner: list[tuple[str, Json]]) -> tup
     keys: list[tuple[str, ...]] = []
     texts: list[str] = []
     for key, child in node.items():
-        if type(child) not in _BRANCHES:
+        if type(child) not in _BRANCHES or not child:
             keys.append((key,))
             texts.append(_scalar(child))
         elif isinstance(child, dict) and not is_identifier(key) and _is_plain(child):
@@ -234,9 +235,11 @@ def _is_plain(node: dict[str, Json]) -> bool:
 
 
 def _scalar(node: Json) -> str:
-    """The text of a scalar; "" for null, which says nothing."""
+    """The text of a scalar; "" for null, which says nothing. That a list is empty says something."""
     if isinstance(node, str):
         return node
+    if isinstance(node, list | dict):
+        return "[]"
     return "" if node is None else "true" if node else "false"
 
 
@@ -262,17 +265,10 @@ class _Shape(msgspec.Struct, frozen=True, gc=False):
 @lru_cache(maxsize=SHAPES_MAX)
 def _shape(label: str, keys: tuple[tuple[str, ...], ...]) -> _Shape:
     label = "" if is_identifier(label) else label
-    parts = [part for path in keys if path for part in dict.fromkeys(path[-1].split("_"))]
-    shared = {part for part, times in Counter(parts).items() if times > 1}
     return _Shape(
         tuple(["\x00".join((label, *path)) for path in keys]),
-        tuple([_distinct(clean(path[-1]), shared) if path else "" for path in keys]),
+        tuple([clean(path[-1]) if path else "" for path in keys]),
     )
-
-
-def _distinct(key: str, shared: Collection[str]) -> str:
-    """A key without the parts that tell nothing inside its record, as more than one key has them."""
-    return "_".join([part for part in key.split("_") if part not in shared]) or key
 
 
 def _parts(record: ScalarRecord, values: Sequence[Value], at: int, opening: str) -> Iterator[LinePart]:
@@ -311,7 +307,7 @@ _VALUES = _Values()
 
 
 def _value(text: str) -> Value:
-    said = tuple(words(text[:LONG_VALUE_CHARS]))
+    said = tuple(words(text[:LONG_VALUE_CHARS])) or (text[:LONG_VALUE_CHARS],)
     if said == (text,) and text.isascii():  # most values: what is known of the word holds for the value
         return _word_value(text, said)
     specific = is_specific(text)
@@ -357,8 +353,8 @@ def _is_date(text: str) -> bool:
 
 
 def _shown(keys: tuple[str, ...], key: str, value: Value) -> str:
-    """The value, after the part of its key that distinguishes it, where it needs a key."""
-    return f"{key} {value.shown}" if keys and value.needs_key else value.shown
+    """The value after its key: "via ORD" says what "ORD" does not."""
+    return f"{key} {value.shown}" if keys else value.shown
 
 
 def _needs_key(text: str) -> bool:

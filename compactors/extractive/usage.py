@@ -278,8 +278,7 @@ def _work(entries: Sequence[Entry], actions: Sequence[Action]) -> Steps[dict[Act
         text = text_of(entry.text)
         call = entries[action.call] if action.call >= 0 else None
         asked = text_of(_asked_before(entries, action) if call is None else call.arguments or call.text).asked
-        is_record = text.is_record and text.records is not None
-        outcome = CallOutcome(text.output, _has_failed(entry, text), is_record, frame)
+        outcome = CallOutcome(text.output, _has_failed(entry, text), text.printed is None, frame)
         facts = facts_of((call or entry).name, asked, outcome)
         if facts:
             found[action] = facts
