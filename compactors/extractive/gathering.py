@@ -66,7 +66,7 @@ def _rank(section: str, line: WorkLine) -> Rank:
     if section == TESTS:
         return Rank.TEST
     if isinstance(line, FileLine):
-        return Rank.CHANGE if line.edits or line.status else Rank.FAILURE if line.failure else Rank.READ
+        return Rank.CHANGE if line.edits or line.status else Rank.FAILURE if line.edit_failure else Rank.READ
     return Rank.FAILURE if isinstance(line, CommandLine) and line.has_failed else Rank.EFFECT
 
 

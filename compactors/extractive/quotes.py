@@ -17,6 +17,8 @@ QUOTED_CHARS_MAX = 400
 """Characters that are told of one reading of a source."""
 STATEMENT_CHARS_MAX = 300
 SAYS = "{source} says: {text}"
+_PROSE_FILE = regex(r"(?i)(?:^|[/\\])[^./\\]+$|\.(?:md|mdx|markdown|txt|text|rst|adoc|asciidoc|org|tex|html?|pdf|docx?|odt|rtf|eml)$|^https?:")
+"""Files of people's language: what others say in comments is of the code."""
 _LICENCE = regex(r"(?i)copyright|licen[sc]|warrant|merchantab|liabil")
 _FIELD = regex(r"[\w -]{1,30}:\s*\S+(?: \S+){0,3}|#.*|`.*`")
 _STOPS = (".", "!", "?", "。", "\uff01", "\uff1f", ":", ";")
@@ -31,7 +33,7 @@ class Quote(msgspec.Struct, frozen=True, gc=False):
 
 def quote_of(source: str, text: SourceText) -> Quote | None:
     """The sentences to tell of a text that a tool read, `None` if it is no prose."""
-    if not text.output.is_prose:
+    if not (text.output.is_prose and _PROSE_FILE.search(source)):
         return None
     printed = without_numbers(text.printed or "")
     told = [remark for remark in text_of(printed).remarks if _is_quotable(remark)]

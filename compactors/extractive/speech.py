@@ -14,7 +14,7 @@ from memory_engine.compactors.extractive.entries import Entry, EntryKind, Sectio
 from memory_engine.compactors.extractive.phrases import points_back, says_something, says_yes_or_no
 from memory_engine.compactors.extractive.sentences import clean, without_opening, words
 from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, InputReading
-from memory_engine.compactors.extractive.words import VALUE_MARK
+from memory_engine.compactors.extractive.words import VALUE_MARK, is_specific
 from memory_engine.core.lazy import regex
 from memory_engine.core.sections import ASKED, DECIDED, SAID
 
@@ -53,6 +53,9 @@ KIND_FACTORS: dict[EntryKind, float] = {
     "thinking": 0.5,
     "system": 0.4,
 }
+NARRATION_FACTOR = 0.4
+NARRATION_WORDS_MAX = 8
+"""What an agent says with a call announces it; so few words without a value of their own say nothing else."""
 WITH_WORK_FACTOR = 3.0
 """Where an agent works on files and commands, people say little, and all of it counts."""
 WITHOUT_TOOLS_FACTOR = 2.0
@@ -74,12 +77,16 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     entry = reading.entries[index]
     asked_at = _question_before(reading, index)
     told: dict[Section, list[LinePiece]] = {}
+    narrates = _narrates(reading, index)
     for number, statement in enumerate(reading.heard[index].text.remarks):
         answers = number == 0 and _needs_its_question(reading, asked_at, statement)
         text = without_opening(statement.text, reading.names) if number == 0 else statement.text
         said = statement.said if text is statement.text else tuple(words(text))
         factor = _factor(reading, index, statement, asked=asked_at != NOWHERE)
         tells = answers or (statement.tells and says_something(statement.said, reading.names))
+        if narrates and statement.words <= NARRATION_WORDS_MAX and not _has_own_value(reading, index, statement):
+            continue
+        factor *= NARRATION_FACTOR if narrates else 1.0
         if not (said and tells and reading.agenda.is_current(index, statement)):
             continue
         section = _section(reading, *asked_at) if answers else _section(reading, index, number)
@@ -94,6 +101,18 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     prefix = f"{speaker}: " if speaker else ""
     day = reading.days[index]
     return [LineDraft(section, (entry.id,), tuple(pieces), day, prefix) for section, pieces in told.items()]
+
+
+def _narrates(reading: InputReading, index: int) -> bool:
+    """Whether an agent says it with a call."""
+    following = reading.entries[index + 1 : index + 2]
+    return reading.entries[index].kind == "assistant" and bool(following) and following[0].kind == "tool_call"
+
+
+def _has_own_value(reading: InputReading, index: int, statement: Remark) -> bool:
+    """Whether a statement holds a value that the call behind it does not."""
+    arguments = reading.entries[index + 1].arguments
+    return any(is_specific(word) and word not in arguments for word in statement.said)
 
 
 class _SaidLater(LaterTerms, frozen=True, gc=False):

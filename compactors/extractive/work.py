@@ -141,7 +141,7 @@ def _are_alike(old: str, new: str) -> bool:
 def _edit(path: str, change: str, outcome: CallOutcome, *, whole: bool = False) -> WorkFact:
     path = clean(path)
     if has_failed(outcome):
-        return WorkFact(FILES, FileLine(path, failure=_failure(outcome)), Rank.FAILURE)
+        return WorkFact(FILES, FileLine(path, edit_failure=_failure(outcome)), Rank.FAILURE)
     status = "created" if whole and "creat" in outcome.output.first.lower() else ""
     return WorkFact(FILES, FileLine(path, status=status, edits=1, changes=(change,) if change else ()), Rank.CHANGE)
 
@@ -158,6 +158,9 @@ def _of_tool(name: str, asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact
             yield WorkFact(FILES, FileLine(clean(asked.paths[0]), failure=_failure(outcome)), Rank.FAILURE)
         else:
             yield WorkFact(COMMANDS, _command(_title(name, asked), outcome), Rank.FAILURE)
+    elif asked.paths and output.is_empty and not asked.texts and not _others(asked):
+        where = f" at {asked.first}-{asked.last}" if asked.last else ""
+        yield WorkFact(FILES, FileLine(clean(asked.paths[0]), failure=f"nothing{where}"), Rank.READ)
     elif (asked.paths or output.header) and (output.numbers or _is_text_of_file(asked, output)):
         yield _read(asked, output)
     elif output.diff or output.numbers or (output.lines >= LOG_LINES_MIN and not output.is_prose):
@@ -168,8 +171,12 @@ def _of_tool(name: str, asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact
 def _is_text_of_file(asked: Asked, output: Output) -> bool:
     if asked.is_url or asked.texts:
         return False
-    others = [value for _, value in asked.values if value not in asked.paths and not value.lstrip("-").isdecimal()]
-    return output.lines >= (FILE_LINES_MIN if not others else LOG_LINES_MIN) and not output.diff
+    return output.lines >= (LOG_LINES_MIN if _others(asked) else FILE_LINES_MIN) and not output.diff
+
+
+def _others(asked: Asked) -> list[str]:
+    """Values that are no paths and no numbers of lines."""
+    return [value for _, value in asked.values if value not in asked.paths and not value.lstrip("-").isdecimal()]
 
 
 def _read(asked: Asked, output: Output) -> WorkFact:

@@ -21,8 +21,8 @@ RANGES_MAX = 8
 """Ranges that a file's line tells; of more it tells the first and the last line read."""
 WORKED, FAILED = "→", "✗"
 _CHANGE_BORDER = " | "
-_FILE = regex(r"(?P<path>\S.*?): (?=(?:read|created|edited|deleted|failed)\b)(?P<parts>.+)", re.DOTALL)
-_PART_BORDER = regex(r"; (?=(?:read|created|edited|deleted|failed)\b)")
+_FILE = regex(r"(?P<path>\S.*?): (?=(?:read|created|edit(?:ed)?|deleted|failed)\b)(?P<parts>.+)", re.DOTALL)
+_PART_BORDER = regex(r"; (?=(?:read|created|edit(?:ed)?|deleted|failed)\b)")
 _READ = regex(r"read(?: (?P<what>all|[\d, \-]+))?(?: of (?P<lines>\d+) lines)?")
 _EDITED = regex(r"edited(?: ×(?P<times>\d+))?(?:: (?P<changes>.*))?", re.DOTALL)
 _COMMAND = regex(r"(?P<command>.+?)(?: \(×(?P<times>\d+)\))?(?: (?P<sign>[→✗]) (?P<outcome>.+))?", re.DOTALL)
@@ -44,7 +44,9 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
     edits: int = 0
     changes: tuple[str, ...] = ()
     failure: str = ""
-    """Why the last attempt failed, if nothing has worked since."""
+    """Why the last attempt to read it failed, if nothing has worked since."""
+    edit_failure: str = ""
+    """Why the last attempt to change it failed, if no other change has worked since."""
 
     @property
     def text(self) -> str:
@@ -55,6 +57,8 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
         if self.edits:
             times = f" ×{self.edits}" if self.edits > 1 else ""
             parts.append(f"edited{times}{': ' if self.changes else ''}{_CHANGE_BORDER.join(self.changes)}")
+        if self.edit_failure:
+            parts.append(f"edit failed: {self.edit_failure}")
         if self.failure:
             parts.append(f"failed: {self.failure}")
         return f"{self.path}: {'; '.join(parts or ['read'])}"
@@ -88,7 +92,8 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
             status=later.status or ("" if self.status == "deleted" and works else self.status),
             edits=self.edits + later.edits,
             changes=tuple(dict.fromkeys((*self.changes, *later.changes)))[-CHANGES_MAX:],
-            failure=later.failure or ("" if works else self.failure),
+            failure=later.failure or ("" if works or later.is_read else self.failure),
+            edit_failure=later.edit_failure or ("" if works else self.edit_failure),
         )
 
 
@@ -100,6 +105,8 @@ def _with_part(line: FileLine, part: str) -> FileLine:
     if found := _EDITED.fullmatch(part):
         changes = tuple(found["changes"].split(_CHANGE_BORDER)) if found["changes"] else ()
         return replace(line, edits=int(found["times"] or 1), changes=changes)
+    if part.startswith("edit failed: "):
+        return replace(line, edit_failure=part.removeprefix("edit failed: "))
     if part.startswith("failed: "):
         return replace(line, failure=part.removeprefix("failed: "))
     return replace(line, status=part)
@@ -189,6 +196,8 @@ class WorkRecords:
     def add(self, section: str, line: WorkLine, sources: Sequence[str]) -> None:
         """The next line."""
         key = section, line.key
+        if section == TESTS:
+            self._kept.pop((COMMANDS, line.key), None)  # the same command, when it did not come as far as its tests
         kept = KeptLine(section, line, tuple(sources), bool(sources))
         before = self._kept.pop(key, None)  # it moves to the end: the order is that of the last mention
         if before is not None:
