@@ -14,13 +14,14 @@ from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import is_unspaced
 
-NUMBERED_SHARE, HITS_SHARE, NAMES_SHARE = 0.6, 0.6, 0.8
+NUMBERED_SHARE, HITS_SHARE, NAMES_SHARE = 0.5, 0.6, 0.8
 """The share of lines that must have the form."""
 PROSE_SHARE = 0.45
 """A text is prose if so many of its lines are sentences, or parts of them."""
 SAMPLE_LINES = 200
 """Lines by which code is told from prose."""
 SHOWN_CHARS_MAX = 120
+SHORT_LINES_MAX, SHORT_CHARS_MAX = 3, 160
 _CONTROL = regex(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _NUMBER = regex(r"(?m)^[ ]*(\d{1,7})(?:→|\t|: ?|\||[ ]{2})")
 _HIT = regex(r"(?m)^(?!\s)((?:[A-Za-z]:)?[^\s:|][^:\n|]{0,300}?)[:-](\d{1,7})[:-]")
@@ -73,19 +74,21 @@ class Output(msgspec.Struct, frozen=True, gc=False):
     error: str
     """The last line that tells an error."""
     has_trace: bool
+    short: str
+    """All of a text of a few lines, as one."""
     first: str
     last: tuple[str, ...]
     """The last lines, the very last one first, without rules and bare numbers."""
     is_prose: bool
 
 
-_RECORD = Output(1, False, None, "", (), (), (), None, None, "", False, "", (), False)
+_RECORD = Output(1, False, None, "", (), (), (), None, None, "", False, "", "", (), False)
 
 
 def read_output(text: str) -> Output:
     """The form of a text."""
     text = _CONTROL.sub("", text)
-    given = [line for line in text.splitlines() if line.strip()]
+    given = [line for line in text.split("\n") if line.strip()]
     count = len(given)
     numbers = _numbers(text, count)
     hits = () if numbers else _hits(text, count)
@@ -103,6 +106,7 @@ def read_output(text: str) -> Output:
         exit_code=_exit_code(given),
         error=error,
         has_trace=not numbers and not hits and _TRACE.search(text) is not None,
+        short=one_line("; ".join(map(str.strip, given)), SHORT_CHARS_MAX) if 0 < count <= SHORT_LINES_MAX else "",
         first=clean(telling[0]) if telling else "",
         last=tuple(clean(line) for line in reversed(telling[-4:])),
         is_prose=not hits and _is_prose(given, numbered=numbers is not None),
@@ -143,7 +147,9 @@ def _hits(text: str, count: int) -> tuple[FileHits, ...]:
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:
-    """The names of a listing: a line each, long (`ls -l`) or short."""
+    """The names of a listing: a line each, long (`ls -l`) or short. A line that announces them is none."""
+    if len(given) > 1 and given[0].rstrip().endswith((":", "\uff1a")):
+        given = given[1:]
     long = [found[1] for found in map(_LONG_NAME.fullmatch, map(str.strip, given)) if found is not None]
     if long and len(long) >= NAMES_SHARE * (len(given) - 1):
         return tuple(name for name in long if name not in (".", ".."))

@@ -11,7 +11,7 @@ from itertools import chain
 from memory_engine.compactors.extractive.agenda import DONE_BOX, OPEN_BOX, Remark
 from memory_engine.compactors.extractive.coverage import NO_TERMS, LaterTerms, LineDraft, LinePiece, Place, Terms
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Section
-from memory_engine.compactors.extractive.phrases import points_back, says_something, says_yes_or_no
+from memory_engine.compactors.extractive.phrases import begins, points_back, says_something, says_yes_or_no
 from memory_engine.compactors.extractive.sentences import clean, without_opening, words
 from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, InputReading
 from memory_engine.compactors.extractive.words import VALUE_MARK, is_specific
@@ -68,6 +68,8 @@ SPEAKERS: dict[EntryKind, str] = {
     "question": "Question",
     "system": "System",
 }
+ANSWER = "{answer} (← {question})"
+_ALIKE = {SAID: (SAID, ASKED), ASKED: (SAID, ASKED)}
 LISTS: frozenset[EntryKind] = frozenset(("todo", "summary"))
 """Entries whose statements are items: each stands in a line of its own."""
 
@@ -77,6 +79,7 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     entry = reading.entries[index]
     asked_at = _question_before(reading, index)
     told: dict[Section, list[LinePiece]] = {}
+    found: list[LineDraft] = []
     narrates = _narrates(reading, index)
     for number, statement in enumerate(reading.heard[index].text.remarks):
         answers = number == 0 and _needs_its_question(reading, asked_at, statement)
@@ -84,12 +87,16 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
         said = statement.said if text is statement.text else tuple(words(text))
         factor = _factor(reading, index, statement, asked=asked_at != NOWHERE)
         tells = answers or (statement.tells and says_something(statement.said, reading.names))
-        if narrates and statement.words <= NARRATION_WORDS_MAX and not _has_own_value(reading, index, statement):
+        if narrates and _announces(reading, index, statement):
             continue
         factor *= NARRATION_FACTOR if narrates else 1.0
         if not (said and tells and reading.agenda.is_current(index, statement)):
             continue
-        section = _section(reading, *asked_at) if answers else _section(reading, index, number)
+        section = _section(reading, index, number)
+        if answers and _section(reading, *asked_at) not in _ALIKE.get(section, (section,)):
+            found.append(_answer_draft(reading, index, text, section, asked_at, factor))
+            continue
+        section = _section(reading, *asked_at) if answers else section
         more: Terms = NO_TERMS
         if section in ("next_steps", ASKED) and reading.has_agent:
             more = {f"next {index} {number}": TODO_WORTH if _is_todo(entry, statement) else OPEN_WORTH}
@@ -97,10 +104,29 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
         before = None if entry.kind in LISTS else statement.before
         terms = _terms(reading, index, said, factor, more)
         told.setdefault(section, []).append(LinePiece(text, terms, -1, (index, number), before, needs))
-    speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
-    prefix = f"{speaker}: " if speaker else ""
+    prefix = speaker_of(entry)
     day = reading.days[index]
-    return [LineDraft(section, (entry.id,), tuple(pieces), day, prefix) for section, pieces in told.items()]
+    found += [LineDraft(section, (entry.id,), tuple(pieces), day, prefix) for section, pieces in told.items()]
+    return found
+
+
+def _answer_draft(  # noqa: PLR0913 - a statement, and where it stands
+    reading: InputReading, index: int, text: str, section: Section, asked_at: Place, factor: float
+) -> LineDraft:
+    """An answer that means nothing without its question, where the two stand under different headings: both in a line."""
+    asker, answerer = reading.entries[asked_at[0]], reading.entries[index]
+    question = reading.heard[asked_at[0]].text.remarks[asked_at[1]]
+    asked = speech_terms(reading, asked_at[0], question.said, factor * QUESTION_FACTOR)
+    terms = asked | _weighed(reading, index, tuple(words(text)), factor, NO_TERMS)
+    shown = ANSWER.format(answer=text, question=f"{speaker_of(asker)}{question.text}")
+    sources = tuple(dict.fromkeys((answerer.id, asker.id)))
+    return LineDraft(section, sources, (LinePiece(shown, terms, -1),), reading.days[index], speaker_of(answerer))
+
+
+def speaker_of(entry: Entry) -> str:
+    """Who says it, as a line begins; "" where that is nobody."""
+    speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
+    return f"{speaker}: " if speaker else ""
 
 
 def _narrates(reading: InputReading, index: int) -> bool:
@@ -109,10 +135,13 @@ def _narrates(reading: InputReading, index: int) -> bool:
     return reading.entries[index].kind == "assistant" and bool(following) and following[0].kind == "tool_call"
 
 
-def _has_own_value(reading: InputReading, index: int, statement: Remark) -> bool:
-    """Whether a statement holds a value that the call behind it does not."""
+def _announces(reading: InputReading, index: int, statement: Remark) -> bool:
+    """Whether a statement only says what the call behind it tells: a promise, or few words without a value of its own."""
+    if statement.promises or begins("announcements", statement.text):
+        return True
     arguments = reading.entries[index + 1].arguments
-    return any(is_specific(word) and word not in arguments for word in statement.said)
+    has_value = any(is_specific(word) and word not in arguments for word in statement.said)
+    return statement.words <= NARRATION_WORDS_MAX and not has_value
 
 
 class _SaidLater(LaterTerms, frozen=True, gc=False):
@@ -240,7 +269,7 @@ def _section(reading: InputReading, index: int, number: int) -> Section:
     """The kind of a statement of the entry at `index`: whose words it holds, and whether it is still open."""
     entry = reading.entries[index]
     statement = reading.heard[index].text.remarks[number]
-    is_next = reading.agenda.is_next(index, statement)
+    is_next = reading.agenda.is_next(index, statement) and not _narrates(reading, index)
     if entry.kind == "user":
         return ASKED if is_next else SAID
     if statement.text.startswith(DONE_BOX):

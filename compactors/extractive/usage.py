@@ -6,7 +6,7 @@ part of it is weighed, calls with the results that answer them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import filterfalse
 from typing import TypeVar
@@ -262,6 +262,8 @@ def _has_failed(entry: Entry, text: SourceText) -> bool:
 
 FRAME_SHARE, FRAMES_MIN = 0.3, 4
 """Lines that begin alike are a frame if so many results, and this share of all, end in them."""
+FRAME_LINES = 4
+"""Last lines of a result that may be a frame."""
 
 
 def _work(entries: Sequence[Entry], actions: Sequence[Action]) -> Steps[dict[Action, tuple[WorkFact, ...]]]:
@@ -269,21 +271,35 @@ def _work(entries: Sequence[Entry], actions: Sequence[Action]) -> Steps[dict[Act
     ended = [action for action in actions if action.outcome >= 0]
     ends: Counter[str] = Counter()
     for action in ended:
-        ends.update({line_form(line) for line in text_of(entries[action.outcome].text).output.last})
+        ends.update(set(map(line_form, _last_lines(entries[action.outcome].text))))
         yield
     frame = frozenset(form for form, times in ends.items() if times >= max(FRAMES_MIN, FRAME_SHARE * len(ended)))
     found: dict[Action, tuple[WorkFact, ...]] = {}
     for action in ended:
         entry = entries[action.outcome]
-        text = text_of(entry.text)
+        text = text_of(_unframed(entry.text, frame))
         call = entries[action.call] if action.call >= 0 else None
         asked = text_of(_asked_before(entries, action) if call is None else call.arguments or call.text).asked
-        outcome = CallOutcome(text.output, _has_failed(entry, text), text.printed is None, frame)
+        outcome = CallOutcome(text.output, _has_failed(entry, text), text.printed is None)
         facts = facts_of((call or entry).name, asked, outcome)
         if facts:
             found[action] = facts
         yield
     return found
+
+
+def _last_lines(text: str) -> list[str]:
+    return [line for line in text[-600:].rstrip().split("\n")[-FRAME_LINES:] if line.strip()]
+
+
+def _unframed(text: str, frame: Collection[str]) -> str:
+    """A result without the last lines that are like those of most others: a prompt, the folder that is open."""
+    if not frame or text[:1] in "[{":
+        return text
+    kept = text.rstrip().split("\n")
+    while kept and (not kept[-1].strip() or line_form(kept[-1]) in frame):
+        kept.pop()
+    return "\n".join(kept)
 
 
 def _asked_before(entries: Sequence[Entry], action: Action) -> str:

@@ -51,13 +51,12 @@ class WorkFact(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallOutcome(msgspec.Struct, frozen=True, gc=False):
-    """What came of a call: its text by its form, whether it failed, and which lines all results of its kind end in."""
+    """What came of a call: its text by its form, and whether it failed."""
 
     output: Output
     has_failed: bool
     is_record: bool
     """Whether it is a JSON text without a printed text in it."""
-    frame: frozenset[str] = frozenset()
 
 
 def facts_of(name: str, asked: Asked, outcome: CallOutcome) -> tuple[WorkFact, ...]:
@@ -218,7 +217,7 @@ def _command(title: str, outcome: CallOutcome, *, searches: bool = False, lists:
     output = outcome.output
     if has_failed(outcome):
         code = f"exit {output.exit_code}" if output.exit_code else ""
-        told = output.error or next(iter(_ends(outcome)), "")
+        told = output.error or next(iter(output.last), "")
         told = "" if code and told.lower().startswith("exit code") else one_line(told, ERROR_CHARS_MAX)
         return CommandLine(title, ": ".join(filter(None, (code, told))) or "failed", has_failed=True)
     if output.is_empty:
@@ -234,25 +233,15 @@ def _command(title: str, outcome: CallOutcome, *, searches: bool = False, lists:
 
 
 def _told(outcome: CallOutcome) -> str:
-    """An output by its first and its last line, or all of a short one."""
+    """All of a short output; a longer one by its error, or by its first and its last line."""
     output = outcome.output
-    ends = _ends(outcome)
-    if not ends:
-        return f"{output.lines} lines" if output.lines else "no output"
+    if output.short:
+        return output.short
     if output.error:
         return one_line(output.error, ERROR_CHARS_MAX)
-    told = list(dict.fromkeys([output.first, ends[0]])) if output.first not in outcome.frame else [ends[0]]
-    if output.lines <= FILE_LINES_MIN + 1:
-        told = list(dict.fromkeys([output.first, *reversed(ends)]))
-    room = OUTCOME_CHARS_MAX // len(told)
-    return " … ".join(one_line(line, room) for line in told) if output.lines > len(told) else "; ".join(
-        one_line(line, OUTCOME_CHARS_MAX) for line in told
-    )
-
-
-def _ends(outcome: CallOutcome) -> Sequence[str]:
-    """The last lines that are no frame around every result, the very last one first."""
-    return [line for line in outcome.output.last if line_form(line) not in outcome.frame]
+    told = list(dict.fromkeys(filter(None, (output.first, *output.last[:1]))))
+    room = OUTCOME_CHARS_MAX // max(len(told), 1)
+    return " … ".join(one_line(line, room) for line in told) or f"{output.lines} lines"
 
 
 def line_form(line: str) -> str:

@@ -19,6 +19,8 @@ CHANGES_MAX = 3
 """Changes of a file that its line tells, the latest."""
 RANGES_MAX = 8
 """Ranges that a file's line tells; of more it tells the first and the last line read."""
+PARTS_MAX = 32
+"""Parts of a path by whose ends other paths are looked for."""
 WORKED, FAILED = "→", "✗"
 _CHANGE_BORDER = " | "
 _FILE = regex(r"(?P<path>\S.*?): (?=(?:read|created|edit(?:ed)?|deleted|failed)\b)(?P<parts>.+)", re.DOTALL)
@@ -208,6 +210,7 @@ class WorkRecords:
 
     def lines(self) -> list[KeptLine]:
         """The lines, in the order of their last mention. What a later run of tests covers is left out."""
+        self._join_paths()
         runs = [kept for kept in self._kept.values() if kept.section == TESTS]
         told = _runs_told(runs)
         return [
@@ -215,6 +218,34 @@ class WorkRecords:
             for kept in self._kept.values()
             if kept.section != TESTS or id(kept) in told
         ]
+
+
+    def _join_paths(self) -> None:
+        """Give lines of one file one path: a short path that is the end of one longer path alone is the same file."""
+        paths = [path for section, path in self._kept if section == FILES]
+        ends = _by_end(paths)
+        whole = {path: longer[0] for path in paths if len(longer := ends.get(path, [])) == 1}
+        if not whole:
+            return
+        given, self._kept = self._kept, {}
+        for (section, path), kept in given.items():
+            line = kept.line
+            while section == FILES and path in whole:
+                path = whole[path]
+            self.add(section, replace(line, path=path) if isinstance(line, FileLine) else line, kept.sources)
+
+
+def _by_end(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Of each end of a path: the longer paths that end so, but those that are an end of another themselves."""
+    found: dict[str, list[str]] = {}
+    known = set(paths)
+    for path in known:
+        parts = path.split("/")
+        for n in range(1, min(len(parts), PARTS_MAX)):
+            end = "/".join(parts[n:])
+            if end in known:
+                found.setdefault(end, []).append(path)
+    return {end: [path for path in sorted(longer) if path not in found] or sorted(longer) for end, longer in found.items()}
 
 
 def _then(before: WorkLine, later: WorkLine) -> WorkLine:
