@@ -63,7 +63,8 @@ def read_arguments(arguments: str) -> Asked:
     if value is None and arguments.strip():
         if looks_like_command(arguments):
             return Asked(command=read_command(arguments))
-        leaves = [("", arguments.strip())]
+        first, _, rest = arguments.strip().partition("\n")
+        leaves = [("", first), ("", rest)] if rest else [("", first)]
     command = _command(value, leaves)
     paths = tuple(dict.fromkeys(text for key, text in leaves if is_path(key, text)))
     if command is not None and not (paths and len(command.split()) == 1 and command not in PROGRAMS):

@@ -32,8 +32,8 @@ _DIFF_MARK = regex(r"(?m)^(?:diff --git |@@ -\d|\*\*\* (?:Begin|Update|Add|Delet
 _HEADER = regex(r"[\[(<#=\s*]*(?:[Ff]ile\s*:\s*)?((?:[A-Za-z]:)?[\w.~@+-]*[/\\.][\w./\\~@+-]*\w)\b")
 _EXIT = regex(r"(?i)\bexit(?:ed)?(?:\s+with)?(?:[\s_]*(?:code|status))?\s*[:=]?\s*(-?\d{1,3})\b")
 _ERROR = regex(
-    r"^\s*(?:E\s+)?(?:[\w.]*(?:Error|Exception|Warning as error)\b.*|(?i:error|fatal|panic(?:ked)?|failed|failure)\b.*"
-    r"|\S+: (?i:error|fatal|command not found|no such file|permission denied).*|\S*:\d+(?::\d+)?:? (?i:error)\b.*"
+    r"^\s*(?:[-*•]\s+|E\s+)?(?:[A-Z]\d{2,4}:?\s+)?(?:[\w.]*(?:Error|Exception|Warning as error)\b.*|(?i:error|fatal|panic(?:ked)?|failed|failure)\b.*"
+    r"|(?:[\w ,.:'-]{0,60} )?(?i:timed out)\b.*|.*\[Errno \d+\].*|\S+: (?i:error|fatal|command not found|no such file|permission denied).*|\S*:\d+(?::\d+)?:? (?i:error)\b.*"
     r"|(?:bash|sh|zsh): .*|thread '.*' panicked.*)"
 )
 _TRACE = regex(r"(?m)^(?:Traceback \(most recent|\s+at \S+ ?\(|thread '.*' panicked|panic: )")
@@ -93,7 +93,8 @@ def read_output(text: str) -> Output:
     numbers = _numbers(text, count)
     hits = () if numbers else _hits(text, count)
     telling = [line for line in (given[:8] + given[-12:] if count > 20 else given) if _tells(line)]
-    error = "" if numbers or hits else _error(given)
+    beside = [line for line in given if not _NUMBER.match(line)] if numbers else given
+    error = "" if hits else _error(beside[:12] if numbers else beside)
     return Output(
         lines=count,
         is_empty=text.strip().strip(".").lower() in EMPTY,

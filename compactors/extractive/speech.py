@@ -68,6 +68,7 @@ SPEAKERS: dict[EntryKind, str] = {
     "question": "Question",
     "system": "System",
 }
+FENCE = "```"
 ANSWER = "{answer} (← {question})"
 _ALIKE = {SAID: (SAID, ASKED), ASKED: (SAID, ASKED)}
 LISTS: frozenset[EntryKind] = frozenset(("todo", "summary"))
@@ -82,6 +83,8 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     found: list[LineDraft] = []
     narrates = _narrates(reading, index)
     for number, statement in enumerate(reading.heard[index].text.remarks):
+        if narrates and statement.text.startswith(FENCE):
+            break  # what follows is the call itself
         answers = number == 0 and _needs_its_question(reading, asked_at, statement)
         text = without_opening(statement.text, reading.names) if number == 0 else statement.text
         said = statement.said if text is statement.text else tuple(words(text))
@@ -130,16 +133,17 @@ def speaker_of(entry: Entry) -> str:
 
 
 def _narrates(reading: InputReading, index: int) -> bool:
-    """Whether an agent says it with a call."""
+    """Whether an agent says it with a call, which may be written as text: then its result comes next."""
     following = reading.entries[index + 1 : index + 2]
-    return reading.entries[index].kind == "assistant" and bool(following) and following[0].kind == "tool_call"
+    is_call = bool(following) and following[0].kind in ("tool_call", "tool_result")
+    return is_call and reading.entries[index].kind == "assistant"
 
 
 def _announces(reading: InputReading, index: int, statement: Remark) -> bool:
     """Whether a statement only says what the call behind it tells: a promise, or few words without a value of its own."""
     if statement.promises or begins("announcements", statement.text):
         return True
-    arguments = reading.entries[index + 1].arguments
+    arguments = reading.entries[index + 1].arguments or reading.entries[index].text.partition(FENCE)[2]
     has_value = any(is_specific(word) and word not in arguments for word in statement.said)
     return statement.words <= NARRATION_WORDS_MAX and not has_value
 

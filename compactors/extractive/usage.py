@@ -282,7 +282,7 @@ def _work(entries: Sequence[Entry], actions: Sequence[Action]) -> Steps[dict[Act
         asked = text_of(_asked_before(entries, action) if call is None else call.arguments or call.text).asked
         outcome = CallOutcome(text.output, _has_failed(entry, text), text.printed is None)
         facts = facts_of((call or entry).name, asked, outcome)
-        if facts:
+        if facts or not (call or text.text):
             found[action] = facts
         yield
     return found
@@ -294,7 +294,7 @@ def _last_lines(text: str) -> list[str]:
 
 def _unframed(text: str, frame: Collection[str]) -> str:
     """A result without the last lines that are like those of most others: a prompt, the folder that is open."""
-    if not frame or text[:1] in "[{":
+    if not frame or text_of(text).records is not None:
         return text
     kept = text.rstrip().split("\n")
     while kept and (not kept[-1].strip() or line_form(kept[-1]) in frame):

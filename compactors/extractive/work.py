@@ -114,7 +114,7 @@ def _edits(asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact]:
         return
     texts = asked if asked.texts and (asked.writes or len(asked.texts) > 1) else _as_texts(asked)
     path = asked.paths[0] if asked.paths else output.header if output.numbers else ""
-    if texts is None or not path or asked.is_url or (not asked.paths and len(texts.texts) < 2):
+    if texts is None or not path or asked.is_url:
         return
     yield _edit(path, change_of(texts), outcome, whole=len(texts.texts) == 1)
 
@@ -139,7 +139,7 @@ def _are_alike(old: str, new: str) -> bool:
 
 def _edit(path: str, change: str, outcome: CallOutcome, *, whole: bool = False) -> WorkFact:
     path = clean(path)
-    if has_failed(outcome):
+    if has_failed(outcome) or (outcome.output.error and not outcome.output.diff):
         return WorkFact(FILES, FileLine(path, edit_failure=_failure(outcome)), Rank.FAILURE)
     status = "created" if whole and "creat" in outcome.output.first.lower() else ""
     return WorkFact(FILES, FileLine(path, status=status, edits=1, changes=(change,) if change else ()), Rank.CHANGE)
@@ -149,6 +149,10 @@ def _of_tool(name: str, asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact
     """A call of a tool that is no shell: a search, a listing, the text of a file, or a long output."""
     output = outcome.output
     if outcome.is_record and not output.names:
+        return
+    if not name and asked.shown and not output.is_prose and not output.numbers:
+        rank = Rank.FAILURE if has_failed(outcome) else Rank.EFFECT
+        yield WorkFact(COMMANDS, _command(_title(name, asked), outcome, lists=True), rank)
         return
     if output.hits or output.names or (asked.searches and (output.is_empty or output.lines > 1)):
         yield WorkFact(COMMANDS, _command(_title(name, asked), outcome, searches=True, lists=True), Rank.SEARCH)
@@ -197,8 +201,8 @@ def _run(command: str, outcome: CallOutcome) -> WorkFact:
 
 
 def _title(name: str, asked: Asked) -> str:
-    shown = one_line(asked.shown, COMMAND_CHARS_MAX)
-    return f"{clean(name) or 'call'}: {shown}" if shown else clean(name) or "call"
+    shown, name = one_line(asked.shown, COMMAND_CHARS_MAX), clean(name)
+    return f"{name}: {shown}" if name and shown else name or shown or "call"
 
 
 def has_failed(outcome: CallOutcome) -> bool:
