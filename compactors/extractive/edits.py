@@ -9,6 +9,8 @@ from memory_engine.core.lazy import regex
 LINE_CHARS_MAX = 56
 """A line longer than this is not shown before and after."""
 NAMES_MAX = 3
+LINES_READ_MAX, LINE_READ_MAX = 400, 200
+"""Lines, and characters of each, that are looked through for definitions."""
 _DEFINED = regex(
     r"(?m)^[ \t]*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub|override|inline)\s+)*"
     r"((?:def|defp|defmodule|class|function|func|fn|interface|struct|enum|trait|impl|module|type|const|let|var|test|describe|"
@@ -43,10 +45,11 @@ def _words(key: str) -> list[str]:
 def changed(old: str, new: str) -> str:
     """What became of a text."""
     before, after = old.splitlines(), new.splitlines()
-    while before and after and before[0] == after[0]:
-        del before[0], after[0]
-    while before and after and before[-1] == after[-1]:
-        del before[-1], after[-1]
+    first = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
+    before, after = before[first:], after[first:]
+    ends = zip(reversed(before), reversed(after), strict=False)
+    last = next((n for n, (a, b) in enumerate(ends) if a != b), min(len(before), len(after)))
+    before, after = before[: len(before) - last], after[: len(after) - last]
     before = [line.strip() for line in before if line.strip()]
     after = [line.strip() for line in after if line.strip()]
     if not before and not after:
@@ -64,7 +67,7 @@ def _written(text: str) -> str:
 
 def _named(lines: Sequence[str]) -> str:
     """The first definitions in these lines, or else the first of them that says something."""
-    found = list(dict.fromkeys(" ".join(name.split()) for name in _DEFINED.findall("\n".join(lines))))
+    found = list(dict.fromkeys(" ".join(name.split()) for name in _DEFINED.findall("\n".join(line[:LINE_READ_MAX] for line in lines[:LINES_READ_MAX]))))
     if found:
         return ", ".join(one_line(name, LINE_CHARS_MAX) for name in found[:NAMES_MAX])
     telling = next((line for line in lines if any(map(str.isalnum, line))), lines[0] if lines else "")

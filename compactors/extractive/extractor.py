@@ -75,7 +75,7 @@ def extracting(
     yield
     for draft, chosen in selected:
         for text in _texts(draft, chosen):
-            stamp = stamped and draft.speaker is not None and draft.day not in ("", day)
+            stamp = stamped and draft.section == SAID and draft.day not in ("", day)
             day = draft.day if stamp else day
             lines.append(Line(draft.section, f"[{day}] {text}" if stamp else text, draft.sources))
     lines += within(work, budget_tokens * CHARS_PER_TOKEN - cost_of(lines, size), size)

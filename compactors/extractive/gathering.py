@@ -9,6 +9,7 @@ import msgspec
 
 from memory_engine.compactors.extractive.entries import LINE_FRAME_CHARS, Line
 from memory_engine.compactors.extractive.quotes import quote_of
+from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.compactors.extractive.usage import Action, InputReading
 from memory_engine.compactors.extractive.work import Rank, WorkFact
 from memory_engine.context.work_lines import CommandLine, FileLine, WorkLine, WorkRecords, work_line
@@ -37,7 +38,9 @@ def work_lines(reading: InputReading, earlier: Sequence[Line]) -> Steps[tuple[li
         ranks[key] = min(ranks.get(key, rank), rank)
         records.add(section, line, sources)
 
-    for line in earlier:
+    for line in (msgspec.structs.replace(line, text=clean(line.text)) for line in earlier):
+        if not line.text:
+            continue
         record = work_line(line.section, line.text)
         if record is not None:
             note(line.section, record, _rank(line.section, record), line.sources)

@@ -21,6 +21,7 @@ PROSE_SHARE = 0.45
 SAMPLE_LINES = 200
 """Lines by which code is told from prose."""
 SHOWN_CHARS_MAX = 120
+LINE_CHARS_MAX = 400
 SHORT_LINES_MAX, SHORT_CHARS_MAX = 3, 160
 _CONTROL = regex(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _NUMBER = regex(r"(?m)^[ ]*(\d{1,7})(?:→|\t|: ?|\||[ ]{2})")
@@ -39,7 +40,7 @@ _ERROR = regex(
 _TRACE = regex(r"(?m)^(?:Traceback \(most recent|\s+at \S+ ?\(|thread '.*' panicked|panic: )")
 _CODE = regex(
     r"[{};\\]\s*$|^\s*(?:[})\]]|//|/\*|\*/|#!|#include|import\b|from\s+\S+\s+import|def |class |return\b|func |fn |end\b|"
-    r"elif\b|else\b|try\b|except\b|@\w+|\$|<[/!\w])|\w\(.*\)?|\w+\s*(?:[-+*/|&]?=|:=|=>|->)\s*\S|^\s*[\w\"'-]+\s*:\s*[\"'\[{\d]"
+    r"elif\b|else\b|try\b|except\b|@\w+|\$|<[/!\w])|\w\(|(?<!\w)\w++\s*+(?:[-+*/|&]?=|:=|=>|->)\s*\S|^\s*[\w\"'-]+\s*:\s*[\"'\[{\d]"
 )
 _RULE = regex(r"[\s=\-_*~#+.]*")
 _WORD = regex(r"[^\W\d_]+")
@@ -87,8 +88,8 @@ _RECORD = Output(1, False, None, "", (), (), (), None, None, "", False, "", "", 
 
 def read_output(text: str) -> Output:
     """The form of a text."""
-    text = _CONTROL.sub("", text)
-    given = [line for line in text.split("\n") if line.strip()]
+    given = [_capped(line) for line in _CONTROL.sub("", text).split("\n") if line.strip()]
+    text = "\n".join(given)
     count = len(given)
     numbers = _numbers(text, count)
     hits = () if numbers else _hits(text, count)
@@ -112,6 +113,14 @@ def read_output(text: str) -> Output:
         last=tuple(clean(line) for line in reversed(telling[-4:])),
         is_prose=not hits and _is_prose(given, numbered=numbers is not None),
     )
+
+
+def _capped(line: str) -> str:
+    """A line, of a very long one the beginning, so that no expression takes long."""
+    if len(line) <= LINE_CHARS_MAX:
+        return line
+    stop = line.rfind(" ", LINE_CHARS_MAX // 2, LINE_CHARS_MAX)
+    return f"{line[: stop if stop > 0 else LINE_CHARS_MAX]} …"
 
 
 def record_output(text: str) -> Output:
@@ -190,7 +199,7 @@ def _exit_code(given: Sequence[str]) -> int | None:
 
 def _error(given: Sequence[str]) -> str:
     for line in reversed(given):
-        if len(line) < 2_000 and _ERROR.match(line):
+        if _ERROR.match(line):
             return clean(line)
     return ""
 
@@ -211,7 +220,7 @@ def _is_prose(given: Sequence[str], *, numbered: bool) -> bool:
 
 def is_prose_line(line: str) -> bool:
     """Whether a line is a sentence or a part of one, and not code or data."""
-    if _CODE.search(line) or len(line) > 2_000:
+    if _CODE.search(line):
         return False
     words = _WORD.findall(line)
     letters = sum(map(len, words))

@@ -11,6 +11,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 
+STEP_CHARS_MAX = 2_000
 READERS = frozenset("cat bat batcat less more head tail nl sed awk type get-content gc view tac xxd strings".split())
 FILTERS = frozenset("head tail sed awk nl less more cat cut wc grep sort uniq tr rg".split())
 LISTERS = frozenset("ls dir tree find fd fdfind gci get-childitem glob".split())
@@ -116,7 +117,7 @@ def _heredocs(text: str) -> Iterator[FileWrite]:
 def _reads(step: str) -> Iterator[FileRead]:
     """The files that one step prints, none if it does anything else."""
     step = _NOISE.sub("", step)
-    if ">" in step or "<" in step or "`" in step or "$(" in step:
+    if len(step) > STEP_CHARS_MAX or ">" in step or "<" in step or "`" in step or "$(" in step:
         return
     stages = [_words(stage) for stage in re.split(r"\s\|\s", step)]
     first = stages[0]

@@ -13,7 +13,7 @@ from memory_engine.compactors.extractive.coverage import NO_TERMS, LaterTerms, L
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Section
 from memory_engine.compactors.extractive.phrases import begins, points_back, says_something, says_yes_or_no
 from memory_engine.compactors.extractive.sentences import clean, without_opening, words
-from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, InputReading
+from memory_engine.compactors.extractive.usage import FENCE, FIRST_MENTION_BONUS, InputReading
 from memory_engine.compactors.extractive.words import VALUE_MARK, is_specific
 from memory_engine.core.lazy import regex
 from memory_engine.core.sections import ASKED, DECIDED, SAID
@@ -68,7 +68,6 @@ SPEAKERS: dict[EntryKind, str] = {
     "question": "Question",
     "system": "System",
 }
-FENCE = "```"
 ANSWER = "{answer} (← {question})"
 _ALIKE = {SAID: (SAID, ASKED), ASKED: (SAID, ASKED)}
 LISTS: frozenset[EntryKind] = frozenset(("todo", "summary"))

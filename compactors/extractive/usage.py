@@ -307,11 +307,13 @@ def _asked_before(entries: Sequence[Entry], action: Action) -> str:
     before = entries[action.outcome - 1] if action.outcome > 0 else None
     if before is None or before.kind != "assistant":
         return ""
-    found = _FENCED.search(before.text)
-    return found[1] if found is not None else ""
+    text = before.text.rstrip()
+    if not text.endswith(FENCE):
+        return ""
+    return text[:-3].rpartition(FENCE)[2].partition("\n")[2].rstrip()
 
 
-_FENCED = regex(r"(?s)```\w*\n(.*?)\n?```\s*\Z")
+FENCE = "```"
 
 
 AGENT_KINDS: frozenset[EntryKind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))

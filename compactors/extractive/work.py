@@ -27,6 +27,8 @@ FILE_LINES_MIN = 2
 LOG_LINES_MIN = 12
 """A result of so many lines that are no sentences is an output: how it ended matters."""
 SIMILAR_SHARE = 0.3
+TEXTS_MAX = 6
+"""Arguments of which two may be a text before and after."""
 
 
 class Rank(IntEnum):
@@ -122,7 +124,7 @@ def _edits(asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact]:
 def _as_texts(asked: Asked) -> Asked | None:
     """The arguments with two like values as texts before and after, where names do not say so; `None` if none are."""
     others = [(key, value) for key, value in asked.values if value not in asked.paths]
-    told = [*asked.texts, *others]
+    told = [*asked.texts, *others][:TEXTS_MAX]
     for n, (_, old) in enumerate(told):
         for _, new in told[n + 1 :]:
             if _are_alike(old, new):
