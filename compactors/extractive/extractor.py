@@ -78,7 +78,8 @@ def extracting(
             stamp = stamped and draft.section == SAID and draft.day not in ("", day)
             day = draft.day if stamp else day
             lines.append(Line(draft.section, f"[{day}] {text}" if stamp else text, draft.sources))
-    lines += within(work, budget_tokens * CHARS_PER_TOKEN - cost_of(lines, size), size)
+    whole = budget_tokens * CHARS_PER_TOKEN
+    lines += within(work, whole - cost_of(lines, size), whole, size)
     return tuple(line for section in SECTIONS for line in lines if line.section == section)
 
 

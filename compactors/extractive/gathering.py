@@ -88,9 +88,12 @@ def _quotes(reading: InputReading, action: Action, facts: Iterable[WorkFact]) ->
             yield RankedLine(line, Rank.RULE if quote.binds else Rank.REMARK, action.outcome)
 
 
-def within(lines: Sequence[RankedLine], budget: float, size: Callable[[str], int]) -> list[Line]:
-    """The most urgent lines that fit so many characters, the latest first among equals; in the order given."""
-    left, left_for_quotes = budget, budget * QUOTES_SHARE_MAX
+def within(lines: Sequence[RankedLine], left: float, whole: float, size: Callable[[str], int]) -> list[Line]:
+    """The most urgent lines that fit so many characters of a whole budget, the latest first among equals.
+
+    In the order given.
+    """
+    left_for_quotes = whole * QUOTES_SHARE_MAX
     chosen: set[int] = set()
     for n in sorted(range(len(lines)), key=lambda n: (lines[n].rank, -lines[n].place)):
         line = lines[n].line

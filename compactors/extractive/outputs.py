@@ -37,6 +37,8 @@ _ERROR = regex(
     r"|(?:[\w ,.:'-]{0,60} )?(?i:timed out)\b.*|.*\[Errno \d+\].*|\S+: (?i:error|fatal|command not found|no such file|permission denied).*|\S*:\d+(?::\d+)?:? (?i:error)\b.*"
     r"|(?:bash|sh|zsh): .*|thread '.*' panicked.*)"
 )
+_MAY_TELL = regex(r"(?i)err|exception|fatal|panic|fail|timed|not found|no such|denied|sh: ")
+"""What every line has that `_ERROR` matches: quick to tell."""
 _TRACE = regex(r"(?m)^(?:Traceback \(most recent|\s+at \S+ ?\(|thread '.*' panicked|panic: )")
 _CODE = regex(
     r"[{};\\]\s*$|^\s*(?:[})\]]|//|/\*|\*/|#!|#include|import\b|from\s+\S+\s+import|def |class |return\b|func |fn |end\b|"
@@ -199,7 +201,7 @@ def _exit_code(given: Sequence[str]) -> int | None:
 
 def _error(given: Sequence[str]) -> str:
     for line in reversed(given):
-        if _ERROR.match(line):
+        if _MAY_TELL.search(line) and _ERROR.match(line):
             return clean(line)
     return ""
 
