@@ -19,6 +19,7 @@ from memory_engine.compactors.extractive.coverage import (
     Terms,
 )
 from memory_engine.compactors.extractive.entries import GAP, LINE_FRAME_CHARS, Entry, Section
+from memory_engine.compactors.extractive.outputs import one_line
 from memory_engine.compactors.extractive.sentences import clean, words
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
 from memory_engine.compactors.extractive.structured import ToldRecord, Value
@@ -88,7 +89,8 @@ class _RepeatedAction:
         """Of the call and of what came of it: the place, the text, and a factor of its worth."""
         if action.call >= 0:
             opener = self._opener
-            self._texts.append((action.call, opener.arguments if opener.entry.arguments else opener.text, 1.0))
+            asks = opener.arguments if opener.entry.arguments else opener.text
+            self._texts.append((action.call, asks if self._outcome is not None else _named(asks), 1.0))
         if self._outcome is not None and not (self._outcome.text.output.is_empty and not failed(self._outcome)):
             worth = ERROR_FACTOR if failed(self._outcome) else factor
             self._texts.append((action.outcome, self._outcome.text, worth))
@@ -157,6 +159,14 @@ def _standing(reading: InputReading, index: int, record: ToldRecord) -> float:
     is_taken_up = any(value.term in taken_up and value.is_specific for value in record.values)
     superseded = reading.usage.is_superseded(index, record)
     return (TALKED_ABOUT_FACTOR if is_taken_up else 1.0) * (SUPERSEDED_FACTOR if superseded else 1.0)
+
+
+def _named(asks: SourceText) -> SourceText:
+    """What a call without a result names: of a command its line, of a text to write nothing."""
+    asked = asks.asked
+    if asked.command is not None:
+        return text_of(one_line(asked.command.shown))
+    return text_of(one_line(asked.shown)) if asked.texts else asks
 
 
 def _state(outcome: Heard | None) -> str:

@@ -18,6 +18,9 @@ NUMBERED_SHARE, HITS_SHARE, NAMES_SHARE = 0.5, 0.6, 0.8
 """The share of lines that must have the form."""
 PROSE_SHARE = 0.45
 """A text is prose if so many of its lines are sentences, or parts of them."""
+SENTENCES_SHARE, SENTENCE_WORDS_MIN = 0.2, 7
+"""So many lines of a prose text are sentences: they end in a stop, or are long. A log has short lines of words."""
+_STOPS = (".", "!", "?", ":", ",", ";", "。", "\uff01", "\uff1f", "؟", "।")
 SAMPLE_LINES = 200
 """Lines by which code is told from prose."""
 SHOWN_CHARS_MAX = 120
@@ -152,10 +155,14 @@ def _header(given: Sequence[str]) -> str:
 
 
 def _hits(text: str, count: int) -> tuple[FileHits, ...]:
-    found = Counter(path for path, _ in _HIT.findall(text) if " " not in path.strip())
+    found = Counter(path for path, _ in _HIT.findall(text) if _names_file(path))
     if not found or found.total() < HITS_SHARE * count:
         return ()
     return tuple(FileHits(path, times) for path, times in found.most_common())
+
+
+def _names_file(path: str) -> bool:
+    return " " not in path and any(map(str.isalpha, path)) and any(sign in path for sign in "./\\")
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:
@@ -217,7 +224,17 @@ def _is_prose(given: Sequence[str], *, numbered: bool) -> bool:
     if numbered:
         sample = [line[found.end() :] if (found := _NUMBER.match(line)) else line for line in sample]
     sample = [line for line in sample if line.strip()]
-    return bool(sample) and sum(map(is_prose_line, sample)) >= PROSE_SHARE * len(sample)
+    prose = list(filter(is_prose_line, sample))
+    return (
+        bool(sample)
+        and len(prose) >= PROSE_SHARE * len(sample)
+        and sum(map(_is_sentence, prose)) >= SENTENCES_SHARE * len(sample)
+    )
+
+
+def _is_sentence(line: str) -> bool:
+    line = line.rstrip(" *_)\"'")
+    return line.endswith(_STOPS) or len(_WORD.findall(line)) >= SENTENCE_WORDS_MIN
 
 
 def is_prose_line(line: str) -> bool:

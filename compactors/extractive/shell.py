@@ -83,7 +83,7 @@ def _program(command: str) -> str:
 def read_command(text: str) -> CommandRead:
     """What a command line does with files."""
     writes = tuple(_heredocs(text))
-    plain = _HEREDOC.sub(lambda found: found["rest"], text).strip()
+    plain = _HEREDOC.sub(_shortened, text).strip()
     shown = " ".join(_NOISE.sub("", plain).split())
     steps = [step for step in _STOPS.split(plain) if step.strip()]
     telling = [step for step in steps if _program(step) not in ("cd", "echo", "export", "set", "true", "printf", "pwd")]
@@ -104,6 +104,15 @@ def read_command(text: str) -> CommandRead:
         bool(programs) and all(one in SEARCHERS for one in programs),
         bool(programs) and all(one in LISTERS for one in programs),
     )
+
+
+def _shortened(heredoc: re.Match[str]) -> str:
+    """A text inside a command as its first line, where it is no file that is written: a message, say."""
+    line = heredoc.string[heredoc.string.rfind("\n", 0, heredoc.start()) + 1 : heredoc.start()]
+    if _WRITTEN.search(f"{line}{heredoc['rest']}") is not None:
+        return heredoc["rest"]
+    first = next(filter(None, map(str.strip, heredoc["body"].split("\n"))), "")
+    return f"{heredoc['rest']} {first}"
 
 
 def _heredocs(text: str) -> Iterator[FileWrite]:
