@@ -4,7 +4,7 @@ Agents name their tools and arguments as they like. A name of an argument is a h
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
@@ -21,7 +21,7 @@ _NO_PATH = regex(r"\d+(?:[/.\-]\d+)*|\w+/\d+|[\w.+-]+@[\w.-]+|v?\d+(?:\.\w+)+")
 _URL = regex(r"(?:https?|file|s3|gs|git|ssh)://\S+")
 _KEY_WORD = regex(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 PATH_KEYS = frozenset(
-    "path paths file files filename filepath dir directory folder target uri url notebook document source_file cwd".split()
+    "path paths file files filename filepath dir directory folder target uri url notebook document cwd".split()
 )
 COMMAND_KEYS = frozenset("command cmd commands shell script bash commandline".split())
 SEARCH_KEYS = frozenset("pattern query regex search glob term needle keyword keywords q find".split())
@@ -67,18 +67,19 @@ def read_arguments(arguments: str) -> Asked:
         leaves = [("", first), ("", rest)] if rest else [("", first)]
     command = _command(value, leaves)
     paths = tuple(dict.fromkeys(text for key, text in leaves if is_path(key, text)))
-    if command is not None and not (paths and len(command.split()) == 1 and command not in PROGRAMS):
+    is_verb = command is not None and len(command.split()) == 1 and command not in PROGRAMS
+    if command is not None and not (is_verb and any(path != command for path in paths)):
         return Asked(command=read_command(command))
     notes = [(key, text) for key, text in leaves if not NOTE_KEYS.intersection(_key_words(key))]
     keys = {word for key, text in notes if text not in paths for word in _key_words(key)}
     is_written = keys & NEW_KEYS
     texts = tuple((key, text) for key, text in notes if text not in paths and _is_text(key, text, bool(is_written)))
     values = tuple((key, text.strip()) for key, text in notes if (key, text) not in texts and text.strip())
-    first, last = _lines(leaves)
+    from_line, to_line = _lines(leaves)
     return Asked(
         paths=paths,
-        first=first,
-        last=last,
+        first=from_line,
+        last=to_line,
         texts=texts,
         values=values,
         writes=bool(is_written),
@@ -101,9 +102,8 @@ def _leaves(key: str, node: Json, depth: int) -> Iterator[tuple[str, str]]:
             yield from _leaves(key, inner, depth + 1)
         else:
             yield key, node
-    elif isinstance(node, bool):
-        if node:
-            yield key, "true"
+    elif node is True:
+        yield key, "true"
 
 
 def _key_words(key: str) -> list[str]:
@@ -126,7 +126,7 @@ def is_path(key: str, text: str) -> bool:
     return (has_folder and ("." in text or text[0] in "/~." or text.count("/") > 1)) or _SUFFIX.search(text) is not None
 
 
-def _is_text(key: str, text: str, is_written: bool) -> bool:  # noqa: FBT001 - said by the names of all arguments
+def _is_text(key: str, text: str, is_written: bool) -> bool:
     named = is_written and (NEW_KEYS | OLD_KEYS).intersection(_key_words(key))
     return "\n" in text or len(text) > TEXT_CHARS_MIN or bool(named)
 
@@ -151,10 +151,10 @@ def _command(value: Json, leaves: list[tuple[str, str]]) -> str | None:
 def _lines(leaves: list[tuple[str, str]]) -> tuple[int, int]:
     """The lines that numbers ask for: a pair, or what their names say."""
     found = [(key, int(text)) for key, text in leaves if re.fullmatch(r"-?\d{1,7}", text)]
-    by_key: Mapping[str, list[int]] = {}
+    by_key: dict[str, list[int]] = {}
     named: dict[str, int] = {}
     for key, number in found:
-        by_key.setdefault(key, []).append(number)  # type: ignore[attr-defined]
+        by_key.setdefault(key, []).append(number)
         words = set(_key_words(key))
         for name, keys in (("count", COUNT_KEYS), ("last", LAST_KEYS), ("first", FIRST_KEYS)):
             if words & keys and name not in named:

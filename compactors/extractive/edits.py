@@ -31,7 +31,9 @@ def change_of(asked: Asked) -> str:
 
 def _old_and_new(texts: Sequence[tuple[str, str]]) -> tuple[str, str]:
     """The texts before and after: by their names, else in their order."""
-    olds = [text for key, text in texts if OLD_KEYS.intersection(_words(key)) and not NEW_KEYS.intersection(_words(key))]
+    olds = [
+        text for key, text in texts if OLD_KEYS.intersection(_words(key)) and not NEW_KEYS.intersection(_words(key))
+    ]
     news = [text for key, text in texts if NEW_KEYS.intersection(_words(key))]
     if olds and news:
         return "\n".join(olds), "\n".join(news)
@@ -45,7 +47,9 @@ def _words(key: str) -> list[str]:
 def changed(old: str, new: str) -> str:
     """What became of a text."""
     before, after = old.splitlines(), new.splitlines()
-    first = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
+    first = next(
+        (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
     before, after = before[first:], after[first:]
     ends = zip(reversed(before), reversed(after), strict=False)
     last = next((n for n, (a, b) in enumerate(ends) if a != b), min(len(before), len(after)))
@@ -67,7 +71,12 @@ def _written(text: str) -> str:
 
 def _named(lines: Sequence[str]) -> str:
     """The first definitions in these lines, or else the first of them that says something."""
-    found = list(dict.fromkeys(" ".join(name.split()) for name in _DEFINED.findall("\n".join(line[:LINE_READ_MAX] for line in lines[:LINES_READ_MAX]))))
+    found = list(
+        dict.fromkeys(
+            " ".join(name.split())
+            for name in _DEFINED.findall("\n".join(line[:LINE_READ_MAX] for line in lines[:LINES_READ_MAX]))
+        )
+    )
     if found:
         return ", ".join(one_line(name, LINE_CHARS_MAX) for name in found[:NAMES_MAX])
     telling = next((line for line in lines if any(map(str.isalnum, line))), lines[0] if lines else "")

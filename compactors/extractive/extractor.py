@@ -140,7 +140,7 @@ def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:
 
 
 def _is_stale(line: Line) -> bool:
-    """Whether it tells of a state or a plan of the agent's: old summaries hold people's words in these sections, too."""
+    """Whether it tells a state or a plan of the agent's: old summaries have people's words in these sections, too."""
     if line.section not in STALE_FACTORS:
         return False
     speaker, sign, _ = line.text.partition(": ")

@@ -12,7 +12,7 @@ from memory_engine.compactors.extractive.quotes import quote_of
 from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.compactors.extractive.usage import Action, InputReading
 from memory_engine.compactors.extractive.work import Rank, WorkFact
-from memory_engine.context.work_lines import CommandLine, FileLine, WorkLine, WorkRecords, work_line
+from memory_engine.context.work_lines import FileLine, WorkLine, WorkRecords, work_line
 from memory_engine.core.sections import FILES, QUOTED, TESTS
 from memory_engine.core.slices import Steps
 
@@ -70,7 +70,7 @@ def _rank(section: str, line: WorkLine) -> Rank:
         return Rank.TEST
     if isinstance(line, FileLine):
         return Rank.CHANGE if line.edits or line.status else Rank.FAILURE if line.edit_failure else Rank.READ
-    return Rank.FAILURE if isinstance(line, CommandLine) and line.has_failed else Rank.EFFECT
+    return Rank.FAILURE if line.has_failed else Rank.EFFECT
 
 
 def _sources(reading: InputReading, action: Action) -> tuple[str, ...]:
@@ -80,7 +80,9 @@ def _sources(reading: InputReading, action: Action) -> tuple[str, ...]:
 
 def _quotes(reading: InputReading, action: Action, facts: Iterable[WorkFact]) -> Iterable[RankedLine]:
     """What a source that was read says, if it is prose."""
-    read = [fact.line for fact in facts if fact.section == FILES and isinstance(fact.line, FileLine) and fact.line.is_read]
+    read = [
+        fact.line for fact in facts if fact.section == FILES and isinstance(fact.line, FileLine) and fact.line.is_read
+    ]
     if len(read) == 1 and action.outcome >= 0:
         quote = quote_of(read[0].path, reading.heard[action.outcome].text)
         if quote is not None:

@@ -6,6 +6,7 @@ No tool's name is known here. Everything is found by a few passes over the text,
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -36,22 +37,35 @@ _DIFF_MARK = regex(r"(?m)^(?:diff --git |@@ -\d|\*\*\* (?:Begin|Update|Add|Delet
 _HEADER = regex(r"[\[(<#=\s*]*(?:[Ff]ile\s*:\s*)?((?:[A-Za-z]:)?[\w.~@+-]*[/\\.][\w./\\~@+-]*\w)\b")
 _EXIT = regex(r"(?i)\bexit(?:ed)?(?:\s+with)?(?:[\s_]*(?:code|status))?\s*[:=]?\s*(-?\d{1,3})\b")
 _ERROR = regex(
-    r"^\s*(?:[-*•]\s+|E\s+)?(?:[A-Z]\d{2,4}:?\s+)?(?:[\w.]*(?:Error|Exception|Warning as error)\b.*|(?i:error|fatal|panic(?:ked)?|failed|failure)\b.*"
-    r"|(?:[\w ,.:'-]{0,60} )?(?i:timed out)\b.*|.*\[Errno \d+\].*|\S+: (?i:error|fatal|command not found|no such file|permission denied).*|\S*:\d+(?::\d+)?:? (?i:error)\b.*"
+    r"^\s*(?:[-*•]\s+|E\s+)?(?:[A-Z]\d{2,4}:?\s+)?(?:[\w.]*(?:Error|Exception)\b.*"
+    r"|(?i:error|fatal|panic(?:ked)?|failed|failure)\b.*"
+    r"|(?:[\w ,.:'-]{0,60} )?(?i:timed out)\b.*|.*\[Errno \d+\].*"
+    r"|\S+: (?i:error|fatal|command not found|no such file|permission denied).*|\S*:\d+(?::\d+)?:? (?i:error)\b.*"
     r"|(?:bash|sh|zsh): .*|thread '.*' panicked.*)"
 )
 _MAY_TELL = regex(r"(?i)err|exception|fatal|panic|fail|timed|not found|no such|denied|sh: ")
 """What every line has that `_ERROR` matches: quick to tell."""
 _TRACE = regex(r"(?m)^(?:Traceback \(most recent|\s+at \S+ ?\(|thread '.*' panicked|panic: )")
 _CODE = regex(
-    r"[{};\\]\s*$|^\s*(?:[})\]]|//|/\*|\*/|#!|#include|import\b|from\s+\S+\s+import|def |class |return\b|func |fn |end\b|"
-    r"elif\b|else\b|try\b|except\b|@\w+|\$|<[/!\w])|\w\(|(?<!\w)\w++\s*+(?:[-+*/|&]?=|:=|=>|->)\s*\S|^\s*[\w\"'-]+\s*:\s*[\"'\[{\d]"
+    r"[{};\\]\s*$|^\s*(?:[})\]]|//|/\*|\*/|#!|#include|import\b|from\s+\S+\s+import|def |class |return\b|func |fn "
+    r"|end\b|elif\b|else\b|try\b|except\b|@\w+|\$|<[/!\w])|\w\(|(?<!\w)\w++\s*+(?:[-+*/|&]?=|:=|=>|->)\s*\S"
+    r"|^\s*[\w\"'-]+\s*:\s*[\"'\[{\d]"
 )
 _RULE = regex(r"[\s=\-_*~#+.]*")
 _WORD = regex(r"[^\W\d_]+")
-_BULLET = regex(r"\s*(?:[-*+•>]|\d{1,3}[.)]|#{1,6})\s+")
 EMPTY = frozenset(
-    ("", "[]", "{}", "null", "none", "no matches", "no matches found", "no results", "no results found", "no files found")
+    (
+        "",
+        "[]",
+        "{}",
+        "null",
+        "none",
+        "no matches",
+        "no matches found",
+        "no results",
+        "no results found",
+        "no files found",
+    )
 )
 
 
@@ -131,7 +145,10 @@ def _capped(line: str) -> str:
 def record_output(text: str) -> Output:
     """The form of a JSON text that only holds values."""
     return msgspec.structs.replace(
-        _RECORD, is_empty=text.strip().lower() in EMPTY, first=clean(text[:SHOWN_CHARS_MAX]), last=(text[:SHOWN_CHARS_MAX],)
+        _RECORD,
+        is_empty=text.strip().lower() in EMPTY,
+        first=clean(text[:SHOWN_CHARS_MAX]),
+        last=(text[:SHOWN_CHARS_MAX],),
     )
 
 
@@ -140,7 +157,7 @@ def _numbers(text: str, count: int) -> tuple[int, int] | None:
     found = [int(number) for number in _NUMBER.findall(text)]
     if len(found) < max(2, NUMBERED_SHARE * count):
         return None
-    steps = sum(b - a == 1 for a, b in zip(found, found[1:], strict=False))
+    steps = sum(b - a == 1 for a, b in pairwise(found))
     return (found[0], found[-1]) if steps >= NUMBERED_SHARE * (len(found) - 1) and found[-1] >= found[0] else None
 
 
@@ -271,4 +288,6 @@ def one_line(text: str, chars_max: int = SHOWN_CHARS_MAX) -> str:
             head.append(words.pop(0))
         else:
             tail.append(words.pop())
-    return re.sub(r"(?:… )+…|…(?: …)+", "…", " ".join([*head, "…", *reversed(tail)] if words else [*head, *reversed(tail)]))
+    return re.sub(
+        r"(?:… )+…|…(?: …)+", "…", " ".join([*head, "…", *reversed(tail)] if words else [*head, *reversed(tail)])
+    )

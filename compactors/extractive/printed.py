@@ -2,9 +2,23 @@
 
 from memory_engine.compactors.extractive.structured import Json
 
-PRINTED_KEYS = ("stdout", "output", "stderr", "content", "contents", "text", "result", "body", "data", "logs", "message")
+PRINTED_KEYS = (
+    "stdout",
+    "output",
+    "stderr",
+    "content",
+    "contents",
+    "text",
+    "result",
+    "body",
+    "data",
+    "logs",
+    "message",
+)
 NAMES_KEYS = frozenset(("files", "paths", "entries", "matches", "results", "filenames", "items"))
-CODE_KEYS = frozenset(("exit_code", "exitcode", "exitstatus", "exit_status", "returncode", "return_code", "status_code"))
+CODE_KEYS = frozenset(
+    ("exit_code", "exitcode", "exitstatus", "exit_status", "returncode", "return_code", "status_code")
+)
 LINES_MIN = 2
 """A text of fewer lines is a value."""
 

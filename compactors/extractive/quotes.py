@@ -17,7 +17,9 @@ QUOTED_CHARS_MAX = 400
 """Characters that are told of one reading of a source."""
 STATEMENT_CHARS_MAX = 300
 SAYS = "{source} says: {text}"
-_PROSE_FILE = regex(r"(?i)(?:^|[/\\])[^./\\]+$|\.(?:md|mdx|markdown|txt|text|rst|adoc|asciidoc|org|tex|html?|pdf|docx?|odt|rtf|eml)$|^https?:")
+_PROSE_FILE = regex(
+    r"(?i)(?:^|[/\\])[^./\\]+$|\.(?:md|mdx|markdown|txt|text|rst|adoc|asciidoc|org|tex|html?|pdf|docx?|odt|rtf|eml)$|^https?:"
+)
 """Files of people's language: what others say in comments is of the code."""
 _LICENCE = regex(r"(?i)copyright|licen[sc]|warrant|merchantab|liabil")
 _FIELD = regex(r"[\w -]{1,30}:\s*\S+(?: \S+){0,3}|#.*|`.*`")
@@ -41,7 +43,9 @@ def quote_of(source: str, text: SourceText) -> Quote | None:
     chosen = _within([*binding, *(remark for remark in told if remark not in binding)])
     if not chosen:
         return None
-    said = " ".join(remark.text if remark.text.endswith(_STOPS) else f"{remark.text};" for remark in told if remark in chosen)
+    said = " ".join(
+        remark.text if remark.text.endswith(_STOPS) else f"{remark.text};" for remark in told if remark in chosen
+    )
     return Quote(SAYS.format(source=source, text=said.rstrip(";")), any(remark in binding for remark in chosen))
 
 

@@ -14,8 +14,9 @@ FAILURES_MAX = 5
 """Failures that are told by name; of more, the number."""
 ERROR_CHARS_MAX = 160
 _COUNTS = regex(
-    r"(?i)\b\d+ (?:tests?|examples?|assertions|doctests?|specs?|scenarios?)?\s*(?:passed|failed|passing|failing|failures?\b|errors? in)"
-    r"|\bRan \d+ tests? in\b|\btest result: |\bTests(?: run)?:\s+\d|\b\d+ tests?, \d+ |\b\d+ (?:examples?|scenarios?), \d+ "
+    r"(?i)\b\d+ (?:tests?|examples?|assertions|doctests?|specs?|scenarios?)?\s*"
+    r"(?:passed|failed|passing|failing|failures?\b|errors? in)"
+    r"|\bRan \d+ tests? in\b|\btest result: |\bTests(?: run)?:\s+\d|\b\d+ (?:tests?|examples?|scenarios?), \d+ "
     r"|^(?:ok|FAIL)\s+\S+\s+(?:\(cached\)|[\d.]+s)|^(?:OK|FAILED) \((?:tests|failures|errors|skipped)"
     r"|^# (?:pass|fail) \d+|\bTest Files\s+\d+|^no tests ran"
 )
@@ -32,13 +33,17 @@ _FAILURE = regex(
     r"|^\s*FAIL\s+(?P<i>\S.* > \S.*)$"
 )
 _REASON = regex(
-    r"^\s*(?:E\s+)?(?P<why>(?:[\w.]*(?:Error|Exception|AssertionFailed)\b.*)|assert .*|Expected\b.*|expected\b.*|"
-    r"thread '.*' panicked.*|\*\* \(.*|Assertion .*failed.*|code:\s+.*|.*panic: .*)"
+    r"^\s*(?:E\s+)?(?P<why>(?:[\w.]*(?:Error|Exception|AssertionFailed)\b.*)|assert .*|[Ee]xpected\b.*"
+    r"|thread '.*' panicked.*|\*\* \(.*|Assertion .*failed.*|code:\s+.*|.*panic: .*)"
 )
-_TIME = regex(r"\s*(?:\bin |\()?\b\d+(?:\.\d+)? ?(?:s|ms|seconds?|m)\b\)?(?:\s*\(\d+:\d\d:\d\d\))?|\s*\([\d.]+s async, [\d.]+s sync\)")
+_TIME = regex(
+    r"\s*(?:\bin |\()?\b\d+(?:\.\d+)? ?(?:s|ms|seconds?|m)\b\)?(?:\s*\(\d+:\d\d:\d\d\))?"
+    r"|\s*\([\d.]+s async, [\d.]+s sync\)"
+)
 _FRAME = regex(r"^[\s=\-_*~#]+|[\s=\-_*~#]+$")
 _FAILED_COUNT = regex(
-    r"(?i)\b[1-9]\d* (?:tests? |examples? )?(?:failed|failing|failures?|errors?)\b|(?:failures|errors)[=:]\s*[1-9]|\bFAILED\b|^FAIL\b"
+    r"(?i)\b[1-9]\d* (?:tests? |examples? )?(?:failed|failing|failures?|errors?)\b"
+    r"|(?:failures|errors)[=:]\s*[1-9]|\bFAILED\b|^FAIL\b"
     r"|Failures: [1-9]|Errors: [1-9]"
 )
 

@@ -16,23 +16,23 @@ READERS = frozenset("cat bat batcat less more head tail nl sed awk type get-cont
 FILTERS = frozenset("head tail sed awk nl less more cat cut wc grep sort uniq tr rg".split())
 LISTERS = frozenset("ls dir tree find fd fdfind gci get-childitem glob".split())
 SEARCHERS = frozenset("grep egrep fgrep rg ag ack findstr".split())
-PROGRAMS = (
-    READERS
-    | LISTERS
-    | SEARCHERS
-    | frozenset(
-        "git gh svn hg cd pwd echo python python3 py pytest tox nox pip pip3 uv poetry ruff mypy node npm npx yarn pnpm bun "
-        "deno tsc go cargo rustc make cmake ninja gcc g++ clang java javac mvn gradle ./gradlew dotnet ruby rake rspec bundle "
-        "php composer mix elixir iex swift xcodebuild docker kubectl helm terraform ssh scp curl wget psql sqlite3 mysql touch "
-        "mkdir rm mv cp chmod chown ln tar unzip zip kill ps df du env export source bash sh zsh pwsh which man test jq sleep "
-        "apply_patch patch diff perl".split()
-    )
-)
+_OTHERS = """
+git gh svn hg cd pwd echo python python3 py pytest tox nox pip pip3 uv poetry ruff mypy node npm npx yarn pnpm bun deno
+tsc go cargo rustc make cmake ninja gcc g++ clang java javac mvn gradle gradlew dotnet ruby rake rspec bundle php
+composer mix elixir iex swift xcodebuild docker kubectl helm terraform ssh scp curl wget psql sqlite3 mysql touch mkdir
+rm mv cp chmod chown ln tar unzip zip kill ps df du env export source bash sh zsh pwsh which man test jq sleep
+apply_patch patch diff perl
+"""
+PROGRAMS = READERS | LISTERS | SEARCHERS | frozenset(_OTHERS.split())
+REMOVERS = frozenset("rm unlink del remove-item".split())
 _SIGNS = regex(r"\s-{1,2}\w|\s\|\s|&&|\|\||[^<]>\s*\S|\$[\w({]|;\s|^\./|\s\./")
 _STOPS = regex(r"\s*(?:&&|\|\||;|\n)\s*")
 _HEREDOC = regex(r"<<-?\s*(['\"]?)(\w+)\1(?P<rest>[^\n]*)\n(?P<body>.*?)(?:\n\s*\2(?=\s|$)|\Z)", re.DOTALL)
-_WRITTEN = regex(r"(?:^|[^\d&>])(?P<sign>>>?)\s*(?P<path>[^\s;&|<>]+)|\btee\s+(?:-a\s+)?(?P<tee>[^\s;&|<>-][^\s;&|<>]*)")
+_WRITTEN = regex(
+    r"(?:^|[^\d&>])(?P<sign>>>?)\s*(?P<path>[^\s;&|<>]+)|\btee\s+(?:-a\s+)?(?P<tee>[^\s;&|<>-][^\s;&|<>]*)"
+)
 _SED_RANGE = regex(r"['\"]?(\d+)(?:,(\d+|\$))?p['\"]?")
+_PATTERN = regex(r"[*?$`{}\[\]|<>]")
 _COUNT = regex(r"-(?:n\s*|c\s*)?(\d+)")
 _NOISE = regex(r"\s*(?:[12]?>\s*&?\s*(?:/dev/null|[12])|2>&1)")
 
@@ -60,6 +60,7 @@ class CommandRead(msgspec.Struct, frozen=True, gc=False):
     program: str
     reads: tuple[FileRead, ...] = ()
     writes: tuple[FileWrite, ...] = ()
+    removes: tuple[str, ...] = ()
     is_search: bool = False
     is_listing: bool = False
 
@@ -75,7 +76,9 @@ def looks_like_command(text: str) -> bool:
 
 def _program(command: str) -> str:
     words = command.split()
-    while words and (re.fullmatch(r"\w+=\S*", words[0]) or words[0] in ("sudo", "time", "env", "nohup", "command", "exec")):
+    while words and (
+        re.fullmatch(r"\w+=\S*", words[0]) or words[0] in ("sudo", "time", "env", "nohup", "command", "exec")
+    ):
         words.pop(0)
     return words[0].strip("'\"`(").rpartition("/")[2].lower() if words else ""
 
@@ -101,9 +104,17 @@ def read_command(text: str) -> CommandRead:
         program,
         tuple(reads),
         writes,
+        tuple(_removed(telling)),
         bool(programs) and all(one in SEARCHERS for one in programs),
         bool(programs) and all(one in LISTERS for one in programs),
     )
+
+
+def _removed(steps: Sequence[str]) -> Iterator[str]:
+    """The files that a command removes, as far as it names them one by one."""
+    for step in steps:
+        words = _words(_NOISE.sub("", step)) if _program(step) in REMOVERS and len(step) <= STEP_CHARS_MAX else []
+        yield from (word for word in words[1:] if not word.startswith("-") and not _PATTERN.search(word))
 
 
 def _shortened(heredoc: re.Match[str]) -> str:
@@ -130,7 +141,11 @@ def _reads(step: str) -> Iterator[FileRead]:
         return
     stages = [_words(stage) for stage in re.split(r"\s\|\s", step)]
     first = stages[0]
-    if not first or _program(first[0]) not in READERS or any(not s or _program(s[0]) not in FILTERS for s in stages[1:]):
+    if (
+        not first
+        or _program(first[0]) not in READERS
+        or any(not s or _program(s[0]) not in FILTERS for s in stages[1:])
+    ):
         return
     program, words = _program(first[0]), first[1:]
     if any(word in ("-i", "--in-place") or re.match(r"-i\W", word) for word in words):

@@ -96,7 +96,7 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
             continue
         section = _section(reading, index, number)
         if answers and _section(reading, *asked_at) not in _ALIKE.get(section, (section,)):
-            found.append(_answer_draft(reading, index, text, section, asked_at, factor))
+            found.append(_answer_draft(reading, index, (text, section), asked_at, factor))
             continue
         section = _section(reading, *asked_at) if answers else section
         more: Terms = NO_TERMS
@@ -112,14 +112,15 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     return found
 
 
-def _answer_draft(  # noqa: PLR0913 - a statement, and where it stands
-    reading: InputReading, index: int, text: str, section: Section, asked_at: Place, factor: float
+def _answer_draft(
+    reading: InputReading, index: int, answer: tuple[str, Section], asked_at: Place, factor: float
 ) -> LineDraft:
-    """An answer that means nothing without its question, where the two stand under different headings: both in a line."""
+    """An answer that means nothing without its question, where the two have different headings: both in one line."""
+    text, section = answer
     asker, answerer = reading.entries[asked_at[0]], reading.entries[index]
     question = reading.heard[asked_at[0]].text.remarks[asked_at[1]]
     asked = speech_terms(reading, asked_at[0], question.said, factor * QUESTION_FACTOR)
-    terms = asked | _weighed(reading, index, tuple(words(text)), factor, NO_TERMS)
+    terms = {**asked, **_weighed(reading, index, tuple(words(text)), factor, NO_TERMS)}
     shown = ANSWER.format(answer=text, question=f"{speaker_of(asker)}{question.text}")
     sources = tuple(dict.fromkeys((answerer.id, asker.id)))
     return LineDraft(section, sources, (LinePiece(shown, terms, -1),), reading.days[index], speaker_of(answerer))
@@ -139,7 +140,7 @@ def _narrates(reading: InputReading, index: int) -> bool:
 
 
 def _announces(reading: InputReading, index: int, statement: Remark) -> bool:
-    """Whether a statement only says what the call behind it tells: a promise, or few words without a value of its own."""
+    """Whether a statement only says what the call behind it tells: it promises, or has few words and no own value."""
     if statement.promises or begins("announcements", statement.text):
         return True
     arguments = reading.entries[index + 1].arguments or reading.entries[index].text.partition(FENCE)[2]

@@ -289,7 +289,8 @@ def _work(entries: Sequence[Entry], actions: Sequence[Action]) -> Steps[dict[Act
 
 
 def _last_lines(text: str) -> list[str]:
-    return [line for line in text[-600:].rstrip().split("\n")[-FRAME_LINES:] if line.strip()]
+    lines = text[-600:].rstrip().split("\n")[-FRAME_LINES:]
+    return [line for line in lines if not line[:1].isspace() and any(map(str.isalpha, line))]
 
 
 def _unframed(text: str, frame: Collection[str]) -> str:
@@ -297,7 +298,8 @@ def _unframed(text: str, frame: Collection[str]) -> str:
     if not frame or text_of(text).records is not None:
         return text
     kept = text.rstrip().split("\n")
-    while kept and (not kept[-1].strip() or line_form(kept[-1]) in frame):
+    stop = max(len(kept) - FRAME_LINES, 0)
+    while len(kept) > stop and (not kept[-1].strip() or line_form(kept[-1]) in frame):
         kept.pop()
     return "\n".join(kept)
 

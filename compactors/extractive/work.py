@@ -80,8 +80,11 @@ def _of_command(asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact]:
     output = outcome.output
     for write in command.writes:
         change = changed("", write.text)
-        line = FileLine(clean(write.path), edits=1, changes=(change,) if change else ())
-        yield WorkFact(FILES, line, Rank.CHANGE)
+        written = FileLine(clean(write.path), edits=1, changes=(change,) if change else ())
+        yield WorkFact(FILES, written, Rank.CHANGE)
+    if not has_failed(outcome):
+        removed = map(clean, command.removes)
+        yield from (WorkFact(FILES, FileLine(path, status="deleted"), Rank.CHANGE) for path in removed)
     if output.run is not None:
         yield _run(one_line(command.shown, COMMAND_CHARS_MAX), outcome)
     elif command.reads and not has_failed(outcome):
@@ -152,7 +155,8 @@ def _of_tool(name: str, asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact
     output = outcome.output
     if outcome.is_record and not output.names:
         return
-    if not name and asked.shown and not output.is_prose and not output.numbers:
+    is_text = output.is_prose and output.lines > LOG_LINES_MIN
+    if not name and asked.shown and not is_text and not output.numbers:
         rank = Rank.FAILURE if has_failed(outcome) else Rank.EFFECT
         yield WorkFact(COMMANDS, _command(_title(name, asked), outcome, lists=True), rank)
         return

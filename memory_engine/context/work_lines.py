@@ -1,6 +1,6 @@
-"""Lines of work in a summary: one a file, a command or a run of tests; and how the lines of several summaries become one.
+"""Lines of work in a summary, one a file, a command or a run of tests; and how several summaries read as one.
 
-A line has no fields but its text, so the text is a record in a fixed form: what can be written can be read back, and two
+A line has no fields but its text, so the text is a record in a fixed form: what can be written can be read back, and
 lines about the same thing become one, through any number of summaries. A text in another form stays as it is.
 """
 
@@ -33,7 +33,7 @@ Range = tuple[int, int]
 
 
 class FileLine(msgspec.Struct, frozen=True, gc=False):
-    """What was done with one file: `ranges` are the lines read (first, last), `lines` its length where that is known."""
+    """What was done with one file: `ranges` are the lines read (first, last), `lines` its length if that is known."""
 
     path: str
     is_read: bool = False
@@ -65,13 +65,13 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
             parts.append(f"failed: {self.failure}")
         return f"{self.path}: {'; '.join(parts or ['read'])}"
 
-    @classmethod
-    def read(cls, text: str) -> Self | None:
+    @staticmethod
+    def read(text: str) -> "FileLine | None":
         """The record of a line, `None` for a text in another form."""
         found = _FILE.fullmatch(text)
         if found is None:
             return None
-        line = cls(found["path"])
+        line = FileLine(found["path"])
         for part in _PART_BORDER.split(found["parts"]):
             line = _with_part(line, part)
         return line
@@ -100,6 +100,7 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def _with_part(line: FileLine, part: str) -> FileLine:
+    """The record with what one part of its text tells."""
     if found := _READ.fullmatch(part):
         what, lines = found["what"] or "", int(found["lines"] or 0)
         ranges = () if what == "all" else tuple(map(_range, filter(None, map(str.strip, what.split(",")))))
@@ -219,7 +220,6 @@ class WorkRecords:
             if kept.section != TESTS or id(kept) in told
         ]
 
-
     def _join_paths(self) -> None:
         """Give lines of one file one path: a short path that is the end of one longer path alone is the same file."""
         paths = [path for section, path in self._kept if section == FILES]
@@ -229,10 +229,11 @@ class WorkRecords:
             return
         given, self._kept = self._kept, {}
         for (section, path), kept in given.items():
-            line = kept.line
-            while section == FILES and path in whole:
-                path = whole[path]
-            self.add(section, replace(line, path=path) if isinstance(line, FileLine) else line, kept.sources)
+            line, name = kept.line, path
+            while section == FILES and name in whole:
+                name = whole[name]
+            is_moved = isinstance(line, FileLine) and name != path
+            self.add(section, replace(line, path=name) if is_moved else line, kept.sources)
 
 
 def _by_end(paths: Iterable[str]) -> dict[str, list[str]]:
@@ -245,7 +246,9 @@ def _by_end(paths: Iterable[str]) -> dict[str, list[str]]:
             end = "/".join(parts[n:])
             if end in known:
                 found.setdefault(end, []).append(path)
-    return {end: [path for path in sorted(longer) if path not in found] or sorted(longer) for end, longer in found.items()}
+    return {
+        end: [path for path in sorted(longer) if path not in found] or sorted(longer) for end, longer in found.items()
+    }
 
 
 def _then(before: WorkLine, later: WorkLine) -> WorkLine:
@@ -257,7 +260,7 @@ def _then(before: WorkLine, later: WorkLine) -> WorkLine:
 
 
 def _runs_told(runs: Sequence[KeptLine]) -> dict[int, KeptLine]:
-    """The runs of tests that no later one covers, by their identity; each failure is told by the last run that has it."""
+    """The runs of tests that no later one covers, by identity. The last run that has a failure tells it."""
     told: dict[int, KeptLine] = {}
     seen: set[str] = set()
     later: list[CommandLine] = []
@@ -287,7 +290,9 @@ def merged_lines(summaries: Iterable[Sequence[SummaryLine]]) -> tuple[SummaryLin
     without any. Pure.
     """
     given = [tuple(lines) for lines in summaries]
-    current = max((n for n, lines in enumerate(given) if any(line.section in (SAID, ASKED) for line in lines)), default=0)
+    current = max(
+        (n for n, lines in enumerate(given) if any(line.section in (SAID, ASKED) for line in lines)), default=0
+    )
     records = WorkRecords()
     others: dict[tuple[str, str], SummaryLine] = {}
     for n, lines in enumerate(given):
