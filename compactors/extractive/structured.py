@@ -58,8 +58,6 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     chars_min: int
     is_specific: bool
     is_identifier: bool
-    needs_key: bool
-    """Numbers, dates and plain words mean nothing without their key; names and identifiers do."""
 
 
 class LinePart(msgspec.Struct, frozen=True, gc=False):
@@ -148,8 +146,10 @@ def _told(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
     shape = _shape(record.label, record.keys)
     label = f"{clean(record.label)} " if labelled and record.label not in texts[at] else ""
     # a record's only identifier names it without a word; of several each says which it is
-    is_plain = values[at].is_identifier and sum([value.is_identifier for value in values]) == 1
-    opening = f"; {label}{values[at].shown if is_plain else _shown(record.keys[at], shape.shown[at], values[at])}"
+    keys = record.keys[at]
+    is_plain = len(keys) < 2 and values[at].is_identifier and sum([value.is_identifier for value in values]) == 1
+    key = " ".join([*map(clean, keys[:-1]), shape.shown[at]])
+    opening = f"; {label}{values[at].shown if is_plain else _shown(keys, key, values[at])}"
     tells_prose = max(map(len, texts)) > LONG_VALUE_CHARS
     return ToldRecord(record, (record.label, texts[at]), shape.names, values, at, opening, tells_prose)
 
@@ -286,7 +286,7 @@ def _parts(record: ScalarRecord, values: Sequence[Value], at: int, opening: str)
             yield LinePart("", 0, prose=text)
             count += 1
         elif n != at and text not in named:
-            below = group_at if is_inner and _needs_key(text) else 0
+            below = group_at if is_inner else 0
             yield LinePart(f" {_shown(keys, shape.shown[n], values[n])}", below, shape.names[n], values[n])
             count += 1
 
@@ -314,7 +314,8 @@ def _value(text: str) -> Value:
     is_id = specific and refers(text)
     shown = clean(text[: 2 * LONG_VALUE_CHARS])
     if len(shown) > LONG_VALUE_CHARS:
-        shown = f"{shown[:LONG_VALUE_CHARS].rstrip()} {GAP}"
+        stop = shown.rfind(" ", LONG_VALUE_CHARS // 2, LONG_VALUE_CHARS)
+        shown = f"{shown[: stop if stop > 0 else LONG_VALUE_CHARS].rstrip()} {GAP}"
     return Value(
         VALUE_MARK + text.lower(),
         said,
@@ -325,14 +326,13 @@ def _value(text: str) -> Value:
         len(shown) + 1,
         specific,
         is_id,
-        _needs_key(shown),
     )
 
 
 def _word_value(word: str, said: tuple[str, ...]) -> Value:
     term = VALUE_MARK + word.lower()
     if not is_specific(word):
-        return Value(term, said, (), word, UNLIKELY, SIZE_MAX, len(word) + 1, False, False, not word[0].isupper())
+        return Value(term, said, (), word, UNLIKELY, SIZE_MAX, len(word) + 1, False, False)
     is_id = refers(word)
     return Value(
         term,
@@ -344,7 +344,6 @@ def _word_value(word: str, said: tuple[str, ...]) -> Value:
         len(word) + 1,
         True,
         is_id,
-        not (is_id or word[0].isupper()),
     )
 
 
@@ -355,11 +354,3 @@ def _is_date(text: str) -> bool:
 def _shown(keys: tuple[str, ...], key: str, value: Value) -> str:
     """The value after its key: "via ORD" says what "ORD" does not."""
     return f"{key} {value.shown}" if keys else value.shown
-
-
-def _needs_key(text: str) -> bool:
-    return not (_stands_alone(text) or is_identifier(text))
-
-
-def _stands_alone(text: str) -> bool:
-    return text[:1].isupper() or " " in text
