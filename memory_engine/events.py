@@ -25,6 +25,7 @@ from memory_engine.core.events.compaction import (
     RestoredChunk,
     ThreadRereduced,
 )
+from memory_engine.core.events.context import ContextAsked, ContextRecalled, RecalledPassage
 from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import (
@@ -99,6 +100,7 @@ from memory_engine.core.events.tasks import (
     upcast_todo_set_v1,
 )
 from memory_engine.errors.effects import Usage
+from memory_engine.views.brief.events import BriefPinned, BriefUnpinned
 from memory_engine.views.checkpoints.events import CheckpointSaved, CheckpointsDropped, CheckpointWritten
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved, DocumentSplice
 from memory_engine.views.items.events import ItemPut, ItemsDeleted, ItemsUsed
@@ -186,11 +188,12 @@ def builtin_registry() -> EventRegistry:
 
 __all__ = [
     "BUILTIN_EVENTS", "CORE_EVENTS", "UPCASTERS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded",
+    "BriefPinned", "BriefUnpinned",
     "CheckpointSaved",
     "CheckpointWritten", "CheckpointsDropped", "ChunkId",
     "CompactionAbandoned",
     "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "CompactorStoodIn",
-    "Content", "CycleStarted",
+    "Content", "ContextAsked", "ContextRecalled", "CycleStarted",
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
     "EnvironmentChange", "ErasedRow", "Event", "EventRegistry", "EventSkipped",
     "EventsErased", "ExchangeFinished", "ExecutionPause",
@@ -207,7 +210,7 @@ __all__ = [
     "ParentAgentMessage", "PatternApproved", "PatternProposed", "PatternPublished", "PatternRejected",
     "PatternRevoked", "PatternWithdrawn", "PatternsJoined", "PatternsLeft", "PlaybookCall", "PlaybookPromoted",
     "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated", "ProactiveResult",
-    "PromotionDecided", "PromotionScore", "Reach", "Replacement", "ReportSaved", "RestoredChunk",
+    "PromotionDecided", "PromotionScore", "Reach", "RecalledPassage", "Replacement", "ReportSaved", "RestoredChunk",
     "ResultsOffloaded", "RuleReference", "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected", "SeenSeq",
     "Seq", "SeqBack", "SeqBound", "SeqText", "SessionBegun", "SessionEnded", "SessionEntryKept",
     "SessionItemAdded", "SessionItemRemoved", "SessionStarted", "SharedStateSet", "SkillError", "SkillResult",

@@ -13,8 +13,10 @@ from memory_engine.compaction.assignment import checked_compactor
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.compactors.embedded import EmbeddedCompactor
+from memory_engine.context.asked import AskedWindows
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import DEFAULT_RENDERERS
+from memory_engine.context.request_recall import RequestRecall
 from memory_engine.context.standing import BlockSources
 from memory_engine.core.arguments import (
     PathLike,
@@ -57,6 +59,7 @@ from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.storage.places import Durability, open_store
 from memory_engine.store.passages import Extractor
 from memory_engine.store.protocol import Store
+from memory_engine.views.brief import plugin as brief
 from memory_engine.views.checkpoints import plugin as checkpoints
 from memory_engine.views.conversation import plugin as conversation
 from memory_engine.views.documents import plugin as documents
@@ -94,6 +97,7 @@ VIEWS: tuple[Plugin, ...] = (
     sessions.PLUGIN,
     items.PLUGIN,
     session_items.PLUGIN,
+    brief.PLUGIN,
 )
 """The views that every engine has."""
 
@@ -424,7 +428,9 @@ def _services(
         with suppress(IntegrityError):  # nothing is under way in a log that cannot be read
             await compaction.settle(await threads.taken(thread_id))
 
-    threads.on_open += [compaction.recover]
+    asked = kernel.provide(AskedWindows, AskedWindows(kernel))
+    kernel.provide(RequestRecall, RequestRecall(kernel))
+    threads.on_open += [asked.read, compaction.recover]
     # the queue is blocked first, if it must be
     threads.on_commit += [compaction.after_commit, recall.after_commit, relay.after_commit, observers.after_commit]
     if worker.is_needed:

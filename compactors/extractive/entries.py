@@ -29,8 +29,6 @@ Section = str
 """The kind of a line, one of `core.sections`."""
 SECTIONS = SECTION_ORDER
 CHARS_PER_TOKEN = 4
-GAP = "…"
-"""Marks that an excerpt begins or ends where its text does not."""
 LINE_FRAME_CHARS = 3
 """Characters a line costs beside its text: the leading "- " and the newline."""
 

@@ -9,12 +9,12 @@ import msgspec
 
 from memory_engine.compactors.extractive.entries import LINE_FRAME_CHARS, Line
 from memory_engine.compactors.extractive.quotes import quote_of
-from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.compactors.extractive.usage import Action, InputReading
 from memory_engine.compactors.extractive.work import Rank, WorkFact
 from memory_engine.context.work_lines import FileLine, WorkLine, WorkRecords, work_line
 from memory_engine.core.sections import FILES, QUOTED, TESTS
 from memory_engine.core.slices import Steps
+from memory_engine.language.sentences import clean
 
 QUOTES_SHARE_MAX = 0.25
 """The share of the lines' budget that quotations may take."""

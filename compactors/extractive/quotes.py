@@ -9,9 +9,9 @@ import msgspec
 
 from memory_engine.compactors.extractive.agenda import Remark
 from memory_engine.compactors.extractive.outputs import without_numbers
-from memory_engine.compactors.extractive.phrases import DOUBTS, traits_of
 from memory_engine.compactors.extractive.texts import SourceText, text_of
 from memory_engine.core.lazy import regex
+from memory_engine.language.phrases import DOUBTS, traits_of
 
 QUOTED_CHARS_MAX = 400
 """Characters that are told of one reading of a source."""

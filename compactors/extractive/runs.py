@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.core.lazy import regex
+from memory_engine.language.sentences import clean
 
 FAILURES_MAX = 5
 """Failures that are told by name; of more, the number."""

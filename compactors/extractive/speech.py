@@ -11,12 +11,12 @@ from itertools import chain
 from memory_engine.compactors.extractive.agenda import DONE_BOX, OPEN_BOX, Remark
 from memory_engine.compactors.extractive.coverage import NO_TERMS, LaterTerms, LineDraft, LinePiece, Place, Terms
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Section
-from memory_engine.compactors.extractive.phrases import begins, points_back, says_something, says_yes_or_no
-from memory_engine.compactors.extractive.sentences import clean, without_opening, words
 from memory_engine.compactors.extractive.usage import FENCE, FIRST_MENTION_BONUS, InputReading
 from memory_engine.compactors.extractive.words import VALUE_MARK, is_specific
 from memory_engine.core.lazy import regex
 from memory_engine.core.sections import ASKED, DECIDED, SAID
+from memory_engine.language.phrases import begins, points_back, says_something, says_yes_or_no
+from memory_engine.language.sentences import clean, without_opening, words
 
 ANNOTATION = regex(r"\[\w{1,20}: ")
 QUESTION_FACTOR = 0.15

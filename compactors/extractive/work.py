@@ -12,10 +12,10 @@ import msgspec
 from memory_engine.compactors.extractive.arguments import Asked
 from memory_engine.compactors.extractive.edits import change_of, changed, patched_files
 from memory_engine.compactors.extractive.outputs import FileHits, Output, one_line
-from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.compactors.extractive.shell import FileRead
 from memory_engine.context.work_lines import CommandLine, FileLine, WorkLine
 from memory_engine.core.sections import COMMANDS, FILES, TESTS
+from memory_engine.language.sentences import clean
 
 COMMAND_CHARS_MAX = 160
 OUTCOME_CHARS_MAX = 160
