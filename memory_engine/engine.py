@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import wraps
 from typing import TYPE_CHECKING, Literal
 
 from memory_engine.administration.handle import AdministeredStore, finish_quietly, verify_threads
 from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.hooks import UpcomingCompaction
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import (
     PathLike,
@@ -77,6 +79,9 @@ else:
     verify = lazy_module("memory_engine.replay.verify")
 
 _log = logging.getLogger("memory_engine")
+
+BeforeCompaction = Callable[[Thread, UpcomingCompaction], Awaitable[str | None] | str | None]
+"""A hook before a compaction of the thread. The text that it returns joins the compaction's instructions."""
 
 
 class Engine(AdministeredStore):
@@ -324,6 +329,21 @@ class Engine(AdministeredStore):
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
         self.kernel[CompactionService].register(compactor)
+
+    def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
+        """Call `hook(thread, upcoming)` before each compaction, and await it; returns a function that stops it.
+
+        It may dispatch to the thread: nothing is blocked yet. A text that it returns joins the instructions of this
+        compaction. All hooks together have `EngineConfig.before_compaction_timeout_s`; one that fails or takes longer
+        is logged and noted in `compaction_started`, and the compaction goes on. A redo calls none.
+        """
+        checked_function("hook", hook)
+
+        @wraps(hook)
+        def called(upcoming: UpcomingCompaction) -> Awaitable[str | None] | str | None:
+            return hook(self.thread(upcoming.thread_id), upcoming)
+
+        return self.kernel[CompactionService].hooks.add(called)
 
     # the whole store
 

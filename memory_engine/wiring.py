@@ -29,7 +29,7 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
-from memory_engine.engine import Engine
+from memory_engine.engine import BeforeCompaction, Engine
 from memory_engine.errors import (
     DuplicateRegistration,
     IntegrityError,
@@ -148,6 +148,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     durability: Durability = "normal",
     compactor: Compactor | None = None,
     compact_model: str | LanguageModel | None = None,
+    before_compaction: Sequence[BeforeCompaction] = (),
     memory_model: str | LanguageModel | None = None,
     embedder: str | Embedder | None = None,
     ranker: Ranker = rank,
@@ -170,8 +171,9 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     projections and renderers; `entry_points=True` also loads those that installed packages publish. `durability="full"`
     makes every commit survive a power failure, at the cost of one fsync each. `compactor` is asked before the built-in
     one. `compact_model` writes the summaries: a model's litellm name, or a model; the built-in compactor remains the
-    fallback. Views use `memory_model` to shorten answers, to summarise conversations and to compact memory layers;
-    without one, or where it fails, they do it themselves. `embedder` lets searches match by meaning too: an embedder,
+    fallback. `before_compaction` are hooks (see `Engine.before_compaction`). Views use `memory_model` to shorten
+    answers, to summarise conversations and to compact memory layers; without one, or where it fails, they do it
+    themselves. `embedder` lets searches match by meaning too: an embedder,
     `"minilm"` for a small local one, or a model's litellm name. `ranker` orders search results in place of the built-in
     one; `reranker` reads the best of them and orders them again. `domain` declares which preferences exist: an object,
     or a TOML file's path. `scorers` judge snippets for promotion, and `redactor` removes names and numbers from what is
@@ -190,6 +192,10 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
         checked_type("config", config, EngineConfig, give="an EngineConfig")
         checked_function("ranker", ranker)
         _check_parts(compact_model, memory_model, redactor, tokens, clock, ids, probe)
+        hooks = [
+            checked_function("before_compaction", one)
+            for one in checked_list("before_compaction", before_compaction, object, each="functions")
+        ]
         model = _probed(_model(compact_model), probe)
         taken = _checked([*builtin_plugins(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
         place = checked_path("path", path) if isinstance(path, str | os.PathLike) else _checked_store(path)
@@ -203,7 +209,10 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             models=_search_models(embedder, ranker, reranker),
             settings=dict(_settings(domain, scorers, redactor)),
         )
-        return await _started(place, durability, config, taken, sources)
+        engine = await _started(place, durability, config, taken, sources)
+        for hook in hooks:
+            engine.before_compaction(hook)
+        return engine
 
     return Opening(opened)
 

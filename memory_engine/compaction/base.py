@@ -1,6 +1,6 @@
 """The interface of compactors: what they get, and what they return."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -9,6 +9,7 @@ from memory_engine.core.arguments import with_tuples
 from memory_engine.core.chunks import Category, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.slices import Pause, let_others
+from memory_engine.core.tokens import estimate_text
 from memory_engine.errors.effects import Usage
 
 
@@ -17,8 +18,15 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `budget_tokens` is what the summary may take (estimated tokens). `chunks` given to `compact` are the originals, read
     back from the log where earlier summaries cover them; `earlier` are the lines of summaries whose originals were too
-    many to read. `recorded_at` maps a chunk's id to the ISO time of its event. A compactor that computes for longer
-    than a millisecond awaits `pause()` in between: it returns the seconds to compute before the next pause.
+    many to read. `recorded_at` maps a chunk's id to the ISO time of its event.
+
+    `current_request` is the message that is being worked on, word for word, or else the last one of a person that
+    stays; `brief` are the statements of people that contexts show beside a summary, so that yours need not hold them;
+    `todos` are the to-dos that are not done. `instructions` say what summaries of this thread should keep, `focus` what
+    this one should go into most: both are data from outside, and take nothing away from what a summary must hold.
+
+    A compactor that computes for longer than a millisecond awaits `pause()` in between: it returns the seconds to
+    compute before the next pause. `count` counts the tokens of a text as contexts do.
     """
 
     thread_id: str
@@ -26,10 +34,16 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     task_goal: str = ""
     progress_summary: str = ""
     system_context: str = ""
+    current_request: str = ""
+    brief: tuple[str, ...] = ()
+    todos: tuple[str, ...] = ()
+    instructions: str = ""
+    focus: str = ""
     earlier: tuple[SummaryLine, ...] = ()
     recorded_at: dict[str, str] = {}
     deadline_s: float = 120.0
     pause: Pause = let_others
+    count: Callable[[str], int] = estimate_text
 
 
 class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):
