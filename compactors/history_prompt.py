@@ -8,11 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.compaction.base import CompactionContext
-from memory_engine.context.invariants import SPOKEN, atoms_of
+from memory_engine.context.invariants import atoms_of
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import ToolCall
 from memory_engine.core.lazy import regex
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.tokens import estimate_text
 from memory_engine.llm.base import Message
 

@@ -8,9 +8,9 @@ import msgspec
 
 from memory_engine.compactors.history_prompt import shortened
 from memory_engine.compactors.summary_reading import Claim
-from memory_engine.context.invariants import SPOKEN
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine, ToolCall
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.text import COMPOUND_WORD, is_unspaced, pairs, stop_words
 from memory_engine.core.tokens import estimate_text
 

@@ -1,7 +1,7 @@
 """The interface of compactors: what they get, and what they return."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -11,6 +11,9 @@ from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.slices import Pause, let_others
 from memory_engine.core.tokens import estimate_text
 from memory_engine.errors.effects import Usage
+
+if TYPE_CHECKING:
+    from memory_engine.runtime.handle import ThreadHandle
 
 
 class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +47,19 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: float = 120.0
     pause: Pause = let_others
     count: Callable[[str], int] = estimate_text
+
+
+async def _no_statements(_thread: "ThreadHandle", _seq: int) -> Sequence[str]:
+    return ()
+
+
+class StandingStatements(msgspec.Struct, frozen=True):
+    """Reads what people said in a thread and still holds at a seq, as contexts show it beside summaries.
+
+    A setting that the plug-in of the brief provides.
+    """
+
+    read: "Callable[[ThreadHandle, int], Awaitable[Sequence[str]]]" = _no_statements
 
 
 class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,11 +14,11 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
+from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, works_ahead
 from memory_engine.compaction.changes import obstacle
 from memory_engine.compaction.failures import SUPERSEDED, TOO_SLOW
 from memory_engine.compaction.plan import SUMMARY_TOKENS_MIN, Plan, working_flow
-from memory_engine.context.invariants import SPOKEN, atoms_of
+from memory_engine.context.invariants import atoms_of
 from memory_engine.core.aside import aside
 from memory_engine.core.cancellation import observed
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
@@ -31,6 +31,7 @@ from memory_engine.core.events.compaction import (
     CompactorStoodIn,
     Replacement,
 )
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.records import Receipt
 from memory_engine.core.slices import Pause, let_others
 from memory_engine.core.state import State
@@ -143,6 +144,8 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     wishes: Wishes = Wishes()
     count: Callable[[str], int] = estimate_text
     """Counts tokens as contexts do (`CompactionContext.count`)."""
+    brief: Callable[[], Awaitable[Sequence[str]]] | None = None
+    """Reads the statements of people that contexts show beside summaries."""
     hurry: asyncio.Event | None = None
     """Set while the compactors work: the one at work is given up at once."""
     left_out: list[_LeftOut] = []
@@ -310,6 +313,8 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         """One part's result, its tokens and those of what it would replace."""
         chunks, earlier = await self._originals(covers)
         context = await self._context(chunks, earlier)
+        if self.brief is not None and not works_ahead(compactor):
+            context = replace(context, brief=tuple(await self.brief()))
         result = await compactor.compact(chunks, context)
         tokens = check_result(compactor.name, result)
         replaced = await aside(partial(self._tokens, covers), items=len(covers))

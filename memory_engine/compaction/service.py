@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.compaction.assignment import Afresh, assigned, checked_compactor, declared, grouped, refused
-from memory_engine.compaction.base import Compactor, calls_model, works_ahead
+from memory_engine.compaction.base import Compactor, StandingStatements, calls_model, works_ahead
 from memory_engine.compaction.failures import SUPERSEDED, Failures
 from memory_engine.compaction.history import LogOriginals
 from memory_engine.compaction.hooks import CompactionHooks, UpcomingCompaction
@@ -48,6 +48,7 @@ from memory_engine.errors import (
 )
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.correlation import Links, linked
+from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.thread_runtime import ThreadRuntime
@@ -102,8 +103,8 @@ class CompactionService:
         self._compactors.insert(0, checked_compactor(compactor))
 
     def policy_of(self, runtime: ThreadRuntime) -> CompactionPolicy:
-        """The thread's own policy, or the engine's."""
-        return runtime.record.policy or self._policy
+        """The thread's own policy, or the engine's, its limits as numbers for the window of the thread."""
+        return (runtime.record.policy or self._policy).applied(runtime.window)
 
     def is_running(self, thread_id: str) -> bool:
         """Whether a compaction of the thread is under way in this process."""
@@ -139,7 +140,7 @@ class CompactionService:
         if self._works_ahead("auto"):
             return is_flooded(tally, policy)
         if runtime.id in self._hurries:
-            policy = replace(policy, hard_tokens=policy.hard_tokens * HARD_LIMITS_MAX)
+            policy = replace(policy, hard_tokens=(policy.hard_tokens or 0) * HARD_LIMITS_MAX)
         return is_overdue(tally, policy)
 
     def _hold(self, runtime: ThreadRuntime) -> None:
@@ -522,11 +523,17 @@ class CompactionService:
             pause=self._pace.here.pause,
             ahead=self._works_ahead(trigger),
             wishes=wishes,
+            brief=partial(self._brief, runtime, state.seq),
             count=self._kernel[ContextBuilder].counter.count,
             hurry=asyncio.Event() if asks and not whole else None,
         )
         with self._at_work(runtime, run):
             return await run.execute()
+
+    async def _brief(self, runtime: ThreadRuntime, seq: int) -> Sequence[str]:
+        """What people said in a thread and still holds, as contexts show it."""
+        statements = self._kernel.made(StandingStatements)
+        return await statements.read(ThreadHandle(self._kernel, runtime.id), seq)
 
     @contextmanager
     def _at_work(self, runtime: ThreadRuntime, run: CompactionRun) -> Iterator[None]:
