@@ -223,17 +223,22 @@ class WorkingHistoryCompactor:
         return [*halves, *waiting] if halves else []
 
     def _parts(self, groups: Sequence[list[HistoryEntry]], work: _Work) -> list[_Part]:
-        """The history in parts that each fit a prompt. One that fits as a whole is not split."""
-        context, room = work.context, self._room(work)
+        """The history in parts that each fit a prompt, cut between groups, and inside one that is too long alone."""
+        room = self._room(work)
+
+        def size(group: Sequence[HistoryEntry]) -> int:
+            counted = (min(work.context.count(entry.text), self._entry_tokens_max) for entry in group)
+            return sum(counted) + FRAME_TOKENS * len(group)
+
+        pieces = [piece for one in groups for piece in ([one] if size(one) <= room else [[entry] for entry in one])]
         parts: list[_Part] = []
-        taken = 0
-        for group in groups:
-            size = sum(min(context.count(entry.text), self._entry_tokens_max) + FRAME_TOKENS for entry in group)
-            if not parts or taken + size > room:
+        taken = room + 1
+        for piece in pieces:
+            taken += size(piece)
+            if taken > room:
                 parts.append(_Part([], self._entry_tokens_max))
-                taken = 0
-            parts[-1].groups.append(group)
-            taken += size
+                taken = size(piece)
+            parts[-1].groups.append(piece)
         return parts
 
     def _prompt_tokens(self) -> int:

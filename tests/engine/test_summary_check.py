@@ -112,18 +112,31 @@ async def test_a_line_with_a_value_of_nowhere_goes() -> None:
         assert "a tent, delivered on 2024-05-02" in said
 
 
+LEAVES_OUT = "### Completed Actions\n\n- Looked up the weather of the valley, where it was fine, hour by hour [2]\n"
+RULE = "Bitte niemals vor neun Uhr anrufen."
+
+
 async def test_peoples_words_stay_whatever_a_model_writes() -> None:
-    """A summary that leaves out a rule of the user does not lose it: the engine keeps it, word for word."""
-    rule = "Bitte niemals vor neun Uhr anrufen."
-    answer = "### Completed Actions\n\n- Looked up the weather of the valley, where it was fine, hour by hour [2]\n"
-    async with memory_engine.open(
-        ":memory:", compact_model=Model(answer), config=EngineConfig(compaction=NEVER)
-    ) as engine:
+    """A summary that leaves out a rule of the user does not lose it, and does not repeat it beside the brief."""
+    config = EngineConfig(compaction=NEVER)
+    async with memory_engine.open(":memory:", compact_model=Model(LEAVES_OUT), config=config) as engine:
         thread = await engine.create_thread()
-        await thread.dispatch_all([UserMessage(content=rule), LlmTextResponse(content=f"Gut.{FILLER * 9}")])
+        await thread.dispatch_all([UserMessage(content=RULE), LlmTextResponse(content=f"Gut.{FILLER * 9}")])
         await thread.compact()
-        [line] = [line for line in next((await thread.state()).chunks()).lines if line.section == "said"]
-        assert (f"User: {rule}", ("1.0",)) == (line.text, line.sources)
+        assert 1 == len(next((await thread.state()).chunks()).lines)
+        assert 1 == str((await thread.context(max_tokens=8_000)).messages).count(RULE)
+
+
+async def test_words_that_no_brief_holds_become_lines() -> None:
+    """Word for word, with the speaker and the chunk; of a message that a brief holds in part, the rest."""
+    chunks = [
+        *chunks_of(f"{RULE} Danke schön und bis morgen."),
+        Chunk(id="2.0", type="agent_response", content=f"Gut.{FILLER * 9}"),
+    ]
+    for brief, words in (((), f"{RULE} Danke schön und bis morgen."), ((RULE,), "Danke schön und bis morgen.")):
+        told = replace(context(400), brief=brief)
+        [_, line] = (await WorkingHistoryCompactor(Model(LEAVES_OUT)).compact(chunks, told)).lines
+        assert SummaryLine("said", f"User: {words}", ("1.0",)) == line
 
 
 async def test_a_good_summary_is_asked_for_once() -> None:
