@@ -15,6 +15,7 @@ _NUMBER = regex(r"\d+(?:[.,'\u2019]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 _GROUPED = regex(r"(?<=\d)[.,'\u2019\u00a0\u202f ](?=\d{3}(?!\d))")
 _THOUSANDS = regex(r"\d{1,3}(?:[.,'\u2019\u00a0\u202f ]\d{3})+(?:[.,]\d{1,2})?|\d+[.,]\d{1,2}")
 """An amount: only as a whole is it known."""
+_ROUND = regex(r" 0\d\d")
 _DECIMAL = regex(r"\d+[.,](?:\d{1,2}|\d{4,})")
 _DATE = regex(r"(?<![\d.])(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?![\d.])")
 _TIME = regex(r"(?<![\d:])(\d{1,2}):(\d{2})(?::\d{2})?(?![\d:])")
@@ -94,7 +95,8 @@ class KnownValues:
         if not self._numbers.isdisjoint(_forms(number)):
             return True
         parts = re.split(r"[^\d]", number)
-        if len(parts) > 1 and not _THOUSANDS.fullmatch(number):  # a list without blanks, or a version
+        is_list = _THOUSANDS.fullmatch(number) is None or (" " in number and not _ROUND.search(number))
+        if len(parts) > 1 and is_list:  # numbers in a row, or a version
             return all((part.lstrip("0") or "0") in self._numbers for part in parts)
         whole = int(number) if number.isdecimal() and len(number) < 7 else -1
         return 0 <= whole <= COUNTS_MAX or whole in (cited, len(self._entries))

@@ -56,7 +56,7 @@ from memory_engine.runtime.thread_runtime import ThreadRuntime
 _log = logging.getLogger("memory_engine.compaction")
 LEASE_POLL_S = 0.05
 """Seconds between looks of a waiting compaction at whether another process has ended its own."""
-HARD_DEADLINE_S = 10.0
+HARD_DEADLINE_S = 20.0
 """Seconds that a model has at most where a context waits for it, over the hard limit."""
 HARD_LIMITS_MAX = 2
 """From so many hard limits of tokens on, a model at work is given up without a context that waits for it."""

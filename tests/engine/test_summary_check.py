@@ -261,7 +261,7 @@ ENTRIES = [
 KNOWN = [
     "40000 EUR", "40.000 EUR or 40 000", "ORD-58113 by 2026-05-10", "yesterday, 2026-05-08", "up to line 1400",
     "129.9", "billing/pricing.py:1200", "Invoice and total", "all 3 entries", "read in 2 files", "用户在2026年5月10日",
-    "the 10th", "entries 1-3 say so", "at 8443, twice",
+    "the 10th", "entries 1-3 say so", "at 8443, twice", "129 200 1200",
 ]  # fmt: skip
 MADE_UP = [
     "60,000 EUR",
