@@ -59,7 +59,7 @@ _Examined = list[tuple[SummaryLine, list[str]]]
 
 
 @define
-class _Part:
+class _HistoryPart:
     """A piece of the history that one prompt takes: entries in groups that belong together."""
 
     groups: list[list[HistoryEntry]]
@@ -69,19 +69,22 @@ class _Part:
     def entries(self) -> list[HistoryEntry]:
         return [entry for group in self.groups for entry in group]
 
-    def halves(self) -> "list[_Part]":
+    def halves(self) -> "list[_HistoryPart]":
         """Two parts, cut between groups; a single group is cut between entries, a single entry at its middle."""
         groups = self.groups if len(self.groups) > 1 else [[entry] for entry in self.entries]
         if len(groups) > 1:
             middle = len(groups) // 2
-            return [_Part(groups[:middle], self.entry_tokens_max), _Part(groups[middle:], self.entry_tokens_max)]
+            return [
+                _HistoryPart(groups[:middle], self.entry_tokens_max),
+                _HistoryPart(groups[middle:], self.entry_tokens_max),
+            ]
         if self.entry_tokens_max <= ENTRY_TOKENS_MIN:
             return []
-        return [_Part(groups, max(self.entry_tokens_max // 2, ENTRY_TOKENS_MIN))]
+        return [_HistoryPart(groups, max(self.entry_tokens_max // 2, ENTRY_TOKENS_MIN))]
 
 
 @define
-class _Work:
+class _Summarising:
     """One compaction under way: what it knows, what it has spent, and what the model has written so far."""
 
     context: CompactionContext
@@ -171,7 +174,7 @@ class WorkingHistoryCompactor:
         groups: Sequence[Sequence[HistoryEntry]],
         context: CompactionContext,
         said: Sequence[SummaryLine],
-    ) -> _Work:
+    ) -> _Summarising:
         import anyio.to_thread  # loads a back end with it, and most engines that open never compact
 
         entries = [entry for group in groups for entry in group]
@@ -188,7 +191,7 @@ class WorkingHistoryCompactor:
         )
         most = min(context.budget_tokens, self._window.answer_tokens(self._max_tokens) * ANSWER_SHARE)
         tokens = max(int(min(context.budget_tokens - tokens_of(said), most)), int(most * SAID_SHARE), 20)
-        return _Work(
+        return _Summarising(
             context=context,
             known=await anyio.to_thread.run_sync(read),
             tokens=tokens,
@@ -196,7 +199,7 @@ class WorkingHistoryCompactor:
             least=tokens_min(chunks, context.budget_tokens),
         )
 
-    async def _summarise_all(self, waiting: deque[_Part], work: _Work) -> None:
+    async def _summarise_all(self, waiting: deque[_HistoryPart], work: _Summarising) -> None:
         """Summarise part after part; one that the model finds too long is split, and those that wait with it."""
         done = 0
         while waiting:
@@ -211,7 +214,7 @@ class WorkingHistoryCompactor:
                     raise ModelError(error.model, error.reason, error.error, error.retryable, work.usage) from error
                 waiting = deque(split)
 
-    def _split(self, part: _Part, waiting: Sequence[_Part], work: _Work) -> list[_Part]:
+    def _split(self, part: _HistoryPart, waiting: Sequence[_HistoryPart], work: _Summarising) -> list[_HistoryPart]:
         """A part that was too long, and all behind it, in smaller parts; nothing where it cannot get smaller."""
         try:
             regrouped = self._parts([group for one in (part, *waiting) for group in one.groups], work)
@@ -222,7 +225,7 @@ class WorkingHistoryCompactor:
         halves = part.halves()
         return [*halves, *waiting] if halves else []
 
-    def _parts(self, groups: Sequence[list[HistoryEntry]], work: _Work) -> list[_Part]:
+    def _parts(self, groups: Sequence[list[HistoryEntry]], work: _Summarising) -> list[_HistoryPart]:
         """The history in parts that each fit a prompt, cut between groups, and inside one that is too long alone."""
         room = self._room(work)
 
@@ -231,12 +234,12 @@ class WorkingHistoryCompactor:
             return sum(counted) + FRAME_TOKENS * len(group)
 
         pieces = [piece for one in groups for piece in ([one] if size(one) <= room else [[entry] for entry in one])]
-        parts: list[_Part] = []
+        parts: list[_HistoryPart] = []
         taken = room + 1
         for piece in pieces:
             taken += size(piece)
             if taken > room:
-                parts.append(_Part([], self._entry_tokens_max))
+                parts.append(_HistoryPart([], self._entry_tokens_max))
                 taken = size(piece)
             parts[-1].groups.append(piece)
         return parts
@@ -244,7 +247,7 @@ class WorkingHistoryCompactor:
     def _prompt_tokens(self) -> int:
         return self._window.prompt_tokens(self._input_tokens_max, self._window.answer_tokens(self._max_tokens))
 
-    def _room(self, work: _Work) -> int:
+    def _room(self, work: _Summarising) -> int:
         """The tokens that entries may take in a prompt. Raises `CompactorFailed` where there are next to none."""
         context = work.context
         fixed = context.count(working_history(work.tokens, 100))
@@ -258,7 +261,7 @@ class WorkingHistoryCompactor:
     def _part_tokens(self) -> int:
         return max(min(self._entry_tokens_max, int(self._prompt_tokens() * PART_SHARE)), ENTRY_TOKENS_MIN)
 
-    async def _summarise(self, part: _Part, work: _Work) -> None:
+    async def _summarise(self, part: _HistoryPart, work: _Summarising) -> None:
         """Add the model's lines for a part to the work.
 
         Raises `ModelError` (`context_window` for a part that is too long, of which the window has learned).
@@ -290,7 +293,7 @@ class WorkingHistoryCompactor:
         work.lines += kept
 
     async def _asked_again(
-        self, messages: Sequence[Message], first: _Examined, entries: Sequence[HistoryEntry], work: _Work
+        self, messages: Sequence[Message], first: _Examined, entries: Sequence[HistoryEntry], work: _Summarising
     ) -> _Examined:
         """The second answer, or the first one where that leaves more to keep. Where the model fails, the first."""
         try:
@@ -302,7 +305,7 @@ class WorkingHistoryCompactor:
         less = min(tokens_of(_kept(first)), work.least)
         return second if tokens_of(_kept(second)) > less else first
 
-    async def _ask(self, messages: Sequence[Message], work: _Work) -> Completion:
+    async def _ask(self, messages: Sequence[Message], work: _Summarising) -> Completion:
         counted = sum(work.context.count(str(message["content"])) for message in messages)
         try:
             completion = await self._model.complete(
@@ -320,7 +323,7 @@ class WorkingHistoryCompactor:
         work.model = completion.model
         return completion
 
-    def _claims(self, answer: str, entries: int, work: _Work) -> list[Claim]:
+    def _claims(self, answer: str, entries: int, work: _Summarising) -> list[Claim]:
         """The lines of an answer. Raises `CompactorFailed` for what is no summary."""
         claims = read_claims(answer, entries)
         if not claims:
@@ -328,7 +331,9 @@ class WorkingHistoryCompactor:
             raise CompactorFailed(self.name, "invalid_output", f"no progress summary: {beginning!r}", work.usage)
         return claims
 
-    async def _examined(self, claims: Sequence[Claim], entries: Sequence[HistoryEntry], work: _Work) -> _Examined:
+    async def _examined(
+        self, claims: Sequence[Claim], entries: Sequence[HistoryEntry], work: _Summarising
+    ) -> _Examined:
         """The lines of claims, each with the sources of all entries that it may come from, and what it made up."""
         import anyio.to_thread
 

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
-from functools import wraps
 from typing import TYPE_CHECKING, Literal
 
 from memory_engine.administration.handle import AdministeredStore, finish_quietly, verify_threads
@@ -81,7 +80,6 @@ else:
 _log = logging.getLogger("memory_engine")
 
 BeforeCompaction = Callable[[Thread, UpcomingCompaction], Awaitable[str | None] | str | None]
-"""A hook before a compaction of the thread. The text that it returns joins the compaction's instructions."""
 
 
 class Engine(AdministeredStore):
@@ -331,19 +329,11 @@ class Engine(AdministeredStore):
         self.kernel[CompactionService].register(compactor)
 
     def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
-        """Call `hook(thread, upcoming)` before each compaction, and await it; returns a function that stops it.
+        """Call `hook(thread, upcoming)` before each compaction but a redo; returns a function that stops it.
 
-        It may dispatch to the thread: nothing is blocked yet. A text that it returns joins the instructions of this
-        compaction. All hooks together have `EngineConfig.before_compaction_timeout_s`; one that fails or takes longer
-        is logged and noted in `compaction_started`, and the compaction goes on. A redo calls none.
+        It may dispatch. A text that it returns joins the instructions. `compaction_started` notes failures.
         """
-        checked_function("hook", hook)
-
-        @wraps(hook)
-        def called(upcoming: UpcomingCompaction) -> Awaitable[str | None] | str | None:
-            return hook(self.thread(upcoming.thread_id), upcoming)
-
-        return self.kernel[CompactionService].hooks.add(called)
+        return self.kernel[CompactionService].hooks.add(checked_function("hook", hook), self.thread)
 
     # the whole store
 

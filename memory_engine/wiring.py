@@ -194,10 +194,6 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
         checked_type("config", config, EngineConfig, give="an EngineConfig")
         checked_function("ranker", ranker)
         _check_parts(compact_model, memory_model, redactor, tokens, clock, ids, probe)
-        hooks = [
-            checked_function("before_compaction", one)
-            for one in checked_list("before_compaction", before_compaction, object, each="functions")
-        ]
         model = _probed(_model(compact_model), probe)
         taken = _checked([*builtin_plugins(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
         place = checked_path("path", path) if isinstance(path, str | os.PathLike) else _checked_store(path)
@@ -210,11 +206,9 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             probe=probe,
             models=_search_models(embedder, ranker, reranker),
             settings=dict(_settings(domain, scorers, redactor)),
+            hooks=_hooks(before_compaction),
         )
-        engine = await _started(place, durability, config, taken, sources)
-        for hook in hooks:
-            engine.before_compaction(hook)
-        return engine
+        return await _started(place, durability, config, taken, sources)
 
     return Opening(opened)
 
@@ -248,6 +242,11 @@ def _search_models(embedder: str | Embedder | None, ranker: Ranker, reranker: Re
     )
 
 
+def _hooks(given: Sequence[BeforeCompaction]) -> Sequence[BeforeCompaction]:
+    hooks = checked_list("before_compaction", given, object, each="functions")
+    return [checked_function("before_compaction", hook) for hook in hooks]
+
+
 def _checked_store(store: Store) -> Store:
     if not hasattr(store, "commit"):
         raise InvalidArgument("path", store, "give a path, a URL, or a store")
@@ -266,6 +265,8 @@ async def _started(
     except BaseException:  # any error: nothing stays open behind it; it goes on to the caller
         await store.close()
         raise
+    for hook in sources.hooks:
+        engine.before_compaction(hook)
     for model in filter(None, (sources.compact_model, sources.model)):
         closing.push_async_callback(model.aclose)
     closing.push_async_callback(engine.recall.aclose)
@@ -347,6 +348,7 @@ class _Sources(msgspec.Struct, frozen=True, kw_only=True):
     models: SearchModels
     settings: Mapping[type, object]
     probe: Probe | None
+    hooks: Sequence[BeforeCompaction] = ()
 
 
 def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedder | None:

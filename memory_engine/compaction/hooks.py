@@ -4,14 +4,17 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from functools import wraps
+from typing import Literal, TypeVar
 
 import msgspec
 from attrs import define, field
 
 from memory_engine.core.cancellation import observed
+from memory_engine.core.state import Tally
 
 _log = logging.getLogger("memory_engine.compaction")
+T = TypeVar("T")
 NOTE_CHARS_MAX = 300
 """Characters of a hook's failure that the log keeps."""
 
@@ -27,6 +30,14 @@ class UpcomingCompaction(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int
     tokens: int
     focus: str = ""
+
+    @classmethod
+    def of(
+        cls, thread_id: str, trigger: Literal["auto", "manual", "hard"], tally: Tally, focus: str
+    ) -> "UpcomingCompaction":
+        """The compaction of a state with these counters."""
+        chunks, tokens = tally.compactable, tally.compactable_tokens
+        return cls(thread_id=thread_id, trigger=trigger, chunks=chunks, tokens=tokens, focus=focus)
 
 
 Hook = Callable[[UpcomingCompaction], Awaitable[str | None] | str | None]
@@ -44,13 +55,20 @@ class CompactionHooks:
     def __bool__(self) -> bool:
         return bool(self._hooks)
 
-    def add(self, hook: Hook) -> Callable[[], None]:
-        """Run a hook before each compaction, after those that are there; returns a function that takes it away."""
-        self._hooks.append(hook)
+    def add(
+        self, hook: Callable[[T, UpcomingCompaction], Awaitable[str | None] | str | None], handle: Callable[[str], T]
+    ) -> Callable[[], None]:
+        """Run a hook before each compaction, with a handle of the thread; returns a function that takes it away."""
+
+        @wraps(hook)
+        def called(upcoming: UpcomingCompaction) -> Awaitable[str | None] | str | None:
+            return hook(handle(upcoming.thread_id), upcoming)
+
+        self._hooks.append(called)
 
         def stop() -> None:
-            if hook in self._hooks:
-                self._hooks.remove(hook)
+            if called in self._hooks:
+                self._hooks.remove(called)
 
         return stop
 

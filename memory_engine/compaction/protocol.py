@@ -6,7 +6,7 @@ works ahead has its result before it starts: start and end are then one commit.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -63,6 +63,12 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     focus: str = ""
     note: str = ""
 
+    @classmethod
+    def of(cls, *instructions: Iterable[str], focus: str = "", note: str = "") -> "Wishes":
+        """The instructions of several sources, a line for each."""
+        told = (text.strip() for source in instructions for text in source)
+        return cls(instructions="\n".join(filter(None, told)), focus=focus.strip(), note=note)
+
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a compaction. `new_chunks` replace `covered`; `dropped` left nothing behind.
@@ -109,11 +115,11 @@ class Originals(Protocol):
 
 
 async def _at_once() -> None:
-    """Write the result at once: nothing comes between."""
+    """Write the result at once."""
 
 
 class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One compaction of one thread. `state` is the one that it was planned on.
+    """One compaction of one thread, planned on `state`.
 
     If events may come meanwhile, `ready` keeps them out before the result is written, and `append` must call `check`
     with the state that the result is applied to, and the result.
@@ -284,8 +290,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             replacements.append(Replacement(covers=covers, lines=result.lines, retention=self._retention(covers)))
             model = result.model or model
             before, after = before + replaced, after + tokens
-        drops = self._drops()
-        if drops:
+        if drops := self._drops():
             replacements.insert(0, Replacement(covers=drops))
             before += self._tokens(drops)
         if not replacements:

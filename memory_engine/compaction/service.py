@@ -2,31 +2,30 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-import msgspec
 from msgspec.structs import replace
 
-from memory_engine.compaction.assignment import Afresh, assigned, checked_compactor, declared, grouped, refused
+from memory_engine.compaction.assignment import Again, assigned, checked_compactor, declared, grouped, refused
+from memory_engine.compaction.backoff import RestoredChunks, back_off
 from memory_engine.compaction.base import Compactor, StandingStatements, calls_model, works_ahead
-from memory_engine.compaction.failures import SUPERSEDED, Failures
+from memory_engine.compaction.failures import Failures
 from memory_engine.compaction.history import LogOriginals
 from memory_engine.compaction.hooks import CompactionHooks, UpcomingCompaction
-from memory_engine.compaction.plan import Plan, is_due, is_flooded, is_overdue, is_pressing, plan_auto, plan_manual
-from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, Wishes, owner_is_gone
+from memory_engine.compaction.leases import ModelsAtWork, abandonment, leased
+from memory_engine.compaction.plan import is_due, is_flooded, is_overdue, is_pressing, plan_auto, plan_manual
+from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, Wishes
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.aside import aside
-from memory_engine.core.cancellation import finished, observed
+from memory_engine.core.cancellation import fail, finished, observed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import (
-    CompactionAbandoned,
     CompactionCompleted,
     CompactionStarted,
-    CompactionUndone,
     CompactorStoodIn,
 )
 from memory_engine.core.loops import OfLoop
@@ -54,8 +53,6 @@ from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 
 _log = logging.getLogger("memory_engine.compaction")
-LEASE_POLL_S = 0.05
-"""Seconds between looks of a waiting compaction at whether another process has ended its own."""
 HARD_DEADLINE_S = 20.0
 """Seconds that a model has at most where a context waits for it, over the hard limit."""
 HARD_LIMITS_MAX = 2
@@ -63,13 +60,6 @@ HARD_LIMITS_MAX = 2
 NOTHING_LEFT = "every chunk is critical, open, being worked on, too new, or cannot get shorter"
 
 T = TypeVar("T")
-
-
-class Again(msgspec.Struct, frozen=True):
-    """The chunks to compact once more. `afresh` maps a summary to the originals that take the place of its lines."""
-
-    plan: Plan
-    afresh: Afresh = {}
 
 
 class CompactionService:
@@ -87,10 +77,9 @@ class CompactionService:
         self.fallback = fallback
         self._running: dict[str, asyncio.Future[None]] = {}
         self._pace = OfLoop(Pace)
-        self._undone: WeakKeyDictionary[ThreadRuntime, int] = WeakKeyDictionary()
+        self._restored = RestoredChunks()
         self._failures: WeakKeyDictionary[ThreadRuntime, Failures] = WeakKeyDictionary()
-        self._hurries: dict[str, asyncio.Event] = {}
-        """By thread: ends the work of a model whose result is not waited for any longer."""
+        self._models = ModelsAtWork()
         self.hooks = CompactionHooks(kernel.config.before_compaction_timeout_s)
 
     @property
@@ -124,7 +113,7 @@ class CompactionService:
             if self._is_too_much(runtime, tally, policy):
                 self._hold(runtime)
             return
-        self._spare_restored(runtime)
+        self._restored.spare(runtime, policy)
         if tally.compactable < runtime.compaction_backoff:
             return
         plan = plan_auto(runtime.state, policy, runtime.incompressible)
@@ -139,7 +128,7 @@ class CompactionService:
         """Whether events must wait for the compaction under way. Nobody waits for a model that is at work."""
         if self._works_ahead("auto"):
             return is_flooded(tally, policy)
-        if runtime.id in self._hurries:
+        if runtime.id in self._models:
             policy = replace(policy, hard_tokens=(policy.hard_tokens or 0) * HARD_LIMITS_MAX)
         return is_overdue(tally, policy)
 
@@ -147,26 +136,10 @@ class CompactionService:
         """Let events wait until the compaction under way has ended, which hurries: a model is given up at once."""
         if self.hooks.are_running(runtime.id):
             return  # they may dispatch
-        self._hurry(runtime)
+        self._models.give_up(runtime.id)
         if runtime.queue.blocking_reason is None:
             runtime.queue.block(BlockingReason.COMPACTING)
             self._kernel.tasks.spawn(self.settle(runtime))
-
-    def _hurry(self, runtime: ThreadRuntime) -> None:
-        """Give up the model that is at work for a thread, so that another compactor stands in for it."""
-        if runtime.id in self._hurries:
-            self._hurries[runtime.id].set()
-
-    def _spare_restored(self, runtime: ThreadRuntime) -> None:
-        """Leave chunks that an undo put back until half a threshold has come, whoever undid it and when."""
-        mark = runtime.head.marks.get(CompactionUndone.event_type, 0)
-        if mark <= self._undone.get(runtime, 0):
-            return
-        self._undone[runtime] = mark
-        until_then = [chunk for chunk in runtime.state.everything() if chunk.is_compactable and chunk.seq <= mark]
-        if any(chunk.seq == mark for chunk in until_then):
-            wait = max(1, self.policy_of(runtime).threshold // 2)
-            runtime.compaction_backoff = max(runtime.compaction_backoff, len(until_then) + wait)
 
     async def compact(
         self,
@@ -241,10 +214,10 @@ class CompactionService:
 
     async def _end_of(self, runtime: ThreadRuntime) -> None:
         """Wait until no compaction is under way; a model that takes longer than a context waits is given up."""
-        if runtime.id in self._hurries:
+        if runtime.id in self._models:
             with self._pace.here.awaited():
                 await asyncio.wait([self._running[runtime.id]], timeout=HARD_DEADLINE_S)
-            self._hurry(runtime)
+            self._models.give_up(runtime.id)
         await self.settle(runtime)
 
     async def settle(self, runtime: ThreadRuntime) -> None:
@@ -262,45 +235,25 @@ class CompactionService:
         """Record a compaction that was started and never ended as abandoned, if nobody can end it. No retry."""
         if not runtime.head.open_compaction or self.is_running(runtime.id):
             return
-        async with self._leased(runtime, wait_s=0) as is_ours:
+        async with leased(self._kernel.store, runtime.id, wait_s=0) as is_ours:
             await self._look(runtime)  # it may have ended since, and given the thread back
             await self._close(runtime, is_ours)
 
     async def _close(self, runtime: ThreadRuntime, is_ours: bool | None) -> None:
-        """End what was left open: whoever has the lease knows that nobody else is at it."""
+        """End what was left open, if nobody else can."""
         seq = runtime.head.open_compaction
         for stored in await self._kernel.store.read(runtime.id, after=seq - 1, upto=seq, limit=1) if seq else ():
             event = self._kernel.reader.decode(runtime.id, stored).event
             if not isinstance(event, CompactionStarted):
                 return
-            late = self._kernel.now_us() > event.deadline_us
-            if late or is_ours or (is_ours is None and owner_is_gone(event.owner)):
-                reason = "past its deadline" if late else "its process is gone"
-                try:
-                    with linked(Links(stored.id, stored.correlation_id)):
-                        abandoned = CompactionAbandoned(compaction_id=event.compaction_id, reason=reason)
-                        await self._append(runtime, [abandoned])
-                except (
-                    MemoryEngineError
-                ) as error:  # the thread can be read all the same; the next to open it tries again
-                    _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
-
-    @asynccontextmanager
-    async def _leased(self, runtime: ThreadRuntime, *, wait_s: float) -> AsyncIterator[bool | None]:
-        """Keep other processes from compacting the thread. Gives whether they can be kept from it.
-
-        One that does not give the thread back within `wait_s` is stuck: nobody waits for it longer.
-        """
-        store, until = self._kernel.store, asyncio.get_running_loop().time() + wait_s
-        while (  # noqa: ASYNC110 - another process has it, and none can tell this one
-            is_ours := await store.lease(runtime.id)
-        ) is False and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(LEASE_POLL_S)
-        try:
-            yield is_ours
-        finally:
-            if is_ours:
-                await store.release(runtime.id)
+            abandoned = abandonment(event, self._kernel.now_us(), is_ours)
+            if abandoned is None:
+                continue
+            try:
+                with linked(Links(stored.id, stored.correlation_id)):
+                    await self._append(runtime, [abandoned])
+            except MemoryEngineError as error:  # the thread can be read; the next to open it tries again
+                _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
 
     def _start(
         self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None, focus: str = ""
@@ -324,20 +277,12 @@ class CompactionService:
 
     async def _wishes(self, runtime: ThreadRuntime, trigger: Trigger, focus: str) -> Wishes:
         """What the compactor is told: by the engine, the thread's policy, the hooks, and who asked."""
-        tally = runtime.state.tally
-        upcoming = UpcomingCompaction(
-            thread_id=runtime.id,
-            trigger=trigger,
-            chunks=tally.compactable,
-            tokens=tally.compactable_tokens,
-            focus=focus,
-        )
+        upcoming = UpcomingCompaction.of(runtime.id, trigger, runtime.state.tally, focus)
         said, note = await self.hooks.run(upcoming)
-        return replace(self._told(runtime, said), focus=focus.strip(), note=note)
+        return Wishes.of(self._instructions(runtime), said, focus=focus, note=note)
 
-    def _told(self, runtime: ThreadRuntime, said: Sequence[str] = ()) -> Wishes:
-        given = (self._kernel.config.compaction_instructions, self.policy_of(runtime).instructions, *said)
-        return Wishes(instructions="\n".join(filter(None, map(str.strip, given))))
+    def _instructions(self, runtime: ThreadRuntime) -> tuple[str, str]:
+        return self._kernel.config.compaction_instructions, self.policy_of(runtime).instructions
 
     def _blocks_whole(self, policy: CompactionPolicy) -> bool:
         """Whether events wait while a compactor works. By default they do not wait for a model."""
@@ -355,7 +300,9 @@ class CompactionService:
         """One compaction, by one process; after one that failed, the next that is due waits."""
         policy = self.policy_of(runtime)
         try:
-            async with self._leased(runtime, wait_s=0 if trigger == "auto" else policy.deadline_s) as is_ours:
+            async with leased(
+                self._kernel.store, runtime.id, wait_s=0 if trigger == "auto" else policy.deadline_s
+            ) as is_ours:
                 if trigger == "auto" and is_ours is False:
                     runtime.compaction_backoff = runtime.state.tally.compactable + max(1, policy.threshold // 4)
                     raise NothingToCompact(runtime.id, "another process is compacting it")
@@ -370,7 +317,7 @@ class CompactionService:
         except (NothingToCompact, CompactionNotLive):
             raise
         except BaseException as error:  # every error goes on to the caller
-            self._back_off(runtime, error)
+            back_off(runtime, policy, error)
             raise
         runtime.compaction_failures = 0
         left = runtime.state.tally.compactable + max(1, policy.threshold // 4)
@@ -401,7 +348,7 @@ class CompactionService:
             if not future.done():
                 future.set_result(result)
         except BaseException as error:  # every error ends the future, so that nobody waits for ever
-            _fail(future, error)
+            fail(future, error)
             if not isinstance(error, MemoryEngineError):
                 raise
         finally:
@@ -481,7 +428,7 @@ class CompactionService:
         state: State | None = None,
         wishes: Wishes | None = None,
     ) -> CompactionReport:
-        wishes = self._told(runtime) if wishes is None else wishes
+        wishes = Wishes.of(self._instructions(runtime)) if wishes is None else wishes
         state, policy = runtime.state if state is None else state, self.policy_of(runtime)
         plan, outside = declared(state, again.plan, compactors, wanted, runtime.incompressible)
         if not plan:
@@ -527,25 +474,13 @@ class CompactionService:
             count=self._kernel[ContextBuilder].counter.count,
             hurry=asyncio.Event() if asks and not whole else None,
         )
-        with self._at_work(runtime, run):
+        with self._models.working(run):
             return await run.execute()
 
     async def _brief(self, runtime: ThreadRuntime, seq: int) -> Sequence[str]:
         """What people said in a thread and still holds, as contexts show it."""
         statements = self._kernel.made(StandingStatements)
         return await statements.read(ThreadHandle(self._kernel, runtime.id), seq)
-
-    @contextmanager
-    def _at_work(self, runtime: ThreadRuntime, run: CompactionRun) -> Iterator[None]:
-        """Let others hurry the model of a run while it works."""
-        if run.hurry is None:
-            yield
-            return
-        self._hurries[runtime.id] = run.hurry
-        try:
-            yield
-        finally:
-            del self._hurries[runtime.id]
 
     async def _append(
         self, runtime: ThreadRuntime, events: Sequence[Event | NewEvent], check: Callable[[State], None] | None = None
@@ -557,29 +492,7 @@ class CompactionService:
         request = self._kernel.request(events, system=True, check=check)
         return (await finished(runtime.submit(request)))[-1]
 
-    def _back_off(self, runtime: ThreadRuntime, error: BaseException) -> None:
-        """After a failure, wait until more has come: half a threshold, then twice as much each time.
-
-        After a compaction that was given up, since its chunks had changed, wait for a quarter only.
-        """
-        wait = max(1, self.policy_of(runtime).threshold // 4)
-        if not (isinstance(error, CompactorFailed) and error.reason == SUPERSEDED):
-            runtime.compaction_failures = min(runtime.compaction_failures + 1, 6)
-            wait *= 2**runtime.compaction_failures
-        runtime.compaction_backoff = runtime.state.tally.compactable + wait
-        if isinstance(error, CompactionError):
-            _log.warning("thread %r: not compacted, and not tried before %d more chunks: %s", runtime.id, wait, error)
-
 
 def _is_needed(tally: Tally, policy: CompactionPolicy, trigger: Trigger) -> bool:
     """Whether a compaction for this reason is still needed: another process may have done it."""
     return {"auto": is_due, "hard": is_overdue}[trigger](tally, policy) if trigger != "manual" else True
-
-
-def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
-    if future.done():
-        return
-    if isinstance(error, asyncio.CancelledError):
-        future.cancel()
-    else:
-        future.set_exception(error)
