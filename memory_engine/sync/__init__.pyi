@@ -578,8 +578,16 @@ class Scratchpad:
 
 class Promotion:
     """Promotes snippets of one conversation. `route` chooses where to."""
+    def accept(self, proposal_id: str, *, key: str = "", by: str = "") -> Verdict:
+        """Make a proposal (by its `event_id`) the user's preference, under `key` or one made from the text."""
     def evaluate(self, *, trigger: str = "") -> PromotionReport:
         """Judge every snippet. `trigger` names what asks for it, such as the id of an event."""
+    def proposals(self, *, at: int | None = None) -> tuple[Verdict, ...]:
+        """The proposals that nobody has answered, oldest first."""
+    def propose(self, seq: int | None = None, text: str = "") -> tuple[Verdict, ...]:
+        """Propose what the user said is to hold from now on ("always answer in French") as their preference."""
+    def reject(self, proposal_id: str, *, by: str = "", reason: str = "") -> Verdict:
+        """Turn a proposal down. Raises `EventNotFound` for one that does not wait."""
     def report_saved(self, title: str, content: Content = "", *, flow: str = "", event_id: str = "") -> PromotionReport:
         """Record that a report was saved, and judge every snippet."""
     def request(self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "") -> PromotionReport:
@@ -721,6 +729,8 @@ class Memory:
         at: int | None = None,
     ) -> list[MemoryHit]:
         """The entries of one layer, several or all (`None`) that best match a query, best first."""
+    def seen_in(self, thread_id: str) -> Memory:
+        """The same memory without what people said in conversations other than this, but for those of its user."""
 
 class SharedMemory:
     """Another agent's memory, as far as it is granted to this one. Every call checks the grant again."""
