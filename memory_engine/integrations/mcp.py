@@ -112,6 +112,11 @@ _DATA: Mapping[str, Mapping[str, object]] = {
         "tokens": {"type": "integer", "description": "The text's tokens, estimated."},
         "threads": {"type": "array", "items": {"type": "string"}, "description": "Conversations that were recalled."},
     },
+    "context_compact": {
+        "is_done": {"type": "boolean", "description": "Whether it has ended; else it goes on in the background."},
+        "tokens_before": {"type": "integer"},
+        "tokens_after": {"type": "integer"},
+    },
     "memory_why": {"tree": {"type": "object", "description": "The explanation, down to the events."}},
 }
 """The fields of each tool's structured answer, beside `text`."""
