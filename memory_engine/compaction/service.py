@@ -92,8 +92,8 @@ class CompactionService:
         self._compactors.insert(0, checked_compactor(compactor))
 
     def policy_of(self, runtime: ThreadRuntime) -> CompactionPolicy:
-        """The thread's own policy, or the engine's."""
-        return runtime.record.policy or self._policy
+        """The thread's own policy, or the engine's, its limits as numbers for the window of the thread."""
+        return (runtime.record.policy or self._policy).applied(runtime.window)
 
     def is_running(self, thread_id: str) -> bool:
         """Whether a compaction of the thread is under way in this process."""

@@ -7,19 +7,16 @@ everything that stays, directly before the newest turn.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
 from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
-from memory_engine.context.budget import (
-    DEFAULT_POLICY,
-    ContextPolicy,
-    choose_newest,
-    divide_by_policy,
-    whole,
-)
+from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, divide_by_policy, whole
+from memory_engine.context.choice import Choice, Chosen, Kept
+from memory_engine.context.covered import Covered
 from memory_engine.context.context import Context, LeftOut, Spent
 from memory_engine.context.flow import TRAILING, Costed, Flow, in_groups, in_order, tokens_of
 from memory_engine.context.flow_index import FlowIndex, StateParts, in_flow
@@ -135,6 +132,7 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
     before: int
     builder: "ContextBuilder"
     thinking: tuple[Chunk, ...] = ()
+    kept: Kept = Kept()
 
     def block(self, text: str) -> RenderedChunk:
         """The recalled passages as a chunk, marked as recalled."""
@@ -160,7 +158,7 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
         return evolve(self._context(pieces, spent), recalled_text=block.chunk.text)
 
     def _context(self, pieces: Sequence[RenderedChunk], spent: Spent) -> Context:
-        made = _finish(self.state, self.thread_id, pieces, spent, self.builder.counter)
+        made = _finish(self.state, self.thread_id, pieces, spent, self.builder.counter, self.kept)
         return evolve(_with_thinking(made, self.thinking, self.builder.counter), standing=self.standing)
 
 
@@ -204,35 +202,42 @@ class Layout(msgspec.Struct, frozen=True):
         carried = thinking_tokens(thinking, counter)
         return replace(self, fixed=self.fixed - self.carried + carried, thinking=thinking, carried=carried)
 
-    def within(
-        self, max_tokens: int | None, counter: TokenCounter, policy: ContextPolicy = DEFAULT_POLICY
-    ) -> list[Costed] | None:
+    def within(self, max_tokens: int | None, choice: Choice) -> Chosen | None:
         """The atoms that a budget leaves room for, in order; `None` where it is too small for those that must be in."""
         if max_tokens is None:
-            return self.flow.atoms()
-        return choose_newest(self.flow, max_tokens - self.fixed, counter, policy.refill)
+            return Chosen(self.flow.atoms())
+        return choice.of(self.flow, max_tokens - self.fixed)
 
-    def pieces(self, chosen: Sequence[Costed]) -> tuple[RenderedChunk, ...]:
+    def pieces(self, chosen: Chosen) -> tuple[RenderedChunk, ...]:
         """The pieces of these atoms, in the order of the state, with those that stand beside them."""
-        flowing = in_order(chosen)
-        if not self.first and not self.turn:
+        flowing, summary = in_order(chosen.atoms), chosen.kept.summary
+        if not self.first and not self.turn and summary is None:
             return (*flowing, *self.trailing)
         places = range(len(flowing))
         spoken = self.flow.spoken
         instructed = next((n for n in places if flowing[n].chunk.category is not Category.SYSTEM), len(flowing))
         newest = next((n for n in places if flowing[n].position == spoken), len(flowing))
-        parts = (flowing[:instructed], self.first, flowing[instructed:newest], self.turn, flowing[newest:])
+        newest = max(newest, instructed)
+        front = (flowing[:instructed], self.first, () if summary is None else (summary,))
+        parts = (*front, flowing[instructed:newest], self.turn, flowing[newest:])
         return tuple(piece for part in (*parts, self.trailing) for piece in part)
 
-    def spent(self, chosen: Sequence[Costed]) -> Spent:
+    def spent(self, chosen: Chosen) -> Spent:
         """The tokens of each part: of these atoms, and of the pieces beside them."""
-        flow = Flow.of(chosen)
+        flow = Flow.of(chosen.atoms)
         return Spent(
             pinned=self.fixed - self.standing - self.carried + flow.fixed_tokens,
             standing=self.standing,
-            summary=tokens_of(flow.summaries),
+            summary=tokens_of(flow.summaries) + chosen.kept.summary_tokens,
             recent=flow.turns.tokens,
         )
+
+
+def summaries_of(chunks: Iterable[Chunk]) -> tuple[list[Chunk], int]:
+    """The summaries among chunks, in order, and the recorded tokens of the working flow beside them."""
+    top = list(chunks)
+    tokens = sum(chunk.tokens for chunk in top if chunk.category is Category.WORKING_FLOW)
+    return [chunk for chunk in top if chunk.category is Category.MEMORY], tokens
 
 
 class ShownBlock(msgspec.Struct, frozen=True):
@@ -276,24 +281,32 @@ class ContextBuilder:
         *,
         policy: ContextPolicy = DEFAULT_POLICY,
         standing: Sequence[OfferedBlock] = (),
+        covered: Covered | None = None,
+        kept: Kept | None = None,
     ) -> Context:
         """Choose whole atoms for the budget (`None`: all of them) and render them.
 
         Always in are CRITICAL chunks, the message being worked on, and the newest atom (texts cut if they must be);
-        then come the standing blocks, the summaries, and the newest turns that fit. Raises `ContextBudgetError` where
-        those that are always in cannot fit at all.
+        then come the standing blocks, and the newest turns that fit, those of `covered` originals among them, with the
+        lines of summaries that represent the others. A loop goes on from what its last context `kept`. Raises
+        `ContextBudgetError` where those that are always in cannot fit at all.
         """
         blocks = self._blocks(state, max_tokens, standing)
-        parts = self._parts(state, shows_all=max_tokens is None)
-        layout = self._layout(state, parts, max_tokens, blocks, policy)
-        chosen = layout.within(max_tokens, self.counter, policy)
+        parts = self._parts(state, shows_all=max_tokens is None, covered=covered)
+        choice = self.choice(policy, kept)
+        layout = self._layout(state, parts, max_tokens, blocks, choice)
+        chosen = layout.within(max_tokens, choice)
         if chosen is None:
             raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
-        blocks = _unsaid(blocks, chosen, thread_id)
+        blocks = _unsaid(blocks, chosen.atoms, thread_id)
         layout = layout.beside(blocks, self.counter)
-        made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
+        made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter, chosen.kept)
         made = _with_thinking(made, layout.thinking, self.counter)
         return evolve(made, standing=tuple(one.block for one in blocks))
+
+    def choice(self, policy: ContextPolicy, kept: Kept | None = None) -> Choice:
+        """How this builder chooses turns by a policy, going on from what a loop kept."""
+        return Choice(self.counter, self.messages, policy.refill, kept)
 
     def in_parts(self, state: ChunkSource) -> Iterator[Sequence[Message] | None]:
         """The messages of a whole state, as `build` gives them without a budget, made part by part as they are read.
@@ -321,22 +334,25 @@ class ContextBuilder:
         policy: ContextPolicy,
         *,
         standing: Sequence[OfferedBlock] = (),
+        covered: Covered | None = None,
+        kept: Kept | None = None,
     ) -> ContextDraft:
         """Choose whole atoms by a policy that does not see the question, and find the place of the recalled block.
 
         Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
         """
         blocks = self._blocks(state, max_tokens, standing)
-        parts = self._parts(state, shows_all=max_tokens is None)
-        layout = self._layout(state, parts, max_tokens, blocks, policy)
+        parts = self._parts(state, shows_all=max_tokens is None, covered=covered)
+        choice = self.choice(policy, kept)
+        layout = self._layout(state, parts, max_tokens, blocks, choice)
         if max_tokens is None:
             divided = whole(layout.flow, policy)
         else:
-            fitting = divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, self.counter)
+            fitting = divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, choice)
             if fitting is None:
                 raise self.overrun(state, thread_id, max_tokens, policy, standing)
             divided = fitting
-        blocks = _unsaid(blocks, divided.chosen, thread_id)
+        blocks = _unsaid(blocks, divided.chosen.atoms, thread_id)
         layout = layout.beside(blocks, self.counter)
         pieces = layout.pieces(divided.chosen)
         spoken = layout.flow.spoken
@@ -351,6 +367,7 @@ class ContextBuilder:
             before=next((n for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)),
             builder=self,
             thinking=layout.thinking,
+            kept=divided.chosen.kept,
         )
 
     def index(self) -> FlowIndex:
@@ -384,10 +401,20 @@ class ContextBuilder:
             for piece, size, limit in zip(pieces, sizes, limits, strict=True)
         ]
 
-    def _parts(self, state: ChunkSource, *, shows_all: bool = False) -> StateParts:
+    def _parts(self, state: ChunkSource, *, shows_all: bool = False, covered: Covered | None = None) -> StateParts:
         if isinstance(state, Indexed):
-            return state.index.parts(state.state)
-        return StateParts.of(state.chunks(), self.messages, self.counter, shows_all=shows_all)
+            parts = state.index.parts(state.state)
+        else:
+            parts = StateParts.of(state.chunks(), self.messages, self.counter, shows_all=shows_all)
+        if covered is None or shows_all or not parts.flow.summaries:
+            return parts
+        atoms = covered.atoms(parts.chunks, self.messages, partial(message_tokens, counter=self.counter))
+        return evolve(parts, flow=parts.flow.behind(atoms))
+
+    def summaries(self, state: ChunkSource) -> tuple[list[Chunk], int]:
+        """The summaries of a state, in order, and the tokens of its turns."""
+        flow = self._parts(state).flow
+        return [one.atom.chunks[0] for one in flow.summaries], flow.turns.tokens
 
     def _layout(
         self,
@@ -395,17 +422,17 @@ class ContextBuilder:
         parts: StateParts,
         max_tokens: int | None,
         blocks: Sequence[ShownBlock],
-        policy: ContextPolicy,
+        choice: Choice,
     ) -> Layout:
         layout = Layout.of(parts.flow, self.trailing(parts.trailing, state, max_tokens), self.counter, blocks)
-        return self.with_thinking(layout, (parts.chunks, parts.responded), max_tokens, policy)
+        return self.with_thinking(layout, (parts.chunks, parts.responded), max_tokens, choice)
 
     def with_thinking(
         self,
         layout: Layout,
         flowing: tuple[Sequence[Chunk], int],
         max_tokens: int | None,
-        policy: ContextPolicy = DEFAULT_POLICY,
+        choice: Choice,
     ) -> Layout:
         """The layout with room for the thinking of a tool loop that runs, if the newest turn fits beside it.
 
@@ -415,7 +442,7 @@ class ContextBuilder:
         if not thinking:
             return layout
         held = layout.carrying(thinking, self.counter)
-        return held if held.within(max_tokens, self.counter, policy) is not None else layout
+        return held if held.within(max_tokens, choice) is not None else layout
 
     def _blocks(self, state: ChunkSource, max_tokens: int | None, standing: Sequence[OfferedBlock]) -> list[ShownBlock]:
         """The standing blocks as they fit into their shares, without those that a renderer hides."""
@@ -437,11 +464,11 @@ class ContextBuilder:
         standing: Sequence[OfferedBlock] = (),
     ) -> ContextBudgetError:
         """The error for a budget that is too small, with the smallest one that is not."""
-        read = self._parts(state)
+        read, choice = self._parts(state), self.choice(policy)
 
         def fits(budget: int) -> bool:
-            layout = self._layout(state, read, budget, self._blocks(state, budget, standing), policy)
-            return layout.within(budget, self.counter, policy) is not None
+            layout = self._layout(state, read, budget, self._blocks(state, budget, standing), choice)
+            return layout.within(budget, choice) is not None
 
         low, high = max_tokens, 2 * max(max_tokens, TRAILING_MIN)
         while not fits(high):
@@ -453,11 +480,18 @@ class ContextBuilder:
 
 
 def _finish(
-    state: ChunkSource, thread_id: str, pieces: Sequence[RenderedChunk], spent: Spent, counter: TokenCounter
+    state: ChunkSource,
+    thread_id: str,
+    pieces: Sequence[RenderedChunk],
+    spent: Spent,
+    counter: TokenCounter,
+    kept: Kept = Kept(),  # noqa: B008 - frozen
 ) -> Context:
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}
-    kept = state.state if isinstance(state, Indexed) else state
+    of_state = state.in_order(shown)
+    covered = [piece.chunk.id for piece in pieces if piece.position % 1]
+    source = state.state if isinstance(state, Indexed) else state
     return Context(
         thread_id=thread_id,
         seq=state.seq,
@@ -465,8 +499,8 @@ def _finish(
         tokens=FRAME + sum(message_tokens(m, counter) for m in messages),
         tokens_exact=counter.exact,
         tokenizer=counter.name,
-        included=tuple(state.in_order(shown)),
-        left_out=LeftOut(kept.chunks, frozenset(shown)),
+        included=(*covered, *of_state) if covered else tuple(of_state),
+        left_out=LeftOut(source.chunks, frozenset(shown | kept.summaries)),
         shortened=tuple(piece.chunk.id for piece in pieces if piece.shortened),
         chunks=tuple(chunk for piece in pieces for chunk in (piece.chunk, *state.children(piece.chunk.id))),
         spent=spent,
@@ -474,6 +508,7 @@ def _finish(
         trailing=next(
             (n for n, piece in enumerate(reversed(pieces)) if piece.chunk.category not in TRAILING), len(pieces)
         ),
+        kept=kept,
     )
 
 

@@ -12,7 +12,7 @@ from threading import Lock
 
 from attrs import frozen
 
-from memory_engine.context.flow import TRAILING, Costed, Flow, FlowTurns, Windows, cost
+from memory_engine.context.flow import TRAILING, Costed, Flow, FlowTurns, cost
 from memory_engine.context.invariants import Bonds
 from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.core.aside import AT_ONCE_MAX
@@ -79,7 +79,6 @@ class FlowIndex:
         self._spoken: list[int] = []
         self._spoken_first = -1
         self._tokens = 0
-        self.windows = Windows(self._sizes)
         self._made: dict[int, Costed] = {}
         """The turns that were read for this context, by their first positions."""
         self._made_before: dict[int, Costed] = {}
@@ -179,7 +178,6 @@ class FlowIndex:
         self._tokens -= sum(self._sizes[kept:])
         del self._sizes[kept:], self._firsts[kept:]
         del self._spoken[bisect_left(self._spoken, kept) :]
-        self.windows.go_back(kept)
         for atoms in (self._fixed, self._summaries):
             del atoms[bisect_left(atoms, position, key=lambda one: one.atom.positions[0]) :]
         self._made_before = {first: one for first, one in self._made_before.items() if first < position}
@@ -190,12 +188,14 @@ class FlowIndex:
         return Flow(
             self._fixed,
             self._summaries,
-            FlowTurns(self._sizes, self._firsts, self._spoken, self._tokens, self._turns),
+            FlowTurns(self._sizes, self._firsts, self._spoken, self._tokens, self._turns, self._began),
             sum(one.tokens for one in self._fixed),
             self._bonds.spoken,
             turn if is_turn else -1,
-            self.windows,
         )
+
+    def _began(self, place: int) -> int:
+        return self._bonds.chunks[self._firsts[place]].said_at
 
     def _turns(self, first: int, end: int) -> list[Costed]:
         """The turns from a place on, up to another: those that the context before showed too are not made again."""

@@ -19,8 +19,10 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.context.budget import ContextPolicy
-from memory_engine.context.builder import ContextBuilder, ContextDraft
+from memory_engine.context.choice import Kept
+from memory_engine.context.builder import STANDING, ContextBuilder, ContextDraft
 from memory_engine.context.context import Context
+from memory_engine.context.covered import Covered
 from memory_engine.context.excerpt import excerpt
 from memory_engine.context.live import over_newest
 from memory_engine.context.recall_from import searchable
@@ -63,13 +65,18 @@ PIECES_MAX = 2
 
 
 class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The query, the budget in tokens (`None`: beside all of the state), the seq to read as of, and the threads."""
+    """The query, the budget in tokens (`None`: beside all of the state), the seq to read as of, and the threads.
+
+    `covered` are the originals that summaries stand for, `kept` what the last context of the same loop has kept.
+    """
 
     query: str
     max_tokens: int | None
     at: int | None
     policy: ContextPolicy
     others: Sequence[ThreadHandle] = ()
+    covered: Covered | None = None
+    kept: Kept | None = None
 
 
 async def recalled_context(
@@ -110,6 +117,8 @@ async def _draft(
         max_tokens=recall.max_tokens,
         policy=recall.policy,
         standing=standing,
+        covered=recall.covered,
+        kept=recall.kept,
     )
     if recall.at is None and recall.max_tokens is not None:
         return await over_newest(kernel, thread_id, state, draft)
@@ -255,7 +264,7 @@ class _Visible:
 
     def __init__(self, draft: ContextDraft) -> None:
         self._thread_id = draft.thread_id
-        own = [piece for piece in draft.pieces if piece.position >= 0]
+        own = [piece for piece in draft.pieces if piece.position > STANDING]
         chunks = [chunk for piece in own for chunk in (piece.chunk, *draft.state.children(piece.chunk.id))]
         cut = {piece.chunk.id for piece in draft.pieces if piece.shortened}
         self._whole = {chunk.seq for chunk in chunks if chunk.id not in cut}

@@ -5,12 +5,15 @@ So the contexts of all calls of a log take time linear in the log, and not in th
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from attrs import define, field, frozen
 
+from memory_engine.context.budget import DEFAULT_POLICY
 from memory_engine.context.builder import FRAME, ContextBuilder, Layout
+from memory_engine.context.choice import Kept
+from memory_engine.context.covered import Covered
 from memory_engine.context.flow import TRAILING, Costed, Flow, cost, messages_of
 from memory_engine.context.flow_index import in_flow
 from memory_engine.context.invariants import Bonds
@@ -21,9 +24,9 @@ from memory_engine.context.rendering import (
     message_bytes,
     message_tokens,
 )
-from memory_engine.core.chunks import Chunk, is_of_session
+from memory_engine.core.chunks import Category, Chunk, ChunkType, is_of_session
 from memory_engine.core.executor import apply_to_draft
-from memory_engine.core.operations import Operation
+from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
 from memory_engine.core.state import Placed, State, StateDraft
 
 UNSETTLED = 16
@@ -169,6 +172,37 @@ class Settled:
         return Settled(bonds, flow, [*self.messages, *made], self.tokens + tokens, self.bytes + size)
 
 
+class Originals(msgspec.Struct, frozen=True):
+    """The originals that the summaries of a series stand for: by the id of each summary, and all of them."""
+
+    under: Mapping[str, Sequence[Chunk]] = {}
+    covered: Covered | None = None
+
+    @classmethod
+    def of(cls, under: Mapping[str, Sequence[Chunk]]) -> "Originals":
+        """The originals under these summaries."""
+        return cls(under, Covered.known(chunk for chunks in under.values() for chunk in chunks) if under else None)
+
+    def after(self, operations: Sequence[Operation], get: Callable[[str], Chunk | None]) -> "Originals":
+        """The same after the operations of an event; `get` gives a chunk of the state before it."""
+        under = dict(self.under)
+        for operation in flattened(operations):
+            match operation:
+                case BatchReplace(by=(summary, *_)):
+                    taken = [chunk for chunk_id in operation.chunks if (chunk := get(chunk_id)) is not None]
+                    nested = [chunk for one in taken for chunk in under.pop(one.id, ())]
+                    under[summary] = [*nested, *(chunk for chunk in taken if chunk.type != ChunkType.COMPACTED)]
+                case Update() | Replace() if operation.chunk in under:
+                    under[operation.by] = under.pop(operation.chunk)
+                case BatchReplace() | Delete():
+                    gone = operation.chunks if isinstance(operation, BatchReplace) else (operation.chunk,)
+                    for chunk_id in gone:
+                        under.pop(chunk_id, None)
+                case _:
+                    continue
+        return self if under == self.under else Originals.of(under)
+
+
 class SeriesMark(msgspec.Struct, frozen=True):
     """Where a series stood: from there it can be gone through again at the cost of the later changes alone."""
 
@@ -180,6 +214,8 @@ class SeriesMark(msgspec.Struct, frozen=True):
     trailing: list[RenderedChunk] | None
     last_key: bytes
     flowing: dict[str, int]
+    kept: Kept | None
+    originals: "Originals"
     chunks: Sequence[Chunk] = ()
     """The series' own, which only grows at its end: the first `length` of them are the flow."""
     length: int = -1
@@ -199,7 +235,11 @@ class ContextSeries:
         thread_id: str,
         max_tokens: int | None,
         messages: MeasuredMessages,
+        originals: Originals = Originals(),  # noqa: B008 - frozen
     ) -> None:
+        self._originals = originals
+        self._kept: Kept | None = None
+        """What the last context kept for the next one of the same loop."""
         self._draft: StateDraft = state.draft()
         self._thread_id = thread_id
         self.max_tokens = max_tokens
@@ -226,12 +266,13 @@ class ContextSeries:
         bonds = self._bonds
         read: tuple[Sequence[Chunk], int] = (bonds.chunks, len(bonds.chunks)) if bonds is not None else ((), -1)
         atoms = self.settled, self._costed, self._provisional, bonds.joined if bonds is not None else 0
-        return SeriesMark(self.state(), *atoms, self._trailing, self._last_key, self._flowing, *read)
+        kept = self._kept, self._originals
+        return SeriesMark(self.state(), *atoms, self._trailing, self._last_key, self._flowing, *kept, *read)
 
     def since(self, mark: SeriesMark) -> "ContextSeries":
         """A series that stands where this one stood."""
-        series = ContextSeries(mark.state, self._thread_id, self.max_tokens, self.messages)
-        series.settled = mark.settled
+        series = ContextSeries(mark.state, self._thread_id, self.max_tokens, self.messages, mark.originals)
+        series.settled, series._kept = mark.settled, mark.kept
         flow = mark.flow
         if flow is not None:
             series._trailing, series._last_key, series._flowing = mark.trailing, mark.last_key, mark.flowing
@@ -249,6 +290,8 @@ class ContextSeries:
     def step(self, operations: Sequence[Operation], chunks: Sequence[Chunk], seq: int) -> None:
         """Apply the operations of the next event."""
         if operations:
+            if self.max_tokens is not None:
+                self._originals = self._originals.after(operations, self._draft.get)
             apply_to_draft(self._draft, operations, chunks, seq=seq)
             for chunk_id, placed in self._draft.touched.items():
                 self._note(chunk_id, placed)
@@ -266,15 +309,10 @@ class ContextSeries:
         before: Sequence[Message] = ()
         tokens, size = FRAME, 0
         if self.max_tokens is not None:
-            layout = Layout.of(self.settled.flow.plus(Flow.of(tail)), self._trailing, builder.counter)
-            layout = builder.with_thinking(layout, (bonds.chunks, bonds.responded), self.max_tokens)
-            chosen = layout.within(self.max_tokens, builder.counter)
-            if chosen is None:
-                raise builder.overrun(self.state(), self._thread_id, self.max_tokens)
-            tail = chosen
+            messages: Sequence[Message] = self._within(self.max_tokens, bonds, tail)
         else:
             before, tokens, size = self.settled.messages, FRAME + self.settled.tokens, self.settled.bytes
-        messages = messages_of(tail, self._trailing)
+            messages = messages_of(tail, self._trailing)
         more_tokens, more_bytes = self.messages.sizes(messages)
         return MeasuredContext(
             before,
@@ -284,6 +322,27 @@ class ContextSeries:
             len(before) + len(messages) - sum(len(piece.messages) for piece in self._trailing),
             tuple(dict.fromkeys(piece.chunk.type for piece in self._trailing)),
         )
+
+    def _within(self, max_tokens: int, bonds: Bonds, tail: Sequence[Costed]) -> list[Message]:
+        """The messages that fit into a budget, going on from those of the last context."""
+        builder, trailing = self.messages.builder, self._trailing or []
+        flow = self.settled.flow.plus(Flow.of(tail))
+        if self._originals.covered is not None:
+            flow = flow.behind(self._originals.covered.atoms(bonds.chunks, self.messages.of, self.messages.tokens))
+        choice = builder.choice(DEFAULT_POLICY, self._kept)
+        layout = Layout.of(flow, trailing, builder.counter)
+        layout = builder.with_thinking(layout, (bonds.chunks, bonds.responded), max_tokens, choice)
+        chosen = layout.within(max_tokens, choice)
+        if chosen is None:
+            raise builder.overrun(self.state(), self._thread_id, max_tokens)
+        self._kept = chosen.kept
+        summary, atoms = chosen.kept.summary, chosen.atoms
+        if summary is None:
+            return messages_of(atoms, trailing)
+        first = next(
+            (n for n, one in enumerate(atoms) if one.atom.chunks[0].category is not Category.SYSTEM), len(atoms)
+        )
+        return [*messages_of(atoms[:first]), *summary.messages, *messages_of(atoms[first:], trailing)]
 
     def _note(self, chunk_id: str, placed: Placed | None) -> None:
         """Keep the parts that a change leaves alone: the flow before a chunk added at its end, and the last chunks."""

@@ -10,7 +10,7 @@ from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
 from memory_engine.context.invariants import SPOKEN
-from memory_engine.context.live import over_newest
+from memory_engine.context.live import LoopWindow, covered_originals, over_newest
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
 from memory_engine.core.arguments import checked_number
@@ -77,6 +77,8 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     seq = await thread.upto(at)
     if seq is None:
         runtime = await thread.followed()
+        if max_tokens is not None:
+            runtime.window = max(max_tokens, runtime.window or 0)
         for prepare in kernel[OpenThreads].before_context:
             await prepare(runtime)
         state = runtime.state
@@ -87,13 +89,31 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     room = None if max_tokens is None else max_tokens - reserved
     standing = await standing_blocks(thread, state, policy, query=query, at=seq)
     try:
+        covered = await covered_originals(thread, state, room, at=seq)
+        loop = LoopWindow.of(kernel, thread.id, (room, policy, query is not None)) if seq is None and room else None
+        kept = loop.kept if loop is not None else None
         if query is not None:
-            wanted = RecallRequest(query=query, max_tokens=room, at=seq, policy=policy, others=recall_from)
-            return await recalled_context(thread, state, wanted, standing)
-        build = partial(builder.build, thread_id=thread.id, max_tokens=room, policy=policy, standing=standing)
-        if seq is None and room is not None:
-            return await over_newest(kernel, thread.id, state, build)
-        return await aside(lambda: build(state), items=state.tally.chunks)
+            wanted = RecallRequest(
+                query=query, max_tokens=room, at=seq, policy=policy, others=recall_from, covered=covered, kept=kept
+            )
+            made = await recalled_context(thread, state, wanted, standing)
+        else:
+            build = partial(
+                builder.build,
+                thread_id=thread.id,
+                max_tokens=room,
+                policy=policy,
+                standing=standing,
+                covered=covered,
+                kept=kept,
+            )
+            if seq is None and room is not None:
+                made = await over_newest(kernel, thread.id, state, build)
+            else:
+                made = await aside(lambda: build(state), items=state.tally.chunks)
+        if loop is not None:
+            loop.kept = made.kept
+        return made
     except ContextBudgetError as error:
         raise ContextBudgetError(thread.id, error.needed + reserved, max_tokens or 0) from None
 

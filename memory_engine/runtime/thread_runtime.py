@@ -86,6 +86,8 @@ class ThreadRuntime:
         self.queue = ThreadQueue(self.id, kernel.config.queue_capacity)
         self.busy = self._pumping = False
         self.failed: MemoryEngineError | None = None
+        self.window: int | None = None
+        """The tokens that the thread's own contexts were asked to fit, as far as that is known."""
         self.compaction_backoff = 0
         self.compaction_failures = 0
         self.incompressible: set[str] = set()

@@ -13,7 +13,7 @@ from memory_engine import CompactionPolicy, Context, Engine, EngineConfig, Plugi
 from memory_engine import events as e
 from memory_engine.context import ContextPolicy, Message
 from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed
-from memory_engine.context.flow import NEWEST, Windows
+from memory_engine.context.flow import NEWEST
 from memory_engine.context.rendering import NO_RESULT
 from memory_engine.core.tokens import IMAGE_TOKENS
 from memory_engine.events import Event
@@ -232,14 +232,12 @@ async def test_an_index_gives_what_reading_the_whole_state_gives(steps: list[Eve
                     await thread.dispatch(step)
 
 
-@pytest.mark.parametrize(("near", "newest"), [(Windows.NEAR, NEWEST), (100, 3)])
-async def test_a_large_state_is_read_once(near: int, newest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("newest", [NEWEST, 3])
+async def test_a_large_state_is_read_once(newest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long loops, what changes in place and what is forgotten: as reading it as of now, for any budget.
 
-    Also where a window is walked beside the loop, as that of a new budget over very many turns is, and where turns as
-    of then are made again.
+    Also where turns as of then are made again.
     """
-    monkeypatch.setattr(Windows, "NEAR", near)
     monkeypatch.setattr("memory_engine.context.flow.NEWEST", newest)
     loop = [e.LlmThinking(content="so"), call("a"), result("a", "y " * 30)]
     later: list[list[Event]] = [

@@ -1,0 +1,190 @@
+"""The atoms that a context shows in a room of tokens: the fixed ones, the window of turns, what represents the others.
+
+The first context of a loop fills the room. The next ones go on from what it kept: the window begins at the same turn
+while all fits, and then moves so far that there is room for many calls.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from memory_engine.context.flow import BORDER_MIN, Costed, Flow, cut_to, in_order_of_atoms, tokens_of
+from memory_engine.context.invariants import SPOKEN
+from memory_engine.context.rendering import Message, RenderedChunk
+from memory_engine.context.shortening import shorten
+from memory_engine.context.summary_lines import SummaryLines
+from memory_engine.context.window import NEVER, Front, first_turn, turn_at
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.text import terms
+from memory_engine.core.tokens import TokenCounter
+
+QUESTION_SHARE = 0.5
+"""The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
+SUMMARY_SHARE = 0.15
+"""The share of the room that the lines of summaries may take."""
+SUMMARY_MIN = 200
+"""Tokens that the lines of summaries may take of a small room, too, up to a third of it."""
+ASKED_CHARS_MAX = 2_000
+"""The characters of a message that say what it asks of the results that follow it."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What the contexts of a loop show unchanged until the window moves.
+
+    The window begins at the seq `begins`, behind the turn before it cut to `border` tokens
+    (0: not at all). `asked` is the seq of the message in front of it that was being worked on (0: none), cut to
+    `asked_room` tokens, `summary` the lines of summaries, and `summaries` the ids of those that they or the window represent.
+    """
+
+    begins: int = NEVER
+    border: int = 0
+    asked: int = 0
+    asked_room: int = 0
+    summary: RenderedChunk | None = None
+    summary_tokens: int = 0
+    summaries: frozenset[str] = frozenset()
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """The atoms of a context in order, the lines of its summaries, their tokens together, and what a loop keeps."""
+
+    atoms: list[Costed]
+    tokens: int = 0
+    kept: Kept = Kept()
+
+    def plus(self, tokens: int) -> "Chosen":
+        """The same with so many tokens more."""
+        return replace(self, tokens=self.tokens + tokens)
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """How the turns of a flow are chosen for a room: by these tools, and going on from what a loop `kept`.
+
+    `refill` is the share of the room that a window is cut to where it has to move.
+    """
+
+    counter: TokenCounter
+    render: Callable[[Chunk], Iterable[Message]]
+    refill: float = 1.0
+    kept: Kept | None = None
+    summary: int | None = None
+    """The tokens that the lines of summaries may take; `None`: their share of the room."""
+
+    def of(self, flow: Flow, room: int) -> Chosen | None:
+        """The atoms to show in `room` tokens; `None` where the fixed ones and something of the newest do not fit."""
+        room -= flow.fixed_tokens
+        if room < 0:
+            return None
+        lines = SummaryLines.of(flow.summaries, self._summary_room(room), self.counter)
+        found = self._going_on(flow, room, lines) or self._afresh(flow, room, lines)
+        return found.plus(flow.fixed_tokens) if found is not None else None
+
+    def _summary_room(self, room: int) -> int:
+        least = min(SUMMARY_MIN, room // 3)
+        return max(least, int(room * SUMMARY_SHARE)) if self.summary is None else self.summary
+
+    def _going_on(self, flow: Flow, room: int, lines: SummaryLines) -> Chosen | None:
+        """From where the window began before while all fits; else with a window that leaves room for many calls."""
+        kept = self.kept
+        if kept is None or kept.begins == NEVER:
+            return None
+        left = room - kept.summary_tokens
+        place = turn_at(flow.turns, kept.begins, left)
+        if place is not None and place < len(flow.turns):
+            shown = [*self._before(flow, place, kept), *flow.turns.since(place)]
+            if tokens_of(shown) <= left:
+                tokens = tokens_of(shown) + kept.summary_tokens
+                kept = replace(kept, summaries=kept.summaries | lines.behind(kept.begins))
+                return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens, kept)
+        return self._fitting(flow, room, int(room * self.refill), lines)
+
+    def _before(self, flow: Flow, place: int, kept: Kept) -> Iterator[Costed]:
+        """What a kept window shows of the turns before it."""
+        asked = next((n for n in reversed(flow.turns.spoken) if flow.turns.began(n) <= kept.asked), -1)
+        if kept.asked and 0 <= asked < place:
+            yield from self._cut(flow, asked, kept.asked_room)
+        if kept.border and place:
+            yield from self._cut(flow, place - 1, kept.border)
+
+    def _cut(self, flow: Flow, place: int, room: int) -> list[Costed]:
+        """A turn cut to a room, as a list; empty where it cannot be cut so short."""
+        cut = _cut_to(flow, flow.turns.one(place), room, self.counter, flow.asked_in(place))
+        return [cut] if cut is not None else []
+
+    def _afresh(self, flow: Flow, room: int, lines: SummaryLines) -> Chosen | None:
+        """A window that fills the room; one that shows nothing but a part of the newest turn, if it must."""
+        found = self._fitting(flow, room, room, lines)
+        if found is not None or not len(flow.turns):
+            return found
+        tries = ((lines, True), (SummaryLines(), True), (SummaryLines(), False))
+        parts = (self._part(flow, room, shown, with_question=question) for shown, question in tries)
+        return next((part for part in parts if part is not None), None)
+
+    def _fitting(self, flow: Flow, room: int, goal: int, lines: SummaryLines) -> Chosen | None:
+        """The newest turns that fit whole into `goal` tokens; `None` where not even one does."""
+        turns, asked, question_cap = flow.turns, flow.asked, int(room * QUESTION_SHARE)
+        place = first_turn(turns, goal, [lines.front, _question(flow, question_cap)])
+        if place == len(turns) > 0:
+            return None
+        begins = min((turns.began(n) for n in range(place, len(turns))), default=NEVER)
+        made = lines.before(begins, self.render, self.counter)
+        left = goal - turns.tokens_since(place) - made.tokens
+        has_asked = 0 <= asked < place
+        asked_room = max(question_cap, left) if asked == place - 1 else question_cap
+        question = self._cut(flow, asked, asked_room) if has_asked else []
+        border = left - tokens_of(question)
+        is_free = place > 0 and place - 1 != asked and border >= BORDER_MIN
+        cut = self._cut(flow, place - 1, border) if is_free else []
+        shown = [*question, *cut, *turns.since(place)]
+        kept = Kept(
+            begins=begins,
+            border=border if cut else 0,
+            asked=turns.began(asked) if has_asked else 0,
+            asked_room=asked_room,
+            summary=made.piece,
+            summary_tokens=made.tokens,
+            summaries=made.ids,
+        )
+        return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens_of(shown) + made.tokens, kept)
+
+    def _part(self, flow: Flow, room: int, lines: SummaryLines, *, with_question: bool) -> Chosen | None:
+        """A part of the newest turn, with what of the rest has room; `None` where it cannot be cut so short."""
+        newest, asked = len(flow.turns) - 1, flow.asked
+        made = lines.before(NEVER, self.render, self.counter)
+        has_asked = with_question and 0 <= asked < newest
+        first = self._cut(flow, asked, int(room * QUESTION_SHARE)) if has_asked else []
+        shown = self._cut(flow, newest, room - made.tokens - tokens_of(first))
+        if not shown or (has_asked and not first):
+            return None
+        kept = Kept(begins=NEVER, summary=made.piece, summary_tokens=made.tokens, summaries=made.ids)
+        atoms = [*first, *shown]
+        return Chosen(in_order_of_atoms([*flow.fixed, *atoms]), tokens_of(atoms) + made.tokens, kept)
+
+
+def _question(flow: Flow, cap: int) -> Front:
+    """The message that is being worked on, in front of a window that begins after it."""
+    asked = flow.asked
+    return Front.of([(flow.turns.began(asked), flow.turns.sizes[asked])], cap) if asked >= 0 else Front()
+
+
+def _cut_to(flow: Flow, one: Costed, room: int, counter: TokenCounter, asked: Costed | None = None) -> Costed | None:
+    """The atom in at most `room` tokens, its longest texts cut where they must be; `None` where that cannot be.
+
+    Of a cut text its beginning and its end stay, and what it says about the terms that were asked.
+    """
+    if one.tokens <= room:
+        return one
+    return flow.cuts.known(one, asked, room, counter, lambda: _shortened(one, room, counter, _asked_terms(asked)))
+
+
+def _asked_terms(asked: Costed | None) -> frozenset[str]:
+    if asked is None:
+        return frozenset()
+    text = " ".join(chunk.text for chunk in asked.atom.chunks if chunk.type in SPOKEN)
+    return frozenset(terms(text[:ASKED_CHARS_MAX]))
+
+
+def _shortened(costed: Costed, room: int, counter: TokenCounter, asked: frozenset[str]) -> Costed | None:
+    pieces = shorten(costed.pieces, room, counter, asked)
+    return cut_to(costed, pieces, counter) if pieces is not None else None
