@@ -1,4 +1,4 @@
-"""The tokens of a text by classes of its characters: fast, without a tokenizer's tables, and rather too many than too few.
+"""The tokens of a text by classes of its characters: fast, without a tokenizer's tables, and on the safe side.
 
 Tokenizers split texts between classes of characters, and know common sequences: "eat" is part of many tokens, "vq" of
 none. So each byte of a text in UTF-8 costs by its own class and that of the byte before it, in sixteenths of a token.
@@ -12,7 +12,7 @@ are set as it costs, and the bits are counted.
 
 BLOCK_BYTES = 1 << 14
 """Bytes that are counted at once: what is made of them on the way stays in the processor's cache."""
-BYTES_TO_ONE = 64
+BYTES_TO_ONE = 48
 """The bytes of a long run of one character, such as a ruler of dashes, that make a token."""
 COST_MAX = 24
 """The highest cost that a byte can say: four bits of one, four of five."""
@@ -38,21 +38,21 @@ CLASSES = (
 the first bytes of Latin letters beyond ASCII, and all other bytes beyond it."""
 
 COSTS = (
-    (2, 6, 15, 12, 16, 11, 16, 11, 16, 6, 16, 13, 10, 17, 11),
-    (9, 5, 9, 3, 21, 12, 19, 14, 0, 4, 15, 16, 8, 17, 19),
-    (23, 10, 3, 2, 6, 0, 2, 10, 10, 0, 5, 11, 17, 0, 0),
-    (14, 22, 0, 0, 0, 7, 4, 0, 4, 9, 2, 15, 1, 0, 0),
-    (19, 6, 3, 0, 0, 0, 0, 6, 0, 0, 0, 11, 0, 4, 0),
-    (14, 4, 1, 0, 6, 9, 7, 16, 0, 13, 0, 16, 1, 7, 0),
-    (18, 8, 2, 7, 4, 0, 4, 17, 2, 14, 0, 18, 0, 2, 0),
-    (24, 12, 5, 0, 24, 22, 17, 24, 17, 20, 3, 24, 12, 18, 10),
-    (16, 20, 16, 0, 1, 14, 5, 23, 3, 0, 5, 20, 18, 3, 1),
-    (23, 19, 0, 0, 9, 0, 20, 24, 0, 16, 3, 14, 5, 7, 0),
-    (6, 17, 3, 0, 19, 12, 8, 17, 8, 6, 0, 15, 14, 9, 0),
-    (19, 14, 17, 8, 13, 20, 18, 24, 11, 17, 19, 6, 19, 23, 24),
-    (4, 11, 4, 1, 3, 4, 7, 10, 7, 0, 8, 20, 1, 5, 11),
-    (12, 9, 4, 1, 7, 6, 9, 14, 4, 7, 4, 14, 6, 7, 4),
-    (18, 8, 18, 0, 10, 0, 15, 17, 12, 18, 2, 24, 2, 0, 0),
+    (2, 5, 14, 13, 16, 8, 11, 14, 15, 11, 18, 11, 12, 19, 11),
+    (9, 6, 9, 4, 19, 12, 23, 14, 0, 2, 17, 14, 7, 19, 19),
+    (21, 9, 3, 0, 3, 1, 0, 9, 7, 0, 4, 8, 15, 0, 0),
+    (12, 23, 0, 0, 0, 6, 2, 1, 2, 3, 0, 12, 1, 0, 0),
+    (18, 4, 4, 2, 0, 0, 0, 7, 0, 0, 0, 13, 1, 7, 0),
+    (12, 6, 2, 0, 4, 12, 10, 16, 0, 14, 0, 19, 1, 12, 0),
+    (18, 4, 4, 5, 3, 0, 4, 17, 3, 16, 0, 16, 0, 8, 0),
+    (24, 14, 7, 0, 19, 19, 18, 24, 16, 16, 3, 24, 11, 20, 11),
+    (18, 21, 17, 0, 0, 18, 6, 23, 2, 0, 2, 24, 16, 5, 1),
+    (21, 19, 1, 0, 8, 0, 19, 24, 0, 16, 0, 15, 5, 16, 1),
+    (3, 18, 5, 10, 21, 11, 7, 21, 5, 11, 0, 15, 12, 8, 0),
+    (21, 15, 20, 8, 13, 23, 15, 23, 16, 16, 18, 6, 19, 24, 24),
+    (4, 10, 7, 3, 3, 5, 7, 10, 9, 0, 9, 20, 1, 6, 10),
+    (11, 10, 6, 2, 7, 7, 9, 14, 4, 7, 5, 15, 6, 8, 4),
+    (15, 11, 12, 0, 7, 0, 12, 15, 10, 15, 2, 24, 3, 0, 0),
 )
 """What a byte costs: a row for the class of the byte before it, a column for its own. A text begins as after a line."""
 
@@ -73,12 +73,12 @@ BLOCK_COSTS = (
     (0x1E, 0x1F, 4),  # Latin with two marks: Vietnamese
     (0x1F, 0x20, 8),  # Greek with marks
     (0x20, 0x21, 5),  # dashes, quotes, bullets
-    (0x21, 0x25, 17),  # arrows, signs of mathematics
+    (0x21, 0x25, 19),  # arrows, signs of mathematics
     (0x25, 0x26, 12),  # lines of boxes
-    (0x26, 0x2C, 17),  # pictures and signs
-    (0x30, 0x31, 13),  # Japanese syllables
+    (0x26, 0x2C, 19),  # pictures and signs
+    (0x30, 0x31, 14),  # Japanese syllables
     (0x31, 0xA0, 13),  # Chinese characters
-    (0xAC, 0xD8, 9),  # Korean
+    (0xAC, 0xD8, 10),  # Korean
     (0xD8, 0xE0, 16),  # a half of a character beyond 65,536: emoji
     (0xF9, 0x100, 21),  # signs of full width
 )

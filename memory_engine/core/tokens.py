@@ -34,7 +34,7 @@ class TokenCounter(Protocol):
 
 
 class EstimatedTokens:
-    """Counts by classes of characters: 1.0 to 1.4 times the tokens of OpenAI's o200k, for prose, code and data alike."""
+    """Counts by classes of characters: 1.0 to 1.4 times the tokens of OpenAI's o200k, of prose, code and data."""
 
     name = "estimate"
     exact = False
