@@ -364,7 +364,9 @@ class ContextBuilder:
             standing=tuple(one.block for one in blocks),
             spent=layout.spent(divided.chosen),
             room=divided.recalled,
-            before=next((n for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)),
+            before=next(
+                (n - len(layout.turn) for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)
+            ),
             builder=self,
             thinking=layout.thinking,
             kept=divided.chosen.kept,

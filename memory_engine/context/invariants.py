@@ -11,7 +11,7 @@ from typing import Protocol, Self
 import msgspec
 from attrs import define, field
 
-from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.chunks import Chunk, ChunkType, is_of_request
 
 SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
 """Messages of a person or of the leading agent: a turn begins with one of these."""
@@ -42,6 +42,14 @@ class Atom(msgspec.Struct, frozen=True, gc=False):
     def tokens(self) -> int:
         """Their estimated tokens together."""
         return sum(chunk.tokens for chunk in self.chunks)
+
+    @property
+    def said_at(self) -> int:
+        """The seq of the event that it began with: of a request its message, not what was recalled for it later."""
+        first = self.chunks[0]
+        if not is_of_request(first):
+            return first.said_at
+        return next((chunk.said_at for chunk in self.chunks if not is_of_request(chunk)), first.said_at)
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -171,6 +179,30 @@ class Questions:
 
 
 @define
+class Requests:
+    """What was recalled for a request stays with the message that it stands before."""
+
+    _recalled: list[int] = field(factory=list)
+    """The positions of such chunks, nothing but more of them behind."""
+
+    def read(self, position: int, chunk: Chunk) -> Sequence[int]:
+        """A message takes what was recalled for it, directly before it."""
+        if is_of_request(chunk):
+            self._recalled.append(position)
+            return ()
+        recalled, self._recalled = self._recalled, [] if self._recalled else self._recalled
+        return (*recalled, position) if recalled and chunk.type in SPOKEN else ()
+
+    def pending(self, _passed: int, /) -> Iterable[Group]:
+        """Return nothing: both are bound once the message is read."""
+        return ()
+
+    def copy(self) -> "Requests":
+        """A copy that can read on by itself."""
+        return Requests(self._recalled.copy())
+
+
+@define
 class Loops:
     """A thinking-tool loop stays whole: providers require the reasoning beside the calls it led to.
 
@@ -235,7 +267,7 @@ class Bonds:
     """The position of the first chunk of all atoms that a newly read chunk has changed, since this was last set."""
     _leader: list[int] = field(factory=list)
     _calls: Calls = field(factory=Calls)
-    _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Loops()))
+    _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Requests(), Loops()))
     _spoken: int = NOBODY
     _passed: int = NOBODY
     responded: int = NOBODY
