@@ -90,7 +90,8 @@ def _web_log(seeded: random.Random) -> str:
     address = ".".join(str(seeded.randrange(256)) for _ in range(4))
     return (
         f"{address} - - [{_moment(seeded):%d/%b/%Y:%H:%M:%S} +0000] "
-        f'"GET /{seeded.choice(WORDS)}/{seeded.randrange(999)} HTTP/1.1" {seeded.choice((200, 304, 404))} {seeded.randrange(10**5)} "-" "curl/8.5.0"'
+        f'"GET /{seeded.choice(WORDS)}/{seeded.randrange(999)} HTTP/1.1" '
+        f'{seeded.choice((200, 304, 404))} {seeded.randrange(10**5)} "-" "curl/8.5.0"'
     )
 
 
