@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult
-from memory_engine.compactors.extractive.entries import GAP, Entry, EntryKind, Line, Section
+from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line, Section
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.slices import Steps, in_slices
+from memory_engine.language.sentences import GAP
 
 if TYPE_CHECKING:
     from memory_engine.compactors.extractive import extractor
@@ -24,6 +25,8 @@ _KINDS: Mapping[str, EntryKind] = {
     ChunkType.THINKING: "thinking",
     ChunkType.AGENT_ACTION: "tool_call",
     ChunkType.ACTION_RESULT: "tool_result",
+    ChunkType.OBSERVATION: "tool_result",
+    ChunkType.FOREIGN_SUMMARY: "summary",
     ChunkType.CLARIFICATION: "question",
     ChunkType.ERROR: "error",
     ChunkType.TASK: "task",

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
-from memory_engine.context.invariants import SPOKEN
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.text import COMPOUND_WORD, is_unspaced, pairs, stop_words
 from memory_engine.core.tokens import estimate_text
 

@@ -100,6 +100,7 @@ from memory_engine.core.events.tasks import (
     upcast_todo_set_v1,
 )
 from memory_engine.errors.effects import Usage
+from memory_engine.views.brief.events import BriefPinned, BriefUnpinned
 from memory_engine.views.checkpoints.events import CheckpointSaved, CheckpointsDropped, CheckpointWritten
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved, DocumentSplice
 from memory_engine.views.items.events import ItemPut, ItemsDeleted, ItemsUsed
@@ -187,6 +188,7 @@ def builtin_registry() -> EventRegistry:
 
 __all__ = [
     "BUILTIN_EVENTS", "CORE_EVENTS", "UPCASTERS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded",
+    "BriefPinned", "BriefUnpinned",
     "CheckpointSaved",
     "CheckpointWritten", "CheckpointsDropped", "ChunkId",
     "CompactionAbandoned",

@@ -59,6 +59,7 @@ from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.storage.places import Durability, open_store
 from memory_engine.store.passages import Extractor
 from memory_engine.store.protocol import Store
+from memory_engine.views.brief import plugin as brief
 from memory_engine.views.checkpoints import plugin as checkpoints
 from memory_engine.views.conversation import plugin as conversation
 from memory_engine.views.documents import plugin as documents
@@ -96,6 +97,7 @@ VIEWS: tuple[Plugin, ...] = (
     sessions.PLUGIN,
     items.PLUGIN,
     session_items.PLUGIN,
+    brief.PLUGIN,
 )
 """The views that every engine has."""
 

@@ -53,7 +53,6 @@ from memory_engine.recall.extractors import SUMMARY, found, pieces
 from memory_engine.store.passages import Extracted, Extractor, Text
 
 SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
-    UserMessage: ("message", "user", "name"),
     ParentAgentMessage: ("message", "user", "agent_id"),
     LlmTextResponse: ("message", "assistant", "name"),
     LlmClarification: ("message", "assistant", ""),
@@ -86,6 +85,20 @@ def spoken(kind: str, role: str, speaker: str) -> Extractor:
         return found(said, kind, role=role, speaker=getattr(event, speaker) if speaker else "", key=key)
 
     return extract
+
+
+_OF_ORIGINS: Mapping[str, tuple[str, str]] = {
+    "": ("message", "user"),
+    "tool": ("tool", "tool"),
+    "client": ("note", "tool"),
+    "summary": ("note", "assistant"),
+}
+"""Kind and role of a message's passages by its origin: only those of people are found as people's."""
+
+
+def _user_message(event: UserMessage, _seq: int) -> Extracted:
+    kind, role = _OF_ORIGINS[event.origin]
+    return found(content_text(event.content), kind, role=role, speaker=event.name)
 
 
 def _seeded(event: ThreadSeeded, _seq: int) -> Extracted:
@@ -148,6 +161,7 @@ def add_passages(plugin: Plugin) -> None:
     for cls, how in SPOKEN.items():
         plugin.passages(cls)(spoken(*how))
     plugin.silent(*SILENT)
+    plugin.passages(UserMessage)(_user_message)
     plugin.passages(ThreadSeeded)(_seeded)
     plugin.passages(LlmToolCall)(_calls)
     plugin.passages(LlmSkillCall)(_skill)

@@ -458,6 +458,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.DomainError, lambda p: Domain.from_toml("kinds = 1")),
     (errors.InvalidVector, lambda p: checked_vector([1.0], 2, "a model")),
     (errors.InvalidParameters, lambda p: p.thread.tool_cache.lookup("get", {"x": "\ud800"})),
+    (errors.BriefFull, lambda p: p.thread.pin("x" * 4_000)),
+    (errors.UnknownPin, lambda p: p.thread.unpin(9)),
     (errors.AnotherQuestionOpen, another_question),
     (errors.UnknownLine, lambda p: p.engine.tenant("acme").agent_md.remove(9)),
     (errors.NotText, lambda p: p.engine.tenant("acme").agent_md.upload(p.file("agent.md", b"caf\xe9"))),

@@ -18,13 +18,13 @@ from memory_engine.compactors.extractive.coverage import (
     LinePiece,
     Terms,
 )
-from memory_engine.compactors.extractive.entries import GAP, LINE_FRAME_CHARS, Entry, Section
-from memory_engine.compactors.extractive.sentences import clean, words
+from memory_engine.compactors.extractive.entries import LINE_FRAME_CHARS, Entry, Section
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
 from memory_engine.compactors.extractive.structured import ToldRecord, Value
 from memory_engine.compactors.extractive.texts import OutputLine, SourceText, text_of
 from memory_engine.compactors.extractive.usage import Action, Heard, InputReading, TermUsage, failed
 from memory_engine.core.slices import Steps
+from memory_engine.language.sentences import GAP, clean, words
 
 ARROW = " →"
 CROSS = " ✗"

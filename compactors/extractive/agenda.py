@@ -6,7 +6,9 @@ Language enters by closed lists alone (`phrases.toml`), and decides only under w
 from collections.abc import Sequence
 
 from memory_engine.compactors.extractive.entries import Entry, EntryKind
-from memory_engine.compactors.extractive.phrases import (
+from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
+from memory_engine.core.text import fold_case
+from memory_engine.language.phrases import (
     DONE,
     DOUBTS,
     PROMISES,
@@ -17,9 +19,7 @@ from memory_engine.compactors.extractive.phrases import (
     listed,
     traits_of,
 )
-from memory_engine.compactors.extractive.sentences import Statement, words
-from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
-from memory_engine.core.text import fold_case
+from memory_engine.language.sentences import Statement, words
 
 Voice = tuple[str, str]
 OPEN_BOX = ("[ ]", "☐", "TODO", "FIXME")

@@ -21,9 +21,10 @@ from itertools import chain
 
 import msgspec
 
-from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, GAP, LINE_FRAME_CHARS, Section
+from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, LINE_FRAME_CHARS, Section
 from memory_engine.compactors.extractive.words import VALUE_MARK
 from memory_engine.core.slices import Steps
+from memory_engine.language.sentences import GAP
 
 WORD_DECAY = 0.8
 VALUE_DECAY = 0.05

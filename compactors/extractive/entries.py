@@ -33,8 +33,6 @@ SECTIONS: tuple[Section, ...] = (
     "next_steps",
 )
 CHARS_PER_TOKEN = 4
-GAP = "…"
-"""Marks that an excerpt begins or ends where its text does not."""
 LINE_FRAME_CHARS = 3
 """Characters a line costs beside its text: the leading "- " and the newline."""
 

@@ -8,14 +8,14 @@ from itertools import pairwise
 
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
 from memory_engine.compactors.extractive.coverage import LaterDraft, LineDraft, LinePiece, follows, selecting
-from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, GAP, SECTIONS, Entry, Line
-from memory_engine.compactors.extractive.sentences import clean, words
+from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTIONS, Entry, Line
 from memory_engine.compactors.extractive.speech import speech_drafts, speech_terms
 from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
 from memory_engine.context.headings import HEADINGS_CHARS_MAX
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.slices import Steps, finish
+from memory_engine.language.sentences import GAP, clean, words
 
 STAMPS_SHARE_MAX = 0.08
 """Dates may take this share of the budget; where they would take more, they are left out in favour of facts."""

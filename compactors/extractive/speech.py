@@ -11,11 +11,11 @@ from itertools import chain
 from memory_engine.compactors.extractive.agenda import DONE_BOX, OPEN_BOX, Remark
 from memory_engine.compactors.extractive.coverage import NO_TERMS, LaterTerms, LineDraft, LinePiece, Place, Terms
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Section
-from memory_engine.compactors.extractive.phrases import points_back, says_something, says_yes_or_no
-from memory_engine.compactors.extractive.sentences import clean, without_opening, words
 from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, InputReading
 from memory_engine.compactors.extractive.words import VALUE_MARK
 from memory_engine.core.lazy import regex
+from memory_engine.language.phrases import points_back, says_something, says_yes_or_no
+from memory_engine.language.sentences import clean, without_opening, words
 
 ANNOTATION = regex(r"\[\w{1,20}: ")
 QUESTION_FACTOR = 0.15

@@ -15,8 +15,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from memory_engine.compactors.extractive.entries import GAP
-from memory_engine.compactors.extractive.sentences import clean, words
 from memory_engine.compactors.extractive.words import (
     DATE,
     SIZE_MAX,
@@ -28,6 +26,7 @@ from memory_engine.compactors.extractive.words import (
     value_worth_max,
     worth_max,
 )
+from memory_engine.language.sentences import GAP, clean, words
 
 SHAPES_MAX = 1_024
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | bool | None"

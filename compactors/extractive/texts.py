@@ -10,10 +10,10 @@ from threading import Lock
 import msgspec
 
 from memory_engine.compactors.extractive.agenda import Remark, remark
-from memory_engine.compactors.extractive.sentences import statements, words
 from memory_engine.compactors.extractive.structured import ToldRecord, read_json, told
 from memory_engine.compactors.extractive.words import distinct_terms
 from memory_engine.core.lazy import regex
+from memory_engine.language.sentences import statements, words
 
 KEPT_CHARS_MAX = 1 << 20
 """Characters of the texts whose analyses are kept, over all threads of the process: 16 to 20 MB of memory.

@@ -15,13 +15,13 @@ import msgspec
 
 from memory_engine.compactors.extractive.agenda import TALK, Agenda
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
-from memory_engine.compactors.extractive.phrases import says_something
-from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.compactors.extractive.structured import ToldRecord, Value
 from memory_engine.compactors.extractive.texts import SourceText, text_of
 from memory_engine.compactors.extractive.words import VALUE_MARK, Unit, units_of
 from memory_engine.core.lazy import regex
 from memory_engine.core.slices import Steps
+from memory_engine.language.phrases import says_something
+from memory_engine.language.sentences import clean
 
 T = TypeVar("T")
 

@@ -22,7 +22,8 @@ from memory_engine.agents.extraction import (
 )
 from memory_engine.agents.preparation import STARTED, TEXT_CHARS_MAX, Keeper, Known, Preparation, known_for, told
 from memory_engine.core.aside import aside
-from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
+from memory_engine.core.chunks import RECALLED, Chunk
+from memory_engine.core.origins import PEOPLE
 from memory_engine.core.records import NewEvent
 from memory_engine.core.secrets import tells_secret
 from memory_engine.core.state import State
@@ -354,7 +355,7 @@ def _heard_and_recalled(state: State, after: int) -> tuple[list[Chunk], list[str
     heard: list[Chunk] = []
     recalled: list[str] = []
     for chunk in state.everything():
-        if chunk.type == ChunkType.USER_MESSAGE and chunk.said_at > after:
+        if chunk.type in PEOPLE and chunk.said_at > after:
             heard.append(chunk)
         if chunk.status == RECALLED or chunk.text.startswith(RECALLED_MARK):
             recalled.append(chunk.text)

@@ -5,14 +5,22 @@ being worked on.
 """
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.invariants import SPOKEN, Atom, atoms_of
+from memory_engine.context.invariants import Atom, atoms_of
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.core.lazy import lazy_module
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
+
+if TYPE_CHECKING:
+    from memory_engine.formats import origin
+else:
+    origin = lazy_module("memory_engine.formats.origin")
 
 SINGLE_TOKENS_MIN = 64
 """A COMPRESSIBLE chunk below this stays as it is: a summary of one line would not be shorter."""
@@ -153,20 +161,32 @@ def _free(flow: Sequence[Chunk]) -> list[Atom]:
 def worked_on(flow: Sequence[Chunk]) -> Chunk | None:
     """The message that is being worked on: the last of a person, unless a final answer follows it.
 
-    A text is final if the agent makes no call with it or after it.
+    A text is final if the agent makes no call in its response or after it, and no tool answers it. Of a text at the
+    end of the flow more may follow: of its response, where that has an id, or in a loop whose actions are texts.
     """
     question: Chunk | None = None
-    answered = False
+    answered = acts_in_text = False
     calling: set[str] = set()
     for chunk in flow:
         if chunk.type in SPOKEN:
-            question, answered = chunk, False
+            question, answered, acts_in_text = chunk, False, False
         elif chunk.calls:
             answered = False
             calling.update({chunk.response_id} - {""})
+        elif chunk.type == ChunkType.OBSERVATION:
+            answered, acts_in_text = False, True
         elif chunk.type == ChunkType.AGENT_RESPONSE:
             answered = chunk.response_id not in calling
-    return None if answered else question
+    is_over = not flow or not (_is_begun(flow[-1]) or (acts_in_text and flow[-1].type == ChunkType.AGENT_RESPONSE))
+    return None if answered and is_over else question
+
+
+def _is_begun(last: Chunk) -> bool:
+    """Whether the last chunk of a flow is a text after which more of the loop may come."""
+    if last.type != ChunkType.AGENT_RESPONSE:
+        return False
+    form = None if last.response_id else origin.form_of(last.text)
+    return bool(last.response_id) or (form is not None and form.sure)
 
 
 class _Bounds(msgspec.Struct, frozen=True, kw_only=True):

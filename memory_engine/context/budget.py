@@ -23,6 +23,8 @@ Few: they are taken from the originals that answer, and recall finds what a summ
 REFILL = 0.75
 """The share of its room that the window of a loop is cut to when its oldest turns no longer fit: it moves once in many
 calls, and each move costs the prompt cache."""
+REFERENCES = 0.3
+"""The share of a full room in which long results are references."""
 RECALLED_MAX = 4_000
 """Tokens of recalled originals above which more hardly help (see docs/concepts/contexts.md)."""
 
@@ -97,6 +99,9 @@ class ContextPolicy:
 
     `refill` is the share of its room that the window of a loop is cut to when its oldest turns no longer fit. A
     smaller one moves the window less often, and each move costs the prompt cache; a larger one uses more of the budget.
+
+    `references` is the share of a full room in which the older long results are shown by beginning and end, with a
+    reference to read them by (`thread.open`), so that more turns have room. 0: results stay whole.
     """
 
     blocks: Sequence[str] | Mapping[str, float] | None = field(default=None, validator=_blocks)
@@ -106,6 +111,7 @@ class ContextPolicy:
     recalled_max: int = field(default=RECALLED_MAX, validator=_tokens)
     split: Splitter | None = field(default=None, validator=_function)
     refill: float = field(default=REFILL, validator=_share)
+    references: float = field(default=REFERENCES, validator=_share)
 
     def __call__(self, room: Room) -> Split:
         """The most that each part may take."""

@@ -14,14 +14,16 @@ import msgspec
 from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
+from memory_engine.context.brief_block import OfferedBrief, RankedBlock
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, divide_by_policy, whole
 from memory_engine.context.choice import Choice, Chosen, Kept
-from memory_engine.context.covered import Covered
 from memory_engine.context.context import Context, LeftOut, Spent
+from memory_engine.context.covered import Covered
 from memory_engine.context.flow import TRAILING, Costed, Flow, in_groups, in_order, tokens_of
 from memory_engine.context.flow_index import FlowIndex, StateParts, in_flow
 from memory_engine.context.invariants import Bonds
 from memory_engine.context.rendering import (
+    IN_NO_STATE,
     Message,
     RenderedChunk,
     Renderer,
@@ -41,8 +43,6 @@ from memory_engine.errors import ContextBudgetError
 
 TRAILING_MIN = 96
 """Tokens that each of these may take of a small budget too."""
-STANDING = -2
-"""The position of a piece that is in no state."""
 FRAME = 3
 """Tokens that a list of messages takes beyond those of its messages."""
 
@@ -210,15 +210,16 @@ class Layout(msgspec.Struct, frozen=True):
 
     def pieces(self, chosen: Chosen) -> tuple[RenderedChunk, ...]:
         """The pieces of these atoms, in the order of the state, with those that stand beside them."""
-        flowing, summary = in_order(chosen.atoms), chosen.kept.summary
-        if not self.first and not self.turn and summary is None:
+        flowing = in_order(chosen.atoms)
+        in_front = [piece for piece in (chosen.kept.brief_piece, chosen.kept.summary) if piece is not None]
+        if not self.first and not self.turn and not in_front:
             return (*flowing, *self.trailing)
         places = range(len(flowing))
         spoken = self.flow.spoken
         instructed = next((n for n in places if flowing[n].chunk.category is not Category.SYSTEM), len(flowing))
         newest = next((n for n in places if flowing[n].position == spoken), len(flowing))
         newest = max(newest, instructed)
-        front = (flowing[:instructed], self.first, () if summary is None else (summary,))
+        front = (flowing[:instructed], self.first, in_front)
         parts = (*front, flowing[instructed:newest], self.turn, flowing[newest:])
         return tuple(piece for part in (*parts, self.trailing) for piece in part)
 
@@ -227,7 +228,7 @@ class Layout(msgspec.Struct, frozen=True):
         flow = Flow.of(chosen.atoms)
         return Spent(
             pinned=self.fixed - self.standing - self.carried + flow.fixed_tokens,
-            standing=self.standing,
+            standing=self.standing + chosen.kept.brief_tokens,
             summary=tokens_of(flow.summaries) + chosen.kept.summary_tokens,
             recent=flow.turns.tokens,
         )
@@ -238,6 +239,19 @@ def summaries_of(chunks: Iterable[Chunk]) -> tuple[list[Chunk], int]:
     top = list(chunks)
     tokens = sum(chunk.tokens for chunk in top if chunk.category is Category.WORKING_FLOW)
     return [chunk for chunk in top if chunk.category is Category.MEMORY], tokens
+
+
+def _shown(blocks: "Sequence[ShownBlock]", kept: Kept) -> tuple[StandingBlock, ...]:
+    """The blocks of a context, with the brief that it shows."""
+    return (*(one.block for one in blocks), *((kept.brief,) if kept.brief is not None else ()))
+
+
+def _brief(standing: Sequence[OfferedBlock], thread_id: str) -> OfferedBrief | None:
+    """The brief among the offered blocks."""
+    for one in standing:
+        if isinstance(one.block, RankedBlock):
+            return OfferedBrief(one.block, thread_id, one.source.share if one.share is None else one.share)
+    return None
 
 
 class ShownBlock(msgspec.Struct, frozen=True):
@@ -293,7 +307,7 @@ class ContextBuilder:
         """
         blocks = self._blocks(state, max_tokens, standing)
         parts = self._parts(state, shows_all=max_tokens is None, covered=covered)
-        choice = self.choice(policy, kept)
+        choice = self.choice(policy, kept, _brief(standing, thread_id))
         layout = self._layout(state, parts, max_tokens, blocks, choice)
         chosen = layout.within(max_tokens, choice)
         if chosen is None:
@@ -302,11 +316,11 @@ class ContextBuilder:
         layout = layout.beside(blocks, self.counter)
         made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter, chosen.kept)
         made = _with_thinking(made, layout.thinking, self.counter)
-        return evolve(made, standing=tuple(one.block for one in blocks))
+        return evolve(made, standing=_shown(blocks, chosen.kept))
 
-    def choice(self, policy: ContextPolicy, kept: Kept | None = None) -> Choice:
-        """How this builder chooses turns by a policy, going on from what a loop kept."""
-        return Choice(self.counter, self.messages, policy.refill, kept)
+    def choice(self, policy: ContextPolicy, kept: Kept | None = None, brief: OfferedBrief | None = None) -> Choice:
+        """How this builder chooses turns by a policy, beside a brief, going on from what a loop kept."""
+        return Choice(self.counter, self.messages, policy.refill, 1 - policy.references, kept, brief=brief)
 
     def in_parts(self, state: ChunkSource) -> Iterator[Sequence[Message] | None]:
         """The messages of a whole state, as `build` gives them without a budget, made part by part as they are read.
@@ -343,7 +357,7 @@ class ContextBuilder:
         """
         blocks = self._blocks(state, max_tokens, standing)
         parts = self._parts(state, shows_all=max_tokens is None, covered=covered)
-        choice = self.choice(policy, kept)
+        choice = self.choice(policy, kept, _brief(standing, thread_id))
         layout = self._layout(state, parts, max_tokens, blocks, choice)
         if max_tokens is None:
             divided = whole(layout.flow, policy)
@@ -361,7 +375,7 @@ class ContextBuilder:
             state=state,
             thread_id=thread_id,
             pieces=pieces,
-            standing=tuple(one.block for one in blocks),
+            standing=_shown(blocks, divided.chosen.kept),
             spent=layout.spent(divided.chosen),
             room=divided.recalled,
             before=next(
@@ -450,10 +464,12 @@ class ContextBuilder:
         """The standing blocks as they fit into their shares, without those that a renderer hides."""
         shown = []
         for one in standing:
+            if isinstance(one.block, RankedBlock):
+                continue  # it has the room that the window leaves it: see `Choice`
             block = one.within(max_tokens, self.counter)
             messages = tuple(self.messages(block.chunk(state.seq))) if block.lines else ()
             if messages:
-                piece = RenderedChunk(block.chunk(state.seq), messages, STANDING)
+                piece = RenderedChunk(block.chunk(state.seq), messages, IN_NO_STATE)
                 shown.append(ShownBlock(one.source.place, block, piece))
         return shown
 
@@ -466,7 +482,7 @@ class ContextBuilder:
         standing: Sequence[OfferedBlock] = (),
     ) -> ContextBudgetError:
         """The error for a budget that is too small, with the smallest one that is not."""
-        read, choice = self._parts(state), self.choice(policy)
+        read, choice = self._parts(state), self.choice(policy)  # the brief gives way to what must be in
 
         def fits(budget: int) -> bool:
             layout = self._layout(state, read, budget, self._blocks(state, budget, standing), choice)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.invariants import SPOKEN, Atom
+from memory_engine.context.invariants import Atom
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, assembled, message_tokens
 from memory_engine.core.chunks import Category, Chunk, Retention
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.tokens import TokenCounter
 
 TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 0.15}
@@ -16,6 +17,10 @@ TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 
 no part of the flow."""
 BORDER_MIN = 48
 """Tokens from which on the turn before the window is shown cut short, in what the window leaves over."""
+LONG_RESULT = 400
+"""A result of more tokens is cut to a reference where the window has no room for all turns."""
+REFERENCE = 160
+"""The tokens of such a reference: the beginning and the end of the result, and where to read the rest."""
 NEWEST = 1_000
 """Turns of a large state that are kept as they were made: a budget shows the newest."""
 CUTS_MAX = 64
@@ -27,6 +32,7 @@ class Costed(msgspec.Struct, frozen=True, gc=False):
 
     `apart`: its chunks stand one behind the other, and its messages are the same between whatever others. `spoken` is
     the position of the last chunk in which a person, or the agent that leads, says something; -1: there is none.
+    `light` are its tokens once its long results are cut to references.
     """
 
     atom: Atom
@@ -36,6 +42,7 @@ class Costed(msgspec.Struct, frozen=True, gc=False):
     fixed: bool
     apart: bool
     spoken: int
+    light: int
 
     @property
     def is_summary(self) -> bool:
@@ -53,14 +60,19 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callabl
     fixed = any(c.retention is Retention.CRITICAL or c.category is Category.SYSTEM for c in atom.chunks)
     in_a_row = atom.positions[-1] - atom.positions[0] < len(pieces)
     spoken = max((piece.position for piece in pieces if piece.chunk.type in SPOKEN), default=-1)
-    return Costed(atom, pieces, messages, sum(map(size, messages)), fixed, apart and in_a_row, spoken)
+    sizes = list(map(size, messages))
+    tokens = sum(sizes)
+    results = (n for one, n in zip(messages, sizes, strict=True) if n > LONG_RESULT and one.get("role") == "tool")
+    light = tokens - sum(n - REFERENCE for n in results)
+    return Costed(atom, pieces, messages, tokens, fixed, apart and in_a_row, spoken, light)
 
 
 def cut_to(costed: Costed, pieces: tuple[RenderedChunk, ...], counter: TokenCounter) -> Costed:
     """An atom with these shorter pieces in the place of its own."""
     messages, apart = assembled(pieces)
     tokens = sum(message_tokens(message, counter) for message in messages)
-    return replace(costed, pieces=pieces, messages=messages, tokens=tokens, apart=apart and costed.apart)
+    apart = apart and costed.apart
+    return replace(costed, pieces=pieces, messages=messages, tokens=tokens, light=min(costed.light, tokens), apart=apart)
 
 
 def tokens_of(costed: Iterable[Costed]) -> int:
@@ -71,10 +83,12 @@ def tokens_of(costed: Iterable[Costed]) -> int:
 class FlowTurns(msgspec.Struct, frozen=True):
     """Turns in order: of each its tokens and the position of its first chunk; the turn itself is made when it is read.
 
-    `spoken` are the places of those in which a person, or the agent that leads, says something.
+    `spoken` are the places of those in which a person, or the agent that leads, says something. `lights` are the
+    tokens with long results cut to references.
     """
 
     sizes: Sequence[int] = ()
+    lights: Sequence[int] = ()
     firsts: Sequence[int] = ()
     spoken: Sequence[int] = ()
     tokens: int = 0
@@ -88,6 +102,7 @@ class FlowTurns(msgspec.Struct, frozen=True):
         """Turns that are there already."""
         return cls(
             [one.tokens for one in costed],
+            [one.light for one in costed],
             [one.atom.positions[0] for one in costed],
             [n for n, one in enumerate(costed) if one.spoken >= 0],
             tokens_of(costed),
@@ -119,6 +134,7 @@ class FlowTurns(msgspec.Struct, frozen=True):
 
         return FlowTurns(
             [*self.sizes, *later.sizes],
+            [*self.lights, *later.lights],
             [*self.firsts, *later.firsts],
             [*self.spoken, *(here + n for n in later.spoken)],
             self.tokens + later.tokens,
@@ -130,6 +146,7 @@ class FlowTurns(msgspec.Struct, frozen=True):
         """The turns from a place on, as turns of their own."""
         return FlowTurns(
             self.sizes[place:],
+            self.lights[place:],
             self.firsts[place:],
             [at - place for at in self.spoken if at >= place],
             self.tokens_since(place),
@@ -147,6 +164,7 @@ class OlderTurns:
         self._firsts: list[int] = []
         self._spoken: list[int] = []
         self.sizes: list[int] = []
+        self.lights: list[int] = []
         self.heard: list[int] = []
         """Of each that is in `FlowTurns.spoken`, what `Costed.spoken` says."""
 
@@ -157,6 +175,7 @@ class OlderTurns:
         self._firsts += [one.atom.positions[0] for one in costed]
         self._spoken += [here + n for n, one in enumerate(costed) if one.spoken >= 0]
         self.sizes += [one.tokens for one in costed]
+        self.lights += [one.light for one in costed]
         self.heard += [one.spoken for one in costed if one.spoken >= 0]
 
     def turns(self) -> FlowTurns:
@@ -167,7 +186,7 @@ class OlderTurns:
 
         atoms = self._atoms
         began = lambda place: atoms[place].said_at  # noqa: E731
-        return FlowTurns(self.sizes, self._firsts, self._spoken, sum(self.sizes), read, began)
+        return FlowTurns(self.sizes, self.lights, self._firsts, self._spoken, sum(self.sizes), read, began)
 
 
 class Cuts:

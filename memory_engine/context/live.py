@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from attrs import define
 
-from memory_engine.context.choice import Kept
 from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed, summaries_of
+from memory_engine.context.choice import Kept
 from memory_engine.context.context import Context
 from memory_engine.context.covered import Covered
 from memory_engine.context.flow_index import FlowIndex

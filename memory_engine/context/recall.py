@@ -19,13 +19,14 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.context.budget import ContextPolicy
+from memory_engine.context.builder import ContextBuilder, ContextDraft
 from memory_engine.context.choice import Kept
-from memory_engine.context.builder import STANDING, ContextBuilder, ContextDraft
 from memory_engine.context.context import Context
 from memory_engine.context.covered import Covered
 from memory_engine.context.excerpt import excerpt
 from memory_engine.context.live import over_newest
 from memory_engine.context.recall_from import searchable
+from memory_engine.context.rendering import IN_NO_STATE
 from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.aside import aside
 from memory_engine.core.events.context import RecalledPassage
@@ -294,7 +295,7 @@ class _Visible:
 
     def __init__(self, draft: ContextDraft) -> None:
         self._thread_id = draft.thread_id
-        own = [piece for piece in draft.pieces if piece.position > STANDING]
+        own = [piece for piece in draft.pieces if piece.position > IN_NO_STATE]
         chunks = [chunk for piece in own for chunk in (piece.chunk, *draft.state.children(piece.chunk.id))]
         cut = {piece.chunk.id for piece in draft.pieces if piece.shortened}
         self._whole = {chunk.seq for chunk in chunks if chunk.id not in cut}

@@ -76,7 +76,7 @@ def render_system(chunk: Chunk) -> Iterable[Message]:
 
 
 def render_user(chunk: Chunk) -> Iterable[Message]:
-    """A person's message; the speaker's name stands before it where there is one."""
+    """A message of the user role, whoever wrote it; the speaker's name stands before it where there is one."""
     return ({"role": "user", "content": message_content(_spoken(chunk.label, chunk.content))},)
 
 
@@ -160,6 +160,9 @@ def render_lines(lines: Sequence[SummaryLine], *, title: bool = True) -> str:
 DEFAULT_RENDERERS: Mapping[str, Renderer] = {
     "system": render_system,
     "user_message": render_user,
+    "observation": render_user,
+    "notice": render_user,
+    "foreign_summary": render_user,
     "agent_response": render_assistant,
     "clarification": render_assistant,
     "agent_action": render_action,
@@ -240,6 +243,8 @@ def _quoted(value: str) -> str:
     return '"' + told.replace('"', "&quot;") + '"'
 
 
+IN_NO_STATE = -2
+"""The position of a piece that is in no state."""
 MESSAGE_FRAME = 4
 """Tokens that each message takes beyond its text (role and delimiters)."""
 NO_RESULT = "[no result yet]"

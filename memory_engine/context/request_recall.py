@@ -19,7 +19,6 @@ from memory_engine.context.budget import ContextPolicy
 from memory_engine.context.builder import ContextBuilder, ContextDraft
 from memory_engine.context.choice import Kept
 from memory_engine.context.context import Context
-from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.recall import (
     ROOM_MIN,
     RecallRequest,
@@ -34,6 +33,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.context import ContextRecalled, RecalledPassage
 from memory_engine.core.executor import apply
 from memory_engine.core.operations import Add, Delete
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import Mark, State
 from memory_engine.core.threads import Head
 from memory_engine.core.tokens import estimate_chunk
@@ -172,12 +172,14 @@ class RequestRecall:
         state, recall = wanted.state, wanted.recall
         earlier = _of_earlier(state, message)
         leaving: tuple[str, ...] = ()
-        context = await self._in_the_window(wanted, state, message)
-        if context is None and earlier:
+        most = _most(recall)
+        least = min(most, int((recall.max_tokens or 0) * SPARE_SHARE))
+        context = await self._in_the_window(wanted, state, message, most if earlier else least)
+        if context is None and earlier:  # what an earlier request recalled takes no room from this one
             leaving = earlier
-            context = await self._in_the_window(wanted, _without(state, leaving), message)
+            context = await self._in_the_window(wanted, _without(state, leaving), message, least)
         if context is None:
-            bounded = replace(recall, most=_most(recall))
+            bounded = replace(recall, most=most)
             context = await recalled_context(wanted.thread, _without(state, leaving), bounded, wanted.standing)
         request.waiting = choice = _Choice(
             query=recall.query,
@@ -199,17 +201,17 @@ class RequestRecall:
         at_its_place = await self._shown(wanted, message, choice)
         return at_its_place if choice.text == at_its_place.recalled_text else context
 
-    async def _in_the_window(self, wanted: Wanted, state: State, message: Chunk) -> Context | None:
-        """The context with what is recalled beside the window as it is; `None` where that leaves little room.
+    async def _in_the_window(self, wanted: Wanted, state: State, message: Chunk, least: int) -> Context | None:
+        """The context with what is recalled beside the window as it is, if that leaves `least` tokens; else `None`.
 
         So the window does not move for a new request: what was sent before stays.
         """
-        recall, most = wanted.recall, _most(wanted.recall)
+        recall = wanted.recall
         if recall.max_tokens is None or recall.policy.split is not None:
             return None
         plain = await wanted.build(state)
         spare = recall.max_tokens - plain.tokens - plain.thinking_tokens
-        if spare < max(ROOM_MIN, min(most, int(recall.max_tokens * SPARE_SHARE))):
+        if spare < max(ROOM_MIN, least):
             return None
         turn = {one.block.name for one in wanted.standing if one.source.place == "turn"}
         pieces = plain.pieces
@@ -222,7 +224,7 @@ class RequestRecall:
             pieces=pieces,
             standing=plain.standing,
             spent=plain.spent,
-            room=min(spare, most),
+            room=min(spare, _most(recall)),
             before=before,
             builder=self._kernel[ContextBuilder],
             kept=plain.kept or Kept(),

@@ -31,8 +31,6 @@ from memory_engine.core.state import Placed, State, StateDraft
 
 UNSETTLED = 16
 """The number of newest chunks that are always read again: chunks that answer or join them mostly come soon."""
-LAST_ENDS = 4
-"""Of the places up to which chunks could be settled, so many of the last ones are tried before the others."""
 SETTLED_TO_ONE = 128
 """For so many chunks that are settled, one more waits to be: what settling copies is then spread over many contexts."""
 RETURNS_MAX = 4
@@ -162,7 +160,7 @@ class Settled:
 
     def is_touched_by(self, tail: Bonds) -> bool:
         """Whether later chunks belong to one of these after all."""
-        return min((tail.reach, *(group.members[0] for group in tail.pending() if len(group.members) > 1))) < len(self)
+        return tail.reach < len(self)
 
     def plus(self, bonds: Bonds, costed: Sequence[Costed], messages: MeasuredMessages) -> "Settled":
         """The same with the atoms that follow, up to where `bonds` have been read."""
@@ -209,7 +207,6 @@ class SeriesMark(msgspec.Struct, frozen=True):
     state: State
     settled: Settled
     costed: Sequence[Costed]
-    provisional: int
     joined: int
     trailing: list[RenderedChunk] | None
     last_key: bytes
@@ -258,14 +255,12 @@ class ContextSeries:
         self._trailing: list[RenderedChunk] | None = None
         self._costed: Sequence[Costed] = ()
         """The atoms after the settled ones, as the last context read them."""
-        self._provisional = 0
-        """Where the first atom begins that was so only as long as nothing followed."""
 
     def mark(self) -> SeriesMark:
         """Where it stands now."""
         bonds = self._bonds
         read: tuple[Sequence[Chunk], int] = (bonds.chunks, len(bonds.chunks)) if bonds is not None else ((), -1)
-        atoms = self.settled, self._costed, self._provisional, bonds.joined if bonds is not None else 0
+        atoms = self.settled, self._costed, bonds.joined if bonds is not None else 0
         kept = self._kept, self._originals
         return SeriesMark(self.state(), *atoms, self._trailing, self._last_key, self._flowing, *kept, *read)
 
@@ -277,7 +272,7 @@ class ContextSeries:
         if flow is not None:
             series._trailing, series._last_key, series._flowing = mark.trailing, mark.last_key, mark.flowing
             bonds = mark.settled.tail(flow)
-            series._went_on(mark.settled, bonds, mark.costed, mark.provisional)
+            series._went_on(mark.settled, bonds, mark.costed)
             bonds.joined = min(bonds.joined, mark.joined)
         return series
 
@@ -374,21 +369,21 @@ class ContextSeries:
         self.messages.let_go(self._draft.chunks())
         return self._went_on(self.settled, self.settled.tail(top))
 
-    def _went_on(self, settled: Settled, bonds: Bonds, costed: Sequence[Costed] = (), provisional: int = 0) -> Bonds:
+    def _went_on(self, settled: Settled, bonds: Bonds, costed: Sequence[Costed] = ()) -> Bonds:
         self.settled, self._bonds = settled, bonds
         self._settle_at = len(settled) + 3 * UNSETTLED + len(settled) // SETTLED_TO_ONE  # a copy of it each time
-        self._costed, self._provisional, bonds.joined = costed, provisional, len(bonds.chunks)
+        self._costed, bonds.joined = costed, len(bonds.chunks) if costed else 0
         return bonds
 
     def _tail(self, bonds: Bonds) -> Sequence[Costed]:
         """The atoms after those that are settled; once these are many, the older ones are settled too."""
         if self.settled.is_touched_by(bonds):
             bonds = self._went_on(Settled(), Settled().tail(bonds.chunks))
-        provisional, messages = bonds.provisional, self.messages
-        first = max(len(self.settled), min(bonds.joined, self._provisional, provisional))
+        messages = self.messages
+        first = max(len(self.settled), bonds.joined)
         kept = self._costed[: bisect_left(self._costed, first, key=_first)]
         costed = [*kept, *(cost(atom, messages.of, messages.tokens) for atom in bonds.atoms(first))]
-        self._costed, self._provisional, bonds.joined = costed, provisional, len(bonds.chunks)
+        self._costed, bonds.joined = costed, len(bonds.chunks)
         if len(bonds.chunks) < self._settle_at:
             return costed
         self._settle_at = len(bonds.chunks) + UNSETTLED
@@ -403,7 +398,7 @@ class ContextSeries:
         if self._was_read_again:
             self._returns, self._was_read_again = [*self._returns[1 - RETURNS_MAX :], more], False
         rest = costed[len(done) :]
-        self._went_on(more, tail, rest, provisional)
+        self._went_on(more, tail, rest)
         return rest
 
     def _head(self, chunks: Sequence[Chunk], costed: Sequence[Costed]) -> Bonds | None:
@@ -420,14 +415,7 @@ class ContextSeries:
             if first >= reach > len(self.settled):
                 ends.append(first)
             reach = max(reach, one.atom.positions[-1] + 1)
-        for tried in (ends[-LAST_ENDS:], ends) if ends else ():
-            bonds, found = self._read_to(tried[0], chunks), 0
-            for end in tried:
-                if bonds.read(chunks[len(bonds.chunks) : end]).is_settled:
-                    found = end
-            if found:
-                return bonds if found == len(bonds.chunks) else self._read_to(found, chunks)
-        return None
+        return self._read_to(ends[-1], chunks) if ends else None
 
     def _read_to(self, end: int, chunks: Sequence[Chunk]) -> Bonds:
         return self.settled.bonds.copy().read(chunks[len(self.settled) : end])

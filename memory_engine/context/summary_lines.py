@@ -43,7 +43,8 @@ class _Line(msgspec.Struct, frozen=True, gc=False):
 
 class ShownLines(msgspec.Struct, frozen=True):
     """The lines in front of a window as one piece (`None`: none is needed), its tokens, and the ids of the summaries
-    that it and the window represent."""
+    that it and the window represent.
+    """
 
     piece: RenderedChunk | None = None
     tokens: int = 0

@@ -11,7 +11,6 @@ from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
 from memory_engine.context.correction import Correction, correction_at
-from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.live import LoopWindow, covered_originals, over_newest
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.request_recall import Build, RequestRecall, Wanted
@@ -20,6 +19,7 @@ from memory_engine.core.arguments import checked_number
 from memory_engine.core.aside import aside
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.lazy import lazy_module
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ContextBudgetError, InvalidArgument, InvalidMessage, InvalidSearch, InvalidTool

@@ -44,29 +44,46 @@ def tokens_in_front(fronts: Iterable[Front], begins: int) -> int:
     return sum(front.tokens(begins) for front in fronts)
 
 
-def first_turn(turns: FlowTurns, room: int, fronts: Sequence[Front]) -> int:
+def first_turn(turns: FlowTurns, room: int, fronts: Sequence[Front], whole: int) -> int:
     """The place of the oldest turn from which on all turns fit into `room` tokens, with what is in front of them.
 
-    `len(turns)` where not even the newest one fits. O(turns in the window).
+    The newest long results stay whole, up to `whole` tokens of what a reference would save; older ones are references.
+    `len(turns)` where not even the newest turn fits. O(turns in the window).
     """
-    found, total, begins = len(turns), 0, NEVER
+    found, total, saved, begins = len(turns), 0, 0, NEVER
     surely = room - sum(front.cap for front in fronts)
     for place in range(len(turns) - 1, -1, -1):
-        total += turns.sizes[place]
-        if total > room:
+        total += turns.lights[place]
+        saved += turns.sizes[place] - turns.lights[place]
+        taken = total + min(whole, saved)
+        if taken > room:
             break
         begins = min(begins, turns.began(place))
-        if total <= surely or total + tokens_in_front(fronts, begins) <= room:
+        if taken <= surely or taken + tokens_in_front(fronts, begins) <= room:
             found = place
     return found
 
 
+def first_whole(turns: FlowTurns, whole: int) -> int:
+    """The place of the oldest turn from which on all turns keep their long results."""
+    saved, place = 0, len(turns)
+    while place:
+        saved += turns.sizes[place - 1] - turns.lights[place - 1]
+        if saved > whole:
+            break
+        place -= 1
+    return place
+
+
 def turn_at(turns: FlowTurns, begins: int, room: int) -> int | None:
-    """The place of the first turn of a window that begins at this seq; `None` where its turns exceed `room` tokens."""
+    """The place of the first turn of a window that begins at this seq; `None` where its turns exceed `room` tokens.
+
+    Their long results may be references.
+    """
     place, total = len(turns), 0
     while place and turns.began(place - 1) >= begins:
         place -= 1
-        total += turns.sizes[place]
+        total += turns.lights[place]
         if total > room:
             return None
     return place

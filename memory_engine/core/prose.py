@@ -64,10 +64,22 @@ def is_all_prose(text: str) -> bool:
     return sum(1 for _ in _lines(read)) == sum(1 for line in read.splitlines() if line.strip())
 
 
+def own_lines(text: str) -> list[int]:
+    """The numbers of the lines that their author wrote as prose, in order, from 0 on; of all of a text."""
+    return [number for number, _ in _numbered(text)]
+
+
 def _lines(text: str) -> Iterator[str]:
-    paragraph: list[str] = []
+    return (line for _, line in _numbered(text))
+
+
+_Numbered = tuple[int, str]
+
+
+def _numbered(text: str) -> Iterator[_Numbered]:
+    paragraph: list[_Numbered] = []
     fence = ""
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines()):
         mark = _FENCE.match(line)
         if fence:
             fence = "" if mark is not None and mark[1].startswith(fence) else fence
@@ -79,17 +91,17 @@ def _lines(text: str) -> Iterator[str]:
             yield from _prose_of(paragraph)
             paragraph = []
         else:
-            paragraph.append(line)
+            paragraph.append((number, line))
     yield from _prose_of(paragraph)
 
 
-def _prose_of(paragraph: list[str]) -> list[str]:
+def _prose_of(paragraph: list[_Numbered]) -> list[_Numbered]:
     """The lines of a paragraph that are prose: none where most are not, and none of the head of a mail."""
-    if sum(_HEADER.match(line) is not None for line in paragraph) > 1:
+    if sum(_HEADER.match(line) is not None for _, line in paragraph) > 1:
         return []
-    own = [line for line in paragraph if not line.lstrip().startswith((">", "|"))]
-    nested = _nested(own)
-    kept = [line for n, line in enumerate(own) if n not in nested and not _is_code(line)]
+    own = [one for one in paragraph if not one[1].lstrip().startswith((">", "|"))]
+    nested = _nested([line for _, line in own])
+    kept = [one for n, one in enumerate(own) if n not in nested and not _is_code(one[1])]
     return kept if len(own) - len(kept) < CODE_LINES_SHARE * len(own) else []
 
 

@@ -41,6 +41,8 @@ class ForkPoint(msgspec.Struct, frozen=True):
 
 DEFAULT_WINDOW = 128_000
 """The window in tokens of a model about which neither a policy nor a budget says anything."""
+WINDOW_MIN = 4_000
+"""The least window that the budgets of contexts stand for: who asks for less has no model that takes so little."""
 FILL_SHARE, SOFT_SHARE, HARD_SHARE = 0.7, 0.8, 2.0
 """The shares of the window that stand for `tokens_min`, `soft_tokens` and `hard_tokens` where a policy gives none."""
 _Tokens = Annotated[int, Meta(gt=0)]
@@ -78,8 +80,9 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
     when they take more than `soft_tokens`; over `hard_tokens` it is done before the next context. Only chunks that a
     compaction may take count. By default these are 70 %, 80 % and 200 % of the `window`: the tokens that your model
     takes, else the largest budget that the thread's contexts were asked for, else 128,000. `tokens_min=0` compacts
-    by the count of chunks alone. The newest `keep_recent` chunks stay as they are. A summary takes `ratio` of the tokens that it replaces; when the summaries
-    together exceed `summary_tokens_max` they are merged into one. A compactor's deadline is `deadline_s` seconds.
+    by the count of chunks alone. The newest `keep_recent` chunks stay as they are. A summary takes `ratio` of the
+    tokens that it replaces; when the summaries together exceed `summary_tokens_max` they are merged into one. A
+    compactor's deadline is `deadline_s` seconds.
 
     `blocking` says how long events wait: with `whole`, from the compaction's start to its end; with `commit`, only
     while its result is checked against them and written, not while the compactor works, unless they go over
@@ -106,7 +109,7 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
     def applied(self, window: int | None = None) -> "CompactionPolicy":
         """The policy with a number for each limit: shares of its own window, else of the given one."""
         known = self.window, self.soft_tokens, self.hard_tokens, self.tokens_min
-        return self if None not in known else _applied(self, window or DEFAULT_WINDOW)
+        return self if None not in known else _applied(self, max(window, WINDOW_MIN) if window else DEFAULT_WINDOW)
 
 
 @lru_cache(maxsize=256)

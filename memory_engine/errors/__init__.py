@@ -29,6 +29,7 @@ MemoryEngineError
 │   ├── InvalidDocument, UnreadableDocument   a document that cannot be taken, a file that cannot be read as one
 │   ├── InvalidPattern, UnknownPattern   a pattern that cannot be shared, one that the tenant does not have
 │   ├── InvalidMemory, UnknownMemory   an entry that no layer can take, one that cannot be seen
+│   ├── BriefFull, UnknownPin    a pin for which the brief has no room, one that it does not hold
 │   ├── InvalidParameters        parameters of a tool without a canonical JSON form
 │   ├── AnotherQuestionOpen      an answer to another question than the open one
 │   ├── UnknownLine, NotText     a line that agent.md does not hold, a file that is not UTF-8 text
@@ -185,6 +186,7 @@ from memory_engine.errors.replay import UnknownView as UnknownView
 from memory_engine.errors.replay import UnreadableAnchors as UnreadableAnchors
 from memory_engine.errors.replay import WorkerFailed as WorkerFailed
 from memory_engine.errors.views import AnotherQuestionOpen as AnotherQuestionOpen
+from memory_engine.errors.views import BriefFull as BriefFull
 from memory_engine.errors.views import DomainError as DomainError
 from memory_engine.errors.views import InvalidDocument as InvalidDocument
 from memory_engine.errors.views import InvalidFilePath as InvalidFilePath
@@ -204,5 +206,6 @@ from memory_engine.errors.views import UnknownLine as UnknownLine
 from memory_engine.errors.views import UnknownMemory as UnknownMemory
 from memory_engine.errors.views import UnknownMemoryFile as UnknownMemoryFile
 from memory_engine.errors.views import UnknownPattern as UnknownPattern
+from memory_engine.errors.views import UnknownPin as UnknownPin
 from memory_engine.errors.views import UnreadableDocument as UnreadableDocument
 from memory_engine.errors.views import WrongThreadKind as WrongThreadKind

@@ -155,6 +155,35 @@ class InvalidMemory(InvalidInput):
 
 
 @facts
+class BriefFull(InvalidInput):
+    """A pin that would be one too many, or too long, for the brief of a thread."""
+
+    thread_id: str
+    what: str
+    wanted: int
+    most: int
+
+    def __str__(self) -> str:
+        return (
+            f"the brief of thread {self.thread_id!r} takes {self.most:,} {self.what}, not {self.wanted:,}: "
+            "unpin what no longer holds, or pin a shorter text; nothing was written"
+        )
+
+
+@facts
+class UnknownPin(InvalidInput):
+    """No pin of the brief has this seq."""
+
+    thread_id: str
+    pin: int
+    known: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        known = f"; there are {', '.join(map(str, self.known))}" if self.known else "; there are none"
+        return f"the brief of thread {self.thread_id!r} has no pin {self.pin}{known}"
+
+
+@facts
 class UnknownMemory(InvalidInput):
     """No visible entry has this id."""
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from attrs import define, field
 
 from memory_engine.core.events.base import Event, UnknownEvent
-from memory_engine.core.events.messages import SkillError, SubagentError, SystemFailure, ToolError
+from memory_engine.core.events.messages import SkillError, SubagentError, SystemFailure, ToolError, UserMessage
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import JsonForm, named
+from memory_engine.core.origins import role_of
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import EventDecodeError
 from memory_engine.errors.effects import Usage
@@ -24,6 +25,7 @@ from memory_engine.replay.what_if.change import Compactions
 ANSWERS = "answers"
 """The purpose of usage that a provider's own message reports; else it is the event's type."""
 FAILED = frozenset(cls.event_type for cls in (ToolError, SkillError, SubagentError, SystemFailure))
+_HAS_ORIGIN = b'"origin":'
 
 
 @define(kw_only=True)
@@ -142,7 +144,7 @@ class Annals:
     def note(self, stored: StoredEvent) -> None:
         """Take in the next event."""
         at_us = self._clock.at_us(stored)
-        role = self._registry.role(stored.type)
+        role = self._role_of(stored)
         exchange = self._exchange(stored.seq, role, at_us)
         waited_us = max(0, at_us - self.times_us[-1]) if self.times_us and stored.seq != exchange.first else 0
         match role:
@@ -165,6 +167,16 @@ class Annals:
         if isinstance(event, Event):
             self._note_event(stored, event, exchange, at_us)
         self._role = role
+
+    def _role_of(self, stored: StoredEvent) -> str:
+        """Who speaks; of a message of the user role, by its origin."""
+        if stored.type != UserMessage.event_type or _HAS_ORIGIN not in stored.payload:
+            return self._registry.role(stored.type)
+        try:
+            event = self._registry.decode(stored.type, stored.version, stored.payload)
+        except EventDecodeError:
+            return "user"
+        return role_of(event) if isinstance(event, Event) else "other"
 
     def _exchange(self, seq: int, role: str, at_us: int) -> TimedExchange:
         """The exchange that an event belongs to: consecutive messages to the agent begin one together."""

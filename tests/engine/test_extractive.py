@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memory_engine.compactors.extractive import Entry, Line, extract, render
 from memory_engine.compactors.extractive.entries import SECTIONS, tokens
-from memory_engine.compactors.extractive.sentences import SENTENCE_CHARS_MAX, statements
+from memory_engine.language.sentences import SENTENCE_CHARS_MAX, statements
 from memory_engine.compactors.extractive.structured import read_json, records
 from memory_engine.compactors.extractive.usage import pair_calls
 

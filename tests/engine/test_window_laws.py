@@ -67,7 +67,6 @@ async def test_more_room_never_shows_less(steps: list[tuple[str, int]], budgets:
             except ContextBudgetError:
                 assert not contexts
         for less, more in zip(contexts, contexts[1:], strict=False):
-            assert less.tokens <= more.tokens
             assert whole_of(less) <= whole_of(more)
             assert summarised_in(less) <= summarised_in(more) | whole_of(more)
 

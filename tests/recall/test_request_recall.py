@@ -137,11 +137,12 @@ async def test_another_query_of_the_same_request_is_appended() -> None:
     async with memory_engine.open(":memory:", config=KEPT) as engine:
         thread = await engine.create_thread()
         await begun(thread)
-        await thread.context(BUDGET, query=ASKED)
+        policy = ContextPolicy(recalled_max=400)
+        await thread.context(BUDGET, query=ASKED, policy=policy)
         await thread.dispatch_all(step(1))
-        second = await thread.context(3_000, query="word7")
+        second = await thread.context(3_000, query="word7", policy=policy)
         await thread.dispatch_all(step(2))
-        third = await thread.context(3_000, query="word7")
+        third = await thread.context(3_000, query="word7", policy=policy)
         blocks = [n for n, message in enumerate(third.messages) if content(message).startswith(MARK)]
         assert (2, second.recalled_text) == (len(blocks), content(third.messages[blocks[1]]).removeprefix(MARK))
         assert second.messages[-1] == third.messages[blocks[1]]

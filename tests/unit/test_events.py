@@ -119,6 +119,7 @@ NATIVE = '{"anthropic":{"message":{"content":[{"cache_control":{"type":"ephemera
 # Events with the fields that came after their first release.
 LATER_SAMPLES: tuple[Event, ...] = (
     e.UserMessage(content=FILED, native=NATIVE),
+    e.UserMessage(content="3 files", origin="tool"),
     e.ParentAgentMessage(content="Do it.", native=NATIVE),
     e.LlmTextResponse(content="Ye", response_id="r1", interrupted="cancelled", native=NATIVE),
     e.LlmThinking(content="", response_id="r1", native='{"anthropic":{"message":{"content":[]}}}'),

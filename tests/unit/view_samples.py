@@ -26,6 +26,8 @@ VIEW_SAMPLES: tuple[Event, ...] = (
     e.PreferenceUpdated(key="rows", value={"max": [1, 2.5, None, "é"]}, rule=RULE, kind="rows", origin="promotion",
                         reason="asked to", sources=("e1", "e2")),
     e.PreferenceRemoved(key="rows", reason="asked to"),
+    e.BriefPinned(content="Ask before you pay.", sources=("1.0",), origin="tool", agent_id="helper"),
+    e.BriefUnpinned(pin=3, reason="done"),
     e.ReportSaved(title="Q3", content=(e.TextPart("Up."), e.ImagePart("u")), flow="report"),
     e.PromotionDecided(snippet="1.1", content="Always show totals.", trigger="report_saved", scores=(SCORE,),
                        target="preferences", key="promoted:totals", reason="salience", destination=USER,

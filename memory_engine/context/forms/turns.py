@@ -13,11 +13,11 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_part
 from memory_engine.core import images
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
+from memory_engine.core.origins import SPOKEN
 
 EMPTY = "[empty message]"
 """Stands for words that are empty: providers refuse them."""

@@ -13,11 +13,12 @@ from functools import cache
 
 import msgspec
 
-from memory_engine.compactors.extractive.entries import GAP
-from memory_engine.compactors.extractive.phrases import alternatives, begins, listed, may_begin
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, is_unspaced
+from memory_engine.language.phrases import alternatives, begins, denies, listed, may_begin, points_back
 
+GAP = "…"
+"""Stands for what is left out of a text."""
 ENDS = ".!?…؟\u06d4।"
 _WIDE_ENDS = "。\uff01\uff1f｡"
 _LINE_BREAKS = "\r\n\u2028\u2029"
@@ -121,6 +122,36 @@ def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:
             found.append(_statement(body, within, before))
         spaced = group[-1:].isspace()
     return tuple(found)
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a text begin and end, in order: all of it but white space, none of it twice.
+
+    A sentence that only means something with the one before it is one with it: "But …", "It …", "Or else …". One that
+    forbids by itself ("Never …") is not. Each is whole, however long.
+    """
+    found: list[tuple[int, int]] = []
+    start = 0
+    for sentence in _sentences(text, lines=False):
+        end = start + len(sentence.text)
+        said = text[start:end]
+        if said.strip():
+            first, last = end - len(said.lstrip()), start + len(said.rstrip())
+            if found and not sentence.is_item and _leans(text[found[-1][0] : found[-1][1]], said):
+                first = found.pop()[0]
+            found.append((first, last))
+        start = end
+    return found
+
+
+def _leans(before: str, sentence: str) -> bool:
+    """Whether a sentence of the same speaker means nothing without the one before it."""
+    if before.endswith((":", "\uff1a")):
+        return True
+    said = words(sentence)
+    if before.endswith(QUESTION_MARKS) and len(said) <= SHORT_ANSWER_WORDS and not sentence.endswith(QUESTION_MARKS):
+        return True
+    return points_back(said) or (begins("bound", sentence) and not denies(said)) or _is_fragment(sentence)
 
 
 def _excerpts(text: str, head: int, before: str | None) -> Iterator[Statement]:

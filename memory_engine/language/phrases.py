@@ -16,7 +16,7 @@ WORDS_MAX = 16_384
 @cache
 def listed(name: str) -> frozenset[str]:
     """The entries of a list, an underscore in them being a blank."""
-    lists = word_lists("memory_engine.compactors.extractive", "phrases.toml")
+    lists = word_lists("memory_engine.language", "phrases.toml")
     return frozenset(entry.replace("_", " ") for entry in lists[name])
 
 
@@ -163,6 +163,11 @@ def points_back(said: Sequence[str]) -> bool:
     if first.casefold() in listed("pointers"):
         return True
     return first.casefold() in listed("conditionals") and second.casefold() in listed("pointers") | listed("articles")
+
+
+def denies(said: Sequence[str]) -> bool:
+    """Whether the first word denies: such a sentence forbids by itself."""
+    return bool(said) and (said[0].casefold() in negations() or begins("forbids", said[0]))
 
 
 def says_yes_or_no(said: Sequence[str]) -> bool:

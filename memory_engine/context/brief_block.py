@@ -1,0 +1,237 @@
+"""The brief in a context: people's statements by rank, as many as there is room for, in the order of time.
+
+Taking by rank keeps a law: a larger room shows every statement that a smaller one shows. Nothing here reads a log, and
+the result follows from its arguments alone.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from memory_engine.context.standing import StandingBlock, StandingLine
+from memory_engine.context.window import Front
+from memory_engine.core.tokens import TokenCounter
+
+Place = tuple[str, int, int]
+"""A statement: its thread, the seq of its message, its number within the message."""
+FRAME_TOKENS = 4
+"""Tokens that a statement takes beside its text: the beginning of its line, or what parts it from the one before."""
+CUT_TOKENS_MIN = 48
+"""A statement that does not fit is cut only where so many tokens of it stay."""
+HEAD_SHARE = 0.65
+"""The share of a cut text that its beginning gets; its end has the rest."""
+GAP = "…"
+
+
+class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A statement as the brief offers it.
+
+    `prefix` and `note` stand before and behind it: what it answers, what was said about it later. `request`: it belongs
+    to the message that is being worked on. `binds`: it stays where others of a long request go. `reference` is the
+    chunk that holds the whole message, to be opened (empty: it is in another thread). `others` says whose it is where
+    it is not a person's of this thread.
+    """
+
+    thread_id: str
+    seq: int
+    n: int
+    text: str
+    speaker: str = ""
+    prefix: str = ""
+    note: str = ""
+    request: bool = False
+    binds: bool = False
+    reference: str = ""
+    pinned: bool = False
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return self.thread_id, self.seq, self.n
+
+
+def chosen(
+    statements: Sequence[Weighed], room: int | None, counter: TokenCounter, *, request_room: int | None = None
+) -> list[Weighed]:
+    """The statements that fit, in the order of time, the last of them perhaps cut.
+
+    `statements` stand in order of rank, the most important first. Those of the request in work take up to
+    `request_room` tokens of their own (default: they share the room); all others take up to `room` (`None`: all fit).
+    """
+    if room is None:
+        return sorted(statements, key=_time)
+    request = _in_order_of_need([one for one in statements if one.request])
+    rest = [one for one in statements if not one.request]
+    if request_room is None:
+        return sorted(_within([*request, *rest], room, counter), key=_time)
+    return sorted([*_within(request, request_room, counter), *_within(rest, room, counter)], key=_time)
+
+
+def tokens_of(one: Weighed, counter: TokenCounter) -> int:
+    """The most tokens that a statement takes in the block."""
+    said = f"{one.prefix} {one.text} {one.note}" if one.prefix or one.note else one.text
+    return FRAME_TOKENS + counter.count(said) + (counter.count(one.speaker) + 1 if one.speaker else 0)
+
+
+def lines_of(statements: Sequence[Weighed]) -> list[StandingLine]:
+    """A line a message, for statements in the order of time; each leads to the event of its message."""
+    lines: list[StandingLine] = []
+    start = 0
+    for end in range(1, len(statements) + 1):
+        first = statements[start]
+        if end == len(statements) or not _is_of(first, statements[end]):
+            lines.append(StandingLine(_line(statements[start:end]), first.thread_id, first.seq))
+            start = end
+    return lines
+
+
+def _is_of(first: Weighed, one: Weighed) -> bool:
+    return (one.thread_id, one.seq, one.pinned) == (first.thread_id, first.seq, first.pinned)
+
+
+def _line(statements: Sequence[Weighed]) -> str:
+    """The statements of one message: those that follow each other as they were written, a gap where one is left out."""
+    said, after = [], statements[0].n - 1
+    for one in statements:
+        if one.n != after + 1:
+            said.append(GAP)
+        said += filter(None, (one.prefix, one.text))
+        after = one.n
+    notes = [one.note if len(statements) == 1 else _about(one) for one in statements if one.note]
+    speaker = f"{statements[0].speaker}: " if statements[0].speaker else ""
+    return f"- {speaker}{' '.join([*said, *dict.fromkeys(notes)])}"
+
+
+def _about(one: Weighed) -> str:
+    """A note that says which of several statements it is about."""
+    return f'(on "{" ".join(one.text.split()[:4])} {GAP}" {one.note.strip("()")})'
+
+
+def _time(one: Weighed) -> tuple[bool, int, int]:
+    return not one.thread_id, one.seq, one.n
+
+
+def _in_order_of_need(request: Sequence[Weighed]) -> list[Weighed]:
+    """The statements of a request: its first and its last, what binds in it, then the others as they come."""
+    ordered = sorted(request, key=lambda one: one.n)
+    edges = [*ordered[:1], *ordered[1:][-1:]]
+    binding = [one for one in ordered[1:-1] if one.binds]
+    return [*edges, *binding, *(one for one in ordered[1:-1] if not one.binds)]
+
+
+def _within(statements: Sequence[Weighed], room: int, counter: TokenCounter) -> list[Weighed]:
+    found: list[Weighed] = []
+    left = room
+    for one in statements:
+        size = tokens_of(one, counter)
+        if size > left:
+            cut = _cut(one, left, counter)
+            return [*found, cut] if cut is not None else found
+        found.append(one)
+        left -= size
+    return found
+
+
+def _cut(one: Weighed, room: int, counter: TokenCounter) -> Weighed | None:
+    """The beginning and the end of a statement in at most `room` tokens; `None` where too little of it would stay."""
+    left = room - (tokens_of(one, counter) - counter.count(one.text)) - counter.count(_left_out(one, len(one.text)))
+    if left < CUT_TOKENS_MIN:
+        return None
+    chars = _longest(lambda n: counter.count(" ".join(_ends(one.text, n))), left, len(one.text))
+    head, tail = _ends(one.text, chars)
+    gone = len(one.text) - len(head) - len(tail)
+    return msgspec.structs.replace(one, text=f"{head} {_left_out(one, gone)} {tail}".rstrip())
+
+
+def _ends(text: str, chars: int) -> tuple[str, str]:
+    """The beginning and the end of a text, together so many characters."""
+    head = int(chars * HEAD_SHARE)
+    return text[:head].rstrip(), text[len(text) - (chars - head) :].lstrip()
+
+
+def _left_out(one: Weighed, chars: int) -> str:
+    opened = f': open("{one.reference}")' if one.reference else ""
+    return f"[{GAP} {chars:,} more characters{opened}]"
+
+
+def _longest(size: Callable[[int], int], most: int, end: int) -> int:
+    low, high = 0, end
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if size(middle) <= most else (low, middle - 1)
+    return low
+
+
+class RankedBlock(StandingBlock, frozen=True, kw_only=True):
+    """A block whose statements are taken by rank; its lines are those that fit into a room."""
+
+    weighed: tuple[Weighed, ...] = ()
+
+    @classmethod
+    def whole(cls, name: str, heading: str, weighed: Sequence[Weighed]) -> "RankedBlock":
+        """The block with all statements, given in the order of rank."""
+        return cls(
+            name=name, heading=heading, lines=tuple(lines_of(sorted(weighed, key=_time))), weighed=tuple(weighed)
+        )
+
+    def within(
+        self,
+        room: int | None,
+        counter: TokenCounter,
+        *,
+        shown: Collection[tuple[str, int]] = frozenset(),
+        request_room: int | None = None,
+    ) -> "RankedBlock":
+        """The block in at most `room` tokens, without the messages that the context shows whole (thread and seq)."""
+        offered = [one for one in self.weighed if one.pinned or (one.thread_id, one.seq) not in shown]
+        left = None if room is None else max(0, room - counter.count(self.heading))
+        held = chosen(offered, left, counter, request_room=request_room)
+        return msgspec.structs.replace(self, lines=tuple(lines_of(held)), weighed=tuple(held))
+
+
+BRIEF_SHARE = 0.25
+"""The share of the room that the brief may take."""
+BRIEF_MIN = 300
+"""Tokens that it may take of a small room, too, up to 30 % of it."""
+BRIEF_SHARE_MAX = 0.3
+HEADING_TOKENS = 8
+"""About the tokens of a message around its heading and lines."""
+
+
+class OfferedBrief(msgspec.Struct, frozen=True):
+    """The brief of a thread, offered to a window. What the window shows is not repeated."""
+
+    block: RankedBlock
+    thread_id: str
+    share: float = BRIEF_SHARE
+
+    def within(self, room: int, counter: TokenCounter) -> "RoomyBrief":
+        """The brief in its share of a room."""
+        cap = max(int(room * self.share), min(BRIEF_MIN, int(room * BRIEF_SHARE_MAX)))
+        own = [one for one in self.block.weighed if one.pinned or not one.request or one.binds]
+        sized = [(self._since(one), tokens_of(one, counter)) for one in own]
+        heading = counter.count(self.block.heading) + HEADING_TOKENS
+        sized.append((min((seq for seq, _ in sized), default=0), heading))
+        return RoomyBrief(msgspec.structs.replace(self.block, weighed=tuple(own)), self.thread_id, cap, Front.of(sized, cap))
+
+    def _since(self, one: Weighed) -> int:
+        """The seq after which a window begins that does not show the statement: none shows a pin, or another thread's."""
+        return -1 if one.pinned or one.thread_id != self.thread_id else one.seq
+
+
+class RoomyBrief(msgspec.Struct, frozen=True):
+    """A brief, the tokens that it may take, and these by the seqs of its statements.
+
+    The message being worked on is in the window, or in front of it: of that only what binds is repeated, where it is cut.
+    """
+
+    block: RankedBlock
+    thread_id: str
+    cap: int
+    front: Front
+
+    def beside(self, shown: Collection[int], counter: TokenCounter) -> RankedBlock | None:
+        """The statements by rank, without those of messages shown whole; `None` where nothing is left to say."""
+        said = frozenset((self.thread_id, seq) for seq in shown)
+        block = self.block.within(self.cap - HEADING_TOKENS, counter, shown=said)
+        return block if block.lines else None

@@ -1,0 +1,70 @@
+"""How strongly a sentence binds, as far as its form says so.
+
+Lists of a few languages and forms that hold in any (a word in capitals) raise a statement's rank; none is needed for a
+statement to stand.
+"""
+
+import re
+from functools import cache
+
+import msgspec
+
+from memory_engine.core.lazy import regex
+from memory_engine.language.phrases import alternatives, denies, listed
+
+READ_CHARS_MAX = 1_000
+_SHOUTED = regex(r"(?<![\w.])[^\W\d_]{3,}(?![\w.])")
+_FIRST_WORD = regex(r"\W*([\w'’]+)(?![\w,!.，、])")
+_LAST_WORD = regex(r"[\w'’]+(?=\W*$)")
+
+
+class Force(msgspec.Struct, frozen=True, gc=False):
+    """What the form of a sentence says: it forbids, binds otherwise, prefers, corrects what was said before."""
+
+    forbids: bool = False
+    binds: bool = False
+    prefers: bool = False
+    corrects: bool = False
+
+
+def force_of(text: str) -> Force:
+    """The force of a sentence."""
+    text = text[:READ_CHARS_MAX]
+    return Force(
+        forbids=_tells_others("forbids", text) or _begins_with_no(text),
+        binds=_tells_others("binds", text) or _is_stressed(text),
+        prefers=_holds("prefers", text),
+        corrects=_holds("corrects", text),
+    )
+
+
+def _tells_others(name: str, text: str) -> bool:
+    """Whether it forbids or binds others. "I never got it" tells of its speaker."""
+    for found in _anywhere(name).finditer(text):
+        before = _LAST_WORD.search(text, 0, found.start())
+        if before is None or before.group().casefold() not in listed("tellers"):
+            return True
+    return False
+
+
+def _begins_with_no(text: str) -> bool:
+    """Whether it begins by denying: "No new tables". In "No, the other one" the first word answers."""
+    found = _FIRST_WORD.match(text)
+    return found is not None and denies((found[1],)) and len(text.split(maxsplit=2)) > 2
+
+
+def _holds(name: str, text: str) -> bool:
+    return _anywhere(name).search(text) is not None
+
+
+def _is_stressed(text: str) -> bool:
+    """Whether a word is written in capitals where the others are not."""
+    found = _SHOUTED.findall(text)
+    loud = [word for word in found if word.isupper()]
+    return 0 < len(loud) <= len(found) // 3
+
+
+@cache
+def _anywhere(name: str) -> re.Pattern[str]:
+    spaced, *unspaced = alternatives(name, f"{name}_unspaced") if name != "tellers" else (alternatives(name, name)[0],)
+    return re.compile("|".join([rf"(?<![\w'])(?:{spaced})(?!\w)", *filter(None, unspaced)]), re.IGNORECASE)

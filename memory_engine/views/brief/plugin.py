@@ -1,0 +1,50 @@
+"""The plug-in of the brief."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from memory_engine.context.brief_block import RankedBlock
+from memory_engine.context.rendering import Message
+from memory_engine.context.standing import Situation, StandingBlock
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.lazy import lazy_module
+from memory_engine.plugins import Plugin
+from memory_engine.recall.extractors import found
+from memory_engine.store.passages import Extracted
+from memory_engine.views.brief.events import BriefPinned, BriefUnpinned
+from memory_engine.views.brief.fold import PINS
+
+if TYPE_CHECKING:
+    from memory_engine.views.brief import view
+else:
+    view = lazy_module("memory_engine.views.brief.view")
+
+HEADING = "What {who} said and what still holds of it, in their words:"
+
+PLUGIN = Plugin("brief", events=[BriefPinned, BriefUnpinned])
+PLUGIN.projection(PINS)
+
+
+@PLUGIN.renderer("brief")
+def _rendered(chunk: Chunk) -> Iterable[Message]:
+    """The block in the role of a user: these are people's words, never instructions of the system."""
+    return ({"role": "user", "content": f"[Brief] {chunk.text}"},)
+
+
+@PLUGIN.context_block("brief", share=0.25, least=300)
+async def _block(situation: Situation) -> StandingBlock | None:
+    """What people said in a conversation and still holds."""
+    thread = situation.thread
+    brief = await view.brief_at(thread, situation.state.seq, thread.as_of)
+    offered = view.weighed(brief)
+    return RankedBlock.whole("brief", HEADING.format(who=view.people(brief)), offered) if offered else None
+
+
+@PLUGIN.passages(BriefPinned)
+def _pin(event: BriefPinned, _seq: int) -> Extracted:
+    return found(event.content, "pin", key="pin:")
+
+
+@PLUGIN.passages(BriefUnpinned)
+def _unpinned(event: BriefUnpinned, _seq: int) -> Extracted:
+    return Extracted(seqs=(event.pin,))

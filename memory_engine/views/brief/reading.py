@@ -1,0 +1,101 @@
+"""Reading a thread's talk: once from the log, then only what was added; and the talk of the agent that started it.
+
+Nothing is written and nothing is stored: the talk is kept in memory with its thread, and read again from the log by the
+next process. Only events of people and the agent's own words and calls are read, never results.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from attrs import Factory, define
+
+from memory_engine.core.aside import aside
+from memory_engine.core.clock import to_datetime
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import ThreadRecord
+from memory_engine.errors import ThreadNotFound
+from memory_engine.runtime.handle import PastHandle, ThreadHandle
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import ThreadFilter
+from memory_engine.store.reader import LogReader, seq_of
+from memory_engine.views.brief.standing import prune
+from memory_engine.views.brief.talk import TYPES, Talk
+
+TALKS_MAX = 256
+"""Threads whose talk is kept in memory."""
+PAST_MAX = 4
+"""Earlier moments of a thread whose talk is kept."""
+PARENTS_MAX = 8
+"""Generations of agents whose briefs one inherits."""
+_TYPES = frozenset(cls.event_type for cls in TYPES)
+
+
+@define(eq=False)
+class TalkCache:
+    """The talk of a thread up to now, and up to the moments that were asked for last."""
+
+    now: Talk = Factory(Talk)
+    past: dict[int, Talk] = Factory(dict)
+    lock: asyncio.Lock = Factory(asyncio.Lock)
+
+
+async def talk_of(thread: ThreadHandle, seq: int) -> Talk:
+    """The talk of a thread up to the event at `seq`. It goes on being read: use it before you await anything else."""
+    kept = thread.kernel.caches.made(thread.id, "talk", TalkCache, at_most=TALKS_MAX)
+    async with kept.lock:
+        if seq >= kept.now.seq:
+            await _read_on(thread, kept.now, seq)
+            return kept.now
+        talk = kept.past.pop(seq, None)
+        if talk is None:
+            talk = Talk()
+            await _read_on(thread, talk, seq)
+        kept.past[seq] = talk
+        while len(kept.past) > PAST_MAX:
+            del kept.past[next(iter(kept.past))]
+        return talk
+
+
+async def _read_on(thread: ThreadHandle, talk: Talk, seq: int) -> None:
+    reader = thread.kernel.reader
+    async for page in reader.pages(thread.id, after=talk.seq, upto=seq, types=_TYPES):
+        await aside(partial(_take, talk, reader, thread.id, page), items=4 * len(page))
+    talk.seq = max(talk.seq, seq)
+
+
+def _take(talk: Talk, reader: LogReader, thread_id: str, page: Sequence[StoredEvent]) -> None:
+    for stored in page:
+        talk.take(stored.seq, reader.decode(thread_id, stored).event)
+        prune(talk)
+
+
+async def record_of(thread: ThreadHandle) -> ThreadRecord | None:
+    """The record of a thread; `None` if it was deleted."""
+    runtime = thread.kernel[OpenThreads].get(thread.id)
+    if runtime is not None:
+        return runtime.record
+    found = await thread.kernel.store.threads(ThreadFilter(id=thread.id))
+    return found[0][0] if found else None
+
+
+async def parents_of(thread: ThreadHandle) -> list[PastHandle]:
+    """The threads of the agents that led to this one, each as it was when it started the next, the nearest first.
+
+    Those of another tenant, and deleted ones, are left out with all before them.
+    """
+    found: list[PastHandle] = []
+    seen = {thread.id}
+    record = await record_of(thread)
+    while record is not None and record.parent_id and record.parent_id not in seen and len(found) < PARENTS_MAX:
+        seen.add(record.parent_id)
+        try:
+            seq = await seq_of(thread.kernel.store, record.parent_id, to_datetime(record.created_at_us))
+        except ThreadNotFound:
+            break
+        parent = PastHandle(thread.kernel, record.parent_id, seq)
+        tenant, record = record.tenant_id, await record_of(parent)
+        if record is None or record.tenant_id != tenant:
+            break
+        found.append(parent)
+    return found

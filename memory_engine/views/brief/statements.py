@@ -1,0 +1,114 @@
+"""What a message says, in statements: whole sentences, word for word, each with its place in the message.
+
+A message may hold more than its author's own sentences: code, a log, a mail, a table, an article. Which is which is
+told by form alone, so that it holds in any language: lines of code or data are material, and so is the middle of a
+text that is longer than people write. Material stays one statement a block, which shows its beginning and its end.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from memory_engine.core.prose import own_lines
+from memory_engine.language.sentences import clean, spans
+
+MATERIAL_CHARS_MIN = 240
+"""Lines of code or data with fewer characters belong to the sentence beside them: "set `x = 3` and go on"."""
+OWN_CHARS_MAX = 6_000
+"""People seldom write more by themselves. Of a longer text the beginning and the end are their own."""
+EDGE_CHARS = 2_000
+"""The characters at the beginning and at the end of a long text that count as their author's own."""
+READ_CHARS_MAX = 40_000
+"""The characters of one message that are looked at closely: half of them at its beginning, half at its end."""
+
+
+class MessageStatement(msgspec.Struct, frozen=True, gc=False):
+    """A part of a message: characters `start` up to `end`. `text` is one line, as it was written but for white space.
+
+    `material`: it was pasted, not written for this message. `buried`: it stands in the middle of a long text.
+    """
+
+    text: str
+    start: int
+    end: int
+    material: bool = False
+    buried: bool = False
+
+
+def statements_of(text: str) -> tuple[MessageStatement, ...]:
+    """The statements of a message, in their order."""
+    found: list[MessageStatement] = []
+    for start, end, material in _parts(text):
+        if material:
+            found.append(MessageStatement(clean(text[start:end]), start, end, material=True))
+        else:
+            found += _sentences(text, start, end)
+    return tuple(one for one in found if one.text)
+
+
+def _sentences(text: str, start: int, end: int) -> Iterator[MessageStatement]:
+    is_long = len(text) > OWN_CHARS_MAX
+    for first, last in spans(text[start:end]):
+        at, to = start + first, start + last
+        buried = is_long and at > EDGE_CHARS and to < len(text) - EDGE_CHARS
+        yield MessageStatement(_unbulleted(clean(text[at:to])), at, to, buried=buried)
+
+
+def _unbulleted(text: str) -> str:
+    return text[2:].lstrip() if text[:2] in ("- ", "* ", "• ") else text
+
+
+def _parts(text: str) -> list[tuple[int, int, bool]]:
+    """The parts of a text: where each begins and ends, and whether it is material."""
+    if len(text) > READ_CHARS_MAX:
+        head, tail = _break_after(text, READ_CHARS_MAX // 2), _break_before(text, len(text) - READ_CHARS_MAX // 2)
+        later = [(start + tail, end + tail, material) for start, end, material in _parts(text[tail:])]
+        return _joined([*_parts(text[:head]), (head, tail, True), *later])
+    if len(text) < MATERIAL_CHARS_MIN:
+        return [(0, len(text), False)]
+    lines = text.splitlines(keepends=True)
+    own = frozenset(own_lines(text)) | frozenset(_tail(lines))
+    parts, at = [], 0
+    for number, line in enumerate(lines):
+        is_own = number in own or (not line.strip() and bool(parts) and not parts[-1][2])
+        parts.append((at, at + len(line), not is_own))
+        at += len(line)
+    return _joined(_large_enough(_joined(parts)))
+
+
+def _tail(lines: Sequence[str]) -> Iterator[int]:
+    """The last paragraph of a text that goes on behind a quoted mail or a log: what is asked stands there."""
+    n = len(lines)
+    while n and not lines[n - 1].strip():
+        n -= 1
+    first = n
+    while first and lines[first - 1].strip():
+        first -= 1
+    paragraph = lines[first:n]
+    if len(own_lines("".join(paragraph))) == len(paragraph):
+        yield from range(first, n)
+
+
+def _large_enough(parts: Sequence[tuple[int, int, bool]]) -> list[tuple[int, int, bool]]:
+    return [(start, end, material and end - start >= MATERIAL_CHARS_MIN) for start, end, material in parts]
+
+
+def _joined(parts: Sequence[tuple[int, int, bool]]) -> list[tuple[int, int, bool]]:
+    """Neighbours of one kind as one part."""
+    found: list[tuple[int, int, bool]] = []
+    for start, end, material in parts:
+        if found and found[-1][2] == material:
+            found[-1] = (found[-1][0], end, material)
+        elif start < end:
+            found.append((start, end, material))
+    return found
+
+
+def _break_after(text: str, at: int) -> int:
+    found = text.find("\n", at, at + EDGE_CHARS)
+    return found + 1 if found >= 0 else at
+
+
+def _break_before(text: str, at: int) -> int:
+    found = text.rfind("\n", at - EDGE_CHARS, at)
+    return found + 1 if found >= 0 else at

@@ -1,0 +1,311 @@
+"""The talk of a thread: what people said in it, and what became of each statement, read event by event.
+
+What happened is taken down without judging it: which words of a statement the agent took up when it acted or answered,
+whether it had asked for it, whether it replied at all, whether the same person said it again or took it back. The
+judgement is in `standing`. The same events in the same order give the same talk; nothing here reads a tool's result.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from attrs import Factory, define
+
+from memory_engine.core.chunks import content_text
+from memory_engine.core.events.base import Event, ToolCall, UnknownEvent
+from memory_engine.core.events.memory import MemoryForget, ThreadCleared
+from memory_engine.core.events.messages import (
+    LlmClarification,
+    LlmSkillCall,
+    LlmSubagentMessage,
+    LlmSubagentSpawn,
+    LlmTextResponse,
+    LlmToolCall,
+    ParentAgentMessage,
+    UserMessage,
+)
+from memory_engine.language.phrases import says_something
+from memory_engine.language.sentences import QUESTION_MARKS, clean, spans, words
+from memory_engine.views.brief.force import Force, force_of
+from memory_engine.views.brief.statements import MessageStatement, statements_of
+from memory_engine.views.brief.terms import is_value, terms_of
+
+OPEN_MESSAGES = 8
+"""A statement can be served until its speaker, or another person, has sent so many more messages."""
+ACK_CHARS_MAX = 240
+"""A reply up to this long, without a call, takes note; it serves nothing."""
+LEANS_WORDS_MAX = 3
+"""A first sentence of so few words means nothing without what it replies to."""
+ASKED_CHARS_MAX = 240
+"""The characters that are shown of what a reply leans on."""
+VOCABULARY = 0.4
+"""How much less a word tells for each turn in which the agent used it."""
+KEPT_MAX = 4_000
+"""Statements of closed messages that are kept: more than any context has room for."""
+SPARE = 1_000
+
+TYPES: tuple[type[Event], ...] = (
+    UserMessage,
+    ParentAgentMessage,
+    LlmTextResponse,
+    LlmToolCall,
+    LlmSkillCall,
+    LlmSubagentSpawn,
+    LlmSubagentMessage,
+    LlmClarification,
+    ThreadCleared,
+    MemoryForget,
+)
+"""The events that a talk is made of."""
+
+
+@define(eq=False)
+class TalkMessage:
+    """A person's message: who said it, and what the agent did before the next one.
+
+    `asked` is the agent's last question before it, `told` the terms of what the agent had said since the person before.
+    """
+
+    seq: int
+    speaker: str
+    by_agent: bool
+    chars: int
+    asked: str = ""
+    told: frozenset[str] = frozenset()
+    before: int = 0
+    calls: int = 0
+    replied_chars: int = 0
+    replied_at: int = 0
+    statements: "list[TalkStatement]" = Factory(list)
+
+
+@define(eq=False)
+class TalkStatement:
+    """A statement and what became of it: the terms that the agent took up, by the event in which it did so last."""
+
+    message: TalkMessage
+    n: int
+    statement: MessageStatement
+    terms: frozenset[str]
+    force: Force
+    asks: bool
+    empty: bool
+    leans: bool
+    names: frozenset[str] = frozenset()
+    taken: frozenset[str] = frozenset()
+    taken_at: int = 0
+    answered_at: int = 0
+    repeated_at: int = 0
+    corrected_by: "TalkStatement | None" = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Its place in the log: the message, and the statement within it."""
+        return self.message.seq, self.n
+
+
+class Talk:
+    """What people have said up to an event, and what became of it."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.first: TalkMessage | None = None
+        self.newest: TalkMessage | None = None
+        self.messages = 0
+        self.speakers: dict[str, None] = {}
+        self.counts: dict[str, int] = {}
+        self.vocabulary: dict[str, int] = {}
+        self.closed: dict[tuple[int, int], TalkStatement] = {}
+        self.open: list[TalkMessage] = []
+        self._by_term: dict[str, list[TalkStatement]] = {}
+        self._asked = ""
+        self._told: frozenset[str] = frozenset()
+        self._done: frozenset[str] = frozenset()
+
+    def said(self) -> Iterator[TalkStatement]:
+        """The statements that may still stand, oldest first."""
+        yield from self.closed.values()
+        for message in self.open:
+            yield from message.statements
+
+    def take(self, seq: int, event: Event | UnknownEvent) -> None:
+        """Read one more event."""
+        self.seq = max(self.seq, seq)
+        match event:
+            case UserMessage() if not getattr(event, "origin", ""):
+                self._hear(TalkMessage(seq, event.name, False, 0), content_text(event.content))
+            case ParentAgentMessage():
+                self._hear(TalkMessage(seq, event.agent_id, True, 0), content_text(event.content))
+            case LlmTextResponse():
+                self._reply(seq, content_text(event.content))
+            case LlmClarification():
+                self._reply(seq, event.content)
+                self._asked = _last_sentence(event.content)
+            case LlmToolCall():
+                self._act(seq, event.calls, event.content)
+            case LlmSkillCall():
+                self._act(seq, (ToolCall(event.call_id, event.name, event.arguments),))
+            case LlmSubagentSpawn():
+                self._act(seq, (ToolCall(event.call_id, event.agent_id, event.task),))
+            case LlmSubagentMessage():
+                self._act(seq, (ToolCall("", event.agent_id, content_text(event.content)),))
+            case ThreadCleared():
+                self._begin()
+            case MemoryForget():
+                self._forget(event.origins())
+
+    # people
+
+    def _hear(self, message: TalkMessage, text: str) -> None:
+        message.chars = len(text)
+        message.asked, message.told = self._asked, self._told
+        message.before = self.newest.seq if self.newest is not None else 0
+        self._asked, self._told, self._done = "", frozenset(), frozenset()
+        for n, statement in enumerate(statements_of(text)):
+            message.statements.append(_read(message, n, statement))
+        self.messages += 1
+        self.speakers.setdefault(message.speaker)
+        for term in frozenset[str]().union(*(one.terms for one in message.statements)):
+            self.counts[term] = self.counts.get(term, 0) + 1
+        for one in message.statements:
+            self._compare(one)
+        self.first = self.first or (message if any(not one.empty for one in message.statements) else None)
+        self.newest = message
+        self.open.append(message)
+        if len(self.open) > OPEN_MESSAGES:
+            self._close(self.open.pop(0))
+
+    def _compare(self, later: TalkStatement) -> None:
+        """Note which earlier statements of the same speaker this one repeats or takes back, then remember its terms."""
+        if later.statement.material or later.empty:
+            return
+        shared: dict[tuple[int, int], tuple[TalkStatement, set[str]]] = {}
+        for term in later.terms:
+            for earlier in self._by_term.get(term, ()):
+                if earlier.message.speaker == later.message.speaker and earlier.message is not later.message:
+                    shared.setdefault(earlier.key, (earlier, set()))[1].add(term)
+        for earlier, terms in shared.values():
+            self._relate(earlier, later, terms)
+        for term in later.terms:
+            self._by_term.setdefault(term, []).append(later)
+
+    def _relate(self, earlier: TalkStatement, later: TalkStatement, terms: set[str]) -> None:
+        alike = self.weight(terms) / max(self.weight(earlier.terms), 1e-9)
+        named = any(is_value(term) for term in terms) or bool(terms & earlier.names & later.names)
+        if later.force.corrects and (named or alike >= 0.4):
+            earlier.corrected_by = later
+        elif alike >= 0.6 and not later.asks:
+            earlier.repeated_at = later.message.seq
+
+    def _close(self, message: TalkMessage) -> None:
+        for one in message.statements:
+            if not one.empty and not one.statement.material:
+                self.closed[one.key] = one
+        # The rest of a long talk: `standing` prunes by worth, see `Talk.keep`.
+
+    def keep(self, kept: Sequence[TalkStatement]) -> None:
+        """Go on with these closed statements alone."""
+        gone = set(self.closed) - {one.key for one in kept}
+        self.closed = {one.key: one for one in kept}
+        for term, found in list(self._by_term.items()):
+            left = [one for one in found if one.key not in gone]
+            if left:
+                self._by_term[term] = left
+            else:
+                del self._by_term[term]
+
+    def _forget(self, seqs: frozenset[int]) -> None:
+        self.open = [one for one in self.open if one.seq not in seqs]
+        self.keep([one for one in self.closed.values() if one.message.seq not in seqs])
+        self._by_term = {
+            term: [one for one in found if one.message.seq not in seqs] for term, found in self._by_term.items()
+        }
+        if self.first is not None and self.first.seq in seqs:
+            self.first = None
+        if self.newest is not None and self.newest.seq in seqs:
+            self.newest = self.open[-1] if self.open else None
+
+    # the agent
+
+    def _reply(self, seq: int, text: str) -> None:
+        """A text of the agent: it serves where something was done before it, or where it is more than a short note."""
+        if not text.strip():
+            return
+        newest = self.newest
+        if newest is None:
+            self._asked, self._told = _last_question(text), self._told | terms_of(text, parts=True)
+            return
+        newest.replied_chars += len(text)
+        newest.replied_at = newest.replied_at or seq
+        terms = terms_of(text, parts=True)
+        for term in terms - self._told:
+            self.vocabulary[term] = self.vocabulary.get(term, 0) + 1
+        self._asked = _last_question(text) or self._asked
+        self._told |= terms
+        self._done |= terms
+        acted = 0
+        for message in reversed(self.open):
+            acted += message.calls
+            if acted or len(text) > max(ACK_CHARS_MAX, 3 * message.chars):
+                self._take_up(message, seq)
+            if message is newest:
+                for one in message.statements:
+                    one.answered_at = one.answered_at or seq
+
+    def _act(self, seq: int, calls: Sequence[ToolCall], text: str = "") -> None:
+        newest = self.newest
+        if newest is None:
+            return
+        newest.calls += len(calls)
+        newest.replied_at = newest.replied_at or seq
+        terms = terms_of(" ".join([*(f"{call.name} {call.arguments}" for call in calls), text]), parts=True)
+        self._done |= terms
+        for message in self.open:
+            self._take_up(message, seq)
+
+    def _take_up(self, message: TalkMessage, seq: int) -> None:
+        """Note what of a message's statements the agent has taken up in the turn at hand, where that is more."""
+        for one in message.statements:
+            found = one.terms & self._done
+            if len(found) > len(one.taken):
+                one.taken, one.taken_at = found, seq
+
+    # weights
+
+    def weight(self, terms: frozenset[str] | set[str]) -> float:
+        """What terms tell together: a rare one tells more than one that many messages hold."""
+        return sum(self.rarity(term) for term in terms)
+
+    def rarity(self, term: str) -> float:
+        """From nearly 0, for a term of every message, to 1, for a term of this one alone."""
+        said = self.counts.get(term, 0)
+        own = (self.messages + 2 - said) / (self.messages + 1) / max(said, 1)
+        return own / (1 + VOCABULARY * self.vocabulary.get(term, 0))
+
+
+def _read(message: TalkMessage, n: int, statement: MessageStatement) -> TalkStatement:
+    text = statement.text
+    said = words(text)
+    terms = frozenset[str]() if statement.material else terms_of(text)
+    return TalkStatement(
+        message,
+        n,
+        statement,
+        terms,
+        force_of(text),
+        asks=text.rstrip("\"'”’»)]*_」』 ").endswith(QUESTION_MARKS),
+        empty=not says_something(said, frozenset()),
+        leans=n == 0 and len(said) <= LEANS_WORDS_MAX,
+        names=terms_of(" ".join(word for word in said[1:] if word[0].isupper())),
+    )
+
+
+def _last_question(text: str) -> str:
+    found = [text[start:end] for start, end in spans(text[-2_000:]) if True]
+    asked = [clean(one) for one in found if any(mark in one for mark in QUESTION_MARKS)]
+    return asked[-1][-ASKED_CHARS_MAX:] if asked else ""
+
+
+def _last_sentence(text: str) -> str:
+    return clean(text)[-ASKED_CHARS_MAX:]

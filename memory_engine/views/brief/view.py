@@ -1,0 +1,314 @@
+"""The handle of the brief: what people said in a thread, what of it still stands, and what is pinned by hand."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, overload
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.context.brief_block import Weighed
+from memory_engine.core.arguments import checked_text
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.excerpts import WIDTH, Line, line, one_line, plain
+from memory_engine.core.origins import SPOKEN, Speaker
+from memory_engine.core.origins import origin_of as speaker_of
+from memory_engine.core.records import Receipt
+from memory_engine.core.state import State
+from memory_engine.core.tokens import estimate_text
+from memory_engine.errors import BriefFull, InvalidEvent, UnknownPin
+from memory_engine.runtime.handle import PastHandle, ThreadHandle
+from memory_engine.store.reader import MomentLike
+from memory_engine.views.brief.events import BriefPinned, BriefUnpinned, PinOrigin
+from memory_engine.views.brief.fold import PINS, PinRow
+from memory_engine.views.brief.reading import parents_of, talk_of
+from memory_engine.views.brief.standing import Judged, Status, judged
+from memory_engine.views.brief.talk import TalkStatement, Talk
+
+PINS_MAX = 24
+"""Pins of a thread: more would crowd out what people said."""
+PIN_TOKENS_MAX = 400
+"""Tokens of one pin, by the estimate."""
+PINS_TOKENS_MAX = 2_000
+"""Tokens of a thread's pins together."""
+LATER_CHARS_MAX = 160
+"""Characters of a later statement that are shown behind the one that it replaces."""
+
+Kind = Literal["forbids", "binds", "prefers", "corrects", "asks", "says", "material", "pin"]
+"""What the form of a statement says of it. `material` was pasted into a message, a `pin` was put into the brief."""
+Origin = Literal["person", "parent", "agent", "tool"]
+"""Whose it is: a person's of this thread, of the agent that started this one, the agent's, or the agent's after a tool."""
+_TRUSTED = frozenset({Speaker.OPERATOR, Speaker.PERSON, Speaker.AGENT})
+"""Whose words leave what an agent pins the agent's."""
+
+
+class BriefStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+    """A statement of the brief, word for word.
+
+    It is statement `n` of the message at `seq` of thread `thread_id`, its characters from `start` up to `end`. `by` is
+    the seq of the event that spent or superseded it (0: none). `asked` is the agent's question that it answers, `later`
+    the statement that supersedes it. `worth` orders those that stand; `request` and `first` mark those of the message
+    that is being worked on, and of the first one.
+    """
+
+    text: str
+    seq: int
+    n: int
+    thread_id: str
+    speaker: str = ""
+    kind: Kind = "says"
+    status: Status = "stands"
+    by: int = 0
+    origin: Origin = "person"
+    pinned: bool = False
+    start: int = 0
+    end: int = 0
+    worth: float = 0.0
+    request: bool = False
+    first: bool = False
+    asked: str = ""
+    later: str = ""
+
+
+@frozen(kw_only=True)
+class Brief(Sequence[BriefStatement]):
+    """The statements of a thread as of `seq`, in the order of rank: pins, the request in work, the first, then by worth.
+
+    Those that are spent come last.
+    """
+
+    thread_id: str
+    seq: int
+    statements: tuple[BriefStatement, ...] = ()
+
+    @overload
+    def __getitem__(self, at: int) -> BriefStatement: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[BriefStatement, ...]: ...
+    def __getitem__(self, at: int | slice) -> BriefStatement | tuple[BriefStatement, ...]:
+        """A statement, or a slice of them."""
+        return self.statements[at]
+
+    def __len__(self) -> int:
+        return len(self.statements)
+
+    def __iter__(self) -> Iterator[BriefStatement]:
+        return iter(self.statements)
+
+    @property
+    def standing(self) -> tuple[BriefStatement, ...]:
+        """Those that are not spent, in the order of time."""
+        return tuple(sorted((one for one in self if one.status != "spent"), key=_time))
+
+    def __str__(self) -> str:
+        return plain(self.lines())
+
+    def lines(self, width: int = WIDTH) -> Iterator[Line]:
+        """What stands, a line a statement in the order of time, under a head that counts it."""
+        shown = self.standing
+        yield line(f"{len(shown)} of {len(self)} statements still stand in {self.thread_id} at {self.seq}", "bold")
+        for one in shown:
+            about = " ".join(filter(None, (one.kind, one.speaker, "superseded" if one.status == "superseded" else "")))
+            yield line(one_line(f"{one.seq:>6} {about}: {one.text}", width))
+
+    def as_data(self) -> dict[str, object]:
+        """Everything, for JSON."""
+        return {
+            "thread": self.thread_id,
+            "seq": self.seq,
+            "statements": [msgspec.structs.asdict(one) for one in self.statements],
+        }
+
+
+class BriefView:
+    """What people said in one thread, and what of it still holds."""
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self._thread = thread
+
+    async def read(self, *, at: MomentLike | None = None) -> Brief:
+        """The brief, now or as of a moment, without what was forgotten since.
+
+        The first read of a thread reads what people and the agent said from the log; later ones only what was added.
+        Raises `SeqNotInLog`, `EventNotFound`, `ThreadNotFound`.
+        """
+        upto = await self._thread.upto(at)
+        return await brief_at(self._thread, await self._thread.last_seq() if upto is None else upto, upto)
+
+    async def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
+        """Keep a text, or that of a chunk, in the brief of every context until it is unpinned.
+
+        It counts as a person's, or with `by_agent` as the agent's: then it has the lowest origin among the chunks since
+        a person last spoke, and says so. Raises `BriefFull` for one pin too many or too long, `InvalidEvent` for an
+        empty text, and what `dispatch` raises.
+        """
+        content, sources = (text.text, (text.id,)) if isinstance(text, Chunk) else (checked_text("text", text), ())
+        if not content.strip():
+            raise InvalidEvent(BriefPinned.event_type, "content", "a pin says something; this one is empty")
+        rows = await self._thread.rows(PINS)
+        texts = [row.text for _, row in rows.items()]
+        _check_room(self._thread.id, texts, content)
+        origin = origin_of(await self._thread.state()) if by_agent else "person"
+        return await self._thread.dispatch(
+            BriefPinned(content=content, sources=sources, origin=origin, agent_id=agent_id)
+        )
+
+    async def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
+        """Take a pin out of the brief: by its receipt, its statement, or its seq. Raises `UnknownPin`."""
+        seq = pin if isinstance(pin, int) else pin.seq
+        rows = await self._thread.rows(PINS)
+        known = tuple(row.seq for _, row in rows.items())
+        if seq not in known:
+            raise UnknownPin(self._thread.id, seq, known)
+        return await self._thread.dispatch(BriefUnpinned(pin=seq, reason=reason))
+
+
+async def brief_at(thread: ThreadHandle, seq: int, upto: int | None) -> Brief:
+    """The brief of a thread at `seq`: that of the past if `upto` is given, else as it is now."""
+    inherited = [found for parent in await parents_of(thread) for found in await _inherited(parent)]
+    pins = [_pinned(thread.id, row) for _, row in (await thread.rows(PINS, at=upto)).items()]
+    gone = (await thread.kernel.reader.forgotten(thread.id)).origins
+    talk = await talk_of(thread, seq)
+    own = [_statement(talk, one, thread.id) for one in judged(talk) if one.said.message.seq not in gone]
+    return Brief(thread_id=thread.id, seq=seq, statements=tuple(_in_order([*pins, *own, *inherited])))
+
+
+def _check_room(thread_id: str, pinned: Sequence[str], text: str) -> None:
+    """Raise `BriefFull` where another pin would be too many or too long."""
+    size, held = estimate_text(text), sum(map(estimate_text, pinned))
+    if len(pinned) >= PINS_MAX:
+        raise BriefFull(thread_id, "pins", len(pinned) + 1, PINS_MAX)
+    if size > PIN_TOKENS_MAX:
+        raise BriefFull(thread_id, "tokens in one pin", size, PIN_TOKENS_MAX)
+    if held + size > PINS_TOKENS_MAX:
+        raise BriefFull(thread_id, "tokens in all pins", held + size, PINS_TOKENS_MAX)
+
+
+def origin_of(state: State) -> PinOrigin:
+    """The lowest origin among the chunks since a person last spoke: what an agent pins may repeat any of them."""
+    for chunk in state.newest():
+        if chunk.type in SPOKEN:
+            break
+        if speaker_of(chunk) not in _TRUSTED:
+            return "tool"
+    return "agent"
+
+
+async def _inherited(parent: PastHandle) -> list[BriefStatement]:
+    """What stood in the thread of the agent that started this one, as its own."""
+    gone = (await parent.kernel.reader.forgotten(parent.id)).origins
+    talk = await talk_of(parent, parent.seq)
+    standing = [one for one in judged(talk) if one.verdict.status == "stands" and one.said.message.seq not in gone]
+    found = [_statement(talk, one, parent.id) for one in standing]
+    return [msgspec.structs.replace(one, origin="parent", request=False, first=False) for one in found]
+
+
+def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
+    said, verdict = one.said, one.verdict
+    message = said.message
+    later = said.corrected_by.statement.text[:LATER_CHARS_MAX] if said.corrected_by is not None else ""
+    return BriefStatement(
+        text=said.statement.text,
+        seq=message.seq,
+        n=said.n,
+        thread_id=thread_id,
+        speaker=_speaker(talk, said),
+        kind=_kind(said),
+        status=verdict.status,
+        by=verdict.by,
+        start=said.statement.start,
+        end=said.statement.end,
+        worth=round(verdict.worth, 4),
+        request=one.request,
+        first=one.first,
+        asked=message.asked if said.leans else "",
+        later=later if verdict.status == "superseded" else "",
+    )
+
+
+def _speaker(talk: Talk, said: TalkStatement) -> str:
+    """Who said it, where there are several; the agent that leads is always named."""
+    message = said.message
+    if message.by_agent:
+        return message.speaker or "the agent that leads"
+    return message.speaker if len(talk.speakers) > 1 else ""
+
+
+def _kind(said: TalkStatement) -> Kind:
+    force = said.force
+    if said.statement.material:
+        return "material"
+    if force.forbids:
+        return "forbids"
+    if force.corrects:
+        return "corrects"
+    if force.binds:
+        return "binds"
+    if force.prefers:
+        return "prefers"
+    return "asks" if said.asks else "says"
+
+
+def _pinned(thread_id: str, row: PinRow) -> BriefStatement:
+    return BriefStatement(
+        text=" ".join(row.text.split()),
+        seq=row.seq,
+        n=0,
+        thread_id=thread_id,
+        speaker=row.agent_id,
+        kind="pin",
+        origin=row.origin,
+        pinned=True,
+        worth=2.0 if row.origin == "person" else 1.0,
+    )
+
+
+def _in_order(statements: Iterable[BriefStatement]) -> list[BriefStatement]:
+    return sorted(statements, key=_rank)
+
+
+def _rank(one: BriefStatement) -> tuple[bool, bool, bool, bool, bool, float, str, int, int]:
+    is_kept = one.pinned and one.origin == "person"
+    spent, superseded = one.status == "spent", one.status == "superseded"
+    return (
+        not one.request, not is_kept, not one.first, spent, superseded, -one.worth, one.thread_id, -one.seq, one.n
+    )  # fmt: skip
+
+
+def _time(one: BriefStatement) -> tuple[bool, int, int]:
+    return one.origin != "parent", one.seq, one.n
+
+
+def weighed(brief: Brief) -> tuple[Weighed, ...]:
+    """What the block may show of a brief, in the order of rank: what is not spent, and the request in work."""
+    shown = (one for one in brief if one.status != "spent" or one.request or (one.first and one.kind != "material"))
+    return tuple(_weighed(one, brief.thread_id) for one in shown)
+
+
+def _weighed(one: BriefStatement, thread_id: str) -> Weighed:
+    return Weighed(
+        thread_id=one.thread_id,
+        seq=one.seq,
+        n=one.n,
+        text=one.text,
+        speaker=_label(one),
+        prefix=f'(you asked: "{one.asked}")' if one.asked else "",
+        note=f"(later: {one.later})" if one.later else "",
+        request=one.request,
+        binds=one.kind in ("forbids", "binds", "corrects", "prefers"),
+        reference=f"{one.seq}.0" if one.thread_id == thread_id and not one.pinned else "",
+        pinned=one.pinned,
+    )
+
+
+def _label(one: BriefStatement) -> str:
+    if one.pinned:
+        return {"person": "Pinned", "agent": "Pinned by you"}.get(one.origin, "Pinned by you after reading a tool")
+    if one.origin == "parent":
+        return f"{one.speaker or 'A person'}, to the agent that started you"
+    return one.speaker
+
+
+def people(brief: Brief) -> str:
+    """Who speaks in a brief: names where there are several people."""
+    names = sorted({one.speaker for one in brief if one.origin == "person" and one.speaker and not one.pinned})
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "the user"
