@@ -38,27 +38,28 @@ CLASSES = (
 the first bytes of Latin letters beyond ASCII, and all other bytes beyond it."""
 
 COSTS = (
-    (2, 5, 14, 13, 16, 8, 11, 14, 15, 11, 18, 11, 12, 19, 11),
-    (9, 6, 9, 4, 19, 12, 23, 14, 0, 2, 17, 14, 7, 19, 19),
-    (21, 9, 3, 0, 3, 1, 0, 9, 7, 0, 4, 8, 15, 0, 0),
-    (12, 23, 0, 0, 0, 6, 2, 1, 2, 3, 0, 12, 1, 0, 0),
-    (18, 4, 4, 2, 0, 0, 0, 7, 0, 0, 0, 13, 1, 7, 0),
-    (12, 6, 2, 0, 4, 12, 10, 16, 0, 14, 0, 19, 1, 12, 0),
-    (18, 4, 4, 5, 3, 0, 4, 17, 3, 16, 0, 16, 0, 8, 0),
-    (24, 14, 7, 0, 19, 19, 18, 24, 16, 16, 3, 24, 11, 20, 11),
-    (18, 21, 17, 0, 0, 18, 6, 23, 2, 0, 2, 24, 16, 5, 1),
-    (21, 19, 1, 0, 8, 0, 19, 24, 0, 16, 0, 15, 5, 16, 1),
-    (3, 18, 5, 10, 21, 11, 7, 21, 5, 11, 0, 15, 12, 8, 0),
-    (21, 15, 20, 8, 13, 23, 15, 23, 16, 16, 18, 6, 19, 24, 24),
-    (4, 10, 7, 3, 3, 5, 7, 10, 9, 0, 9, 20, 1, 6, 10),
-    (11, 10, 6, 2, 7, 7, 9, 14, 4, 7, 5, 15, 6, 8, 4),
-    (15, 11, 12, 0, 7, 0, 12, 15, 10, 15, 2, 24, 3, 0, 0),
+    (2, 3, 17, 17, 17, 12, 16, 18, 17, 4, 13, 11, 7, 14, 10),
+    (10, 5, 5, 8, 14, 16, 22, 15, 0, 3, 15, 15, 7, 22, 18),
+    (24, 15, 2, 0, 1, 0, 0, 8, 0, 4, 16, 8, 10, 3, 0),
+    (22, 24, 0, 0, 0, 2, 1, 0, 0, 2, 3, 18, 2, 0, 0),
+    (21, 12, 2, 1, 0, 0, 0, 13, 11, 2, 3, 14, 1, 17, 0),
+    (19, 11, 1, 0, 4, 10, 6, 23, 0, 13, 0, 16, 1, 8, 0),
+    (19, 5, 3, 0, 0, 0, 4, 18, 13, 5, 0, 15, 1, 11, 0),
+    (21, 5, 5, 0, 16, 16, 8, 24, 12, 21, 0, 19, 9, 21, 0),
+    (23, 22, 21, 2, 7, 20, 16, 20, 2, 0, 5, 24, 18, 14, 2),
+    (23, 19, 7, 0, 6, 0, 14, 24, 0, 16, 6, 17, 4, 8, 0),
+    (0, 19, 9, 2, 12, 15, 5, 19, 0, 6, 0, 17, 12, 19, 0),
+    (20, 12, 14, 17, 20, 23, 16, 24, 20, 13, 17, 6, 16, 24, 22),
+    (9, 10, 11, 13, 11, 11, 11, 13, 6, 1, 9, 23, 1, 8, 11),
+    (15, 12, 7, 5, 8, 9, 9, 17, 6, 7, 6, 17, 7, 13, 3),
+    (13, 8, 16, 0, 0, 0, 0, 20, 7, 10, 3, 24, 1, 0, 0),
 )
 """What a byte costs: a row for the class of the byte before it, a column for its own. A text begins as after a line."""
 
 OTHER_SCRIPT = 24
 BLOCK_COSTS = (
-    (0x00, 0x03, 0),  # Latin: the costs of pairs tell it
+    (0x00, 0x01, 0),  # Latin: the costs of pairs tell it
+    (0x01, 0x03, 1),  # Latin with rarer marks
     (0x03, 0x04, 4),  # Greek
     (0x04, 0x05, 3),  # Cyrillic
     (0x05, 0x06, 5),  # Hebrew, Armenian
@@ -68,19 +69,19 @@ BLOCK_COSTS = (
     (0x0B, 0x0C, 10),  # Tamil, Odia
     (0x0C, 0x0E, 9),  # Telugu, Kannada, Malayalam, Sinhala
     (0x0E, 0x0F, 7),  # Thai, Lao
-    (0x10, 0x12, 9),  # Burmese, Georgian
-    (0x17, 0x18, 11),  # Khmer
+    (0x10, 0x12, 8),  # Burmese, Georgian
+    (0x17, 0x18, 10),  # Khmer
     (0x1E, 0x1F, 4),  # Latin with two marks: Vietnamese
     (0x1F, 0x20, 8),  # Greek with marks
     (0x20, 0x21, 5),  # dashes, quotes, bullets
-    (0x21, 0x25, 19),  # arrows, signs of mathematics
-    (0x25, 0x26, 12),  # lines of boxes
-    (0x26, 0x2C, 19),  # pictures and signs
+    (0x21, 0x25, 18),  # arrows, signs of mathematics
+    (0x25, 0x26, 13),  # lines of boxes
+    (0x26, 0x2C, 18),  # pictures and signs
     (0x30, 0x31, 14),  # Japanese syllables
     (0x31, 0xA0, 13),  # Chinese characters
     (0xAC, 0xD8, 10),  # Korean
     (0xD8, 0xE0, 16),  # a half of a character beyond 65,536: emoji
-    (0xF9, 0x100, 21),  # signs of full width
+    (0xF9, 0x100, 17),  # signs of full width
 )
 """First block, the block after the last, and the cost of each of their characters; of others `OTHER_SCRIPT`."""
 

@@ -165,7 +165,7 @@ async def test_tools_and_the_answer_are_reserved() -> None:
     tools = [{"type": "function", "function": {"name": "look", "description": "d" * 400, "parameters": {}}}]
     async with memory_engine.open(":memory:", config=NEVER) as engine:
         thread = await engine.create_thread("t")
-        await thread.dispatch_all([say(f"message {n} " + "x" * 100) for n in range(100)])
+        await thread.dispatch_all([say(f"message {n} " + "and so on " * 10) for n in range(100)])
         context = await thread.context(2_000, tools=tools, reserve=500)
         assert 1_200 < context.tokens <= 2_000 - 500 - 100
         with pytest.raises(errors.ContextBudgetError) as refused:
