@@ -273,7 +273,7 @@ async def test_a_large_state_is_read_once(newest: int, monkeypatch: pytest.Monke
                     assert asked.messages == (await thread.context(budget, query="message 77", at=head)).messages
 
 
-@pytest.mark.parametrize("budget", range(64, 216, 8))
+@pytest.mark.parametrize("budget", range(72, 224, 8))
 async def test_a_call_is_never_shown_without_its_result(budget: int) -> None:
     """With any budget a call and its results are in together or out together."""
     turns = [
