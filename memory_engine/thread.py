@@ -12,7 +12,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
-from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_list
+from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_list, checked_text
 from memory_engine.core.aside import imported
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded, ThreadCleared
@@ -301,10 +301,11 @@ class Thread(Administered):
 
     # compaction
 
-    async def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
+    async def compact(self, chunk_ids: Collection[str] | None = None, *, focus: str = "") -> CompactionReport:
         """Compact all compactable chunks, or the given ones (with those that must stay with them).
 
-        Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
+        `focus` tells a model what this summary should go into most; it takes nothing away from what a summary must
+        hold. Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
         """
         self.check_present("compaction")
         runtime = await self.runtime()
@@ -313,7 +314,7 @@ class Thread(Administered):
         for chunk_id in chunk_ids or ():
             if runtime.state.get(chunk_id) is None:
                 raise UnknownChunk("compact", chunk_id)
-        return await self.kernel[CompactionService].compact(runtime, chunk_ids)
+        return await self.kernel[CompactionService].compact(runtime, chunk_ids, focus=checked_text("focus", focus))
 
     async def settle(self) -> None:
         """Wait for a running compaction."""

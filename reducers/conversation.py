@@ -1,5 +1,7 @@
 """Reducers for events of a conversation: input, responses, results, errors."""
 
+from collections.abc import Mapping
+
 from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, Retention
 from memory_engine.core.events.base import Content, ToolCall
 from memory_engine.core.reduction import ReduceContext, Reduction, appended
@@ -23,10 +25,18 @@ from memory_engine.events import (
     UserMessage,
 )
 
+_TYPES: Mapping[str, ChunkType] = {
+    "": ChunkType.USER_MESSAGE,
+    "tool": ChunkType.OBSERVATION,
+    "client": ChunkType.NOTICE,
+    "summary": ChunkType.FOREIGN_SUMMARY,
+}
+"""The type of the chunk by the origin of a message: whoever reads the type knows who speaks."""
+
 
 def reduce_user_message(_view: StateView, event: UserMessage, ctx: ReduceContext) -> Reduction:
-    """A person's message, at the end of the working flow."""
-    return appended(_said(ctx, ChunkType.USER_MESSAGE, event, event.name))
+    """A message of the user role, at the end of the working flow, as a chunk whose type says who wrote it."""
+    return appended(_said(ctx, _TYPES[event.origin], event, event.name))
 
 
 def reduce_parent_agent_message(_view: StateView, event: ParentAgentMessage, ctx: ReduceContext) -> Reduction:

@@ -10,6 +10,7 @@ from memory_engine.events import (
     CompactionStarted,
     CompactionUndone,
     CompactorStoodIn,
+    ContextRecalled,
     Event,
     EventsErased,
     EventSkipped,
@@ -52,7 +53,6 @@ from memory_engine.recall.extractors import SUMMARY, found, pieces
 from memory_engine.store.passages import Extracted, Extractor, Text
 
 SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
-    UserMessage: ("message", "user", "name"),
     ParentAgentMessage: ("message", "user", "agent_id"),
     LlmTextResponse: ("message", "assistant", "name"),
     LlmClarification: ("message", "assistant", ""),
@@ -69,9 +69,9 @@ SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
 }
 """Events that are found by their `content`: the kind, the role, and the field that names the speaker."""
 SILENT: tuple[type[Event], ...] = (
-    CompactionAbandoned, CompactionFailed, CompactionStarted, CompactorStoodIn, EventSkipped, EventsErased,
-    ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded, SessionStarted,
-    ThreadRereduced, ThreadUpdated, TodoUpdated,
+    CompactionAbandoned, CompactionFailed, CompactionStarted, CompactorStoodIn, ContextRecalled, EventSkipped,
+    EventsErased, ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded,
+    SessionStarted, ThreadRereduced, ThreadUpdated, TodoUpdated,
 )  # fmt: skip
 """Events with text that search does not find: reasoning, changes of to-do items, and words that other events hold."""
 
@@ -85,6 +85,20 @@ def spoken(kind: str, role: str, speaker: str) -> Extractor:
         return found(said, kind, role=role, speaker=getattr(event, speaker) if speaker else "", key=key)
 
     return extract
+
+
+_OF_ORIGINS: Mapping[str, tuple[str, str]] = {
+    "": ("message", "user"),
+    "tool": ("tool", "tool"),
+    "client": ("note", "tool"),
+    "summary": ("note", "assistant"),
+}
+"""Kind and role of a message's passages by its origin: only those of people are found as people's."""
+
+
+def _user_message(event: UserMessage, _seq: int) -> Extracted:
+    kind, role = _OF_ORIGINS[event.origin]
+    return found(content_text(event.content), kind, role=role, speaker=event.name)
 
 
 def _seeded(event: ThreadSeeded, _seq: int) -> Extracted:
@@ -147,6 +161,7 @@ def add_passages(plugin: Plugin) -> None:
     for cls, how in SPOKEN.items():
         plugin.passages(cls)(spoken(*how))
     plugin.silent(*SILENT)
+    plugin.passages(UserMessage)(_user_message)
     plugin.passages(ThreadSeeded)(_seeded)
     plugin.passages(LlmToolCall)(_calls)
     plugin.passages(LlmSkillCall)(_skill)

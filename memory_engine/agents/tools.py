@@ -3,6 +3,7 @@
 A model's mistake gives an answer that explains it, never an exception.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, ClassVar, Literal, TypeVar, cast
 
@@ -10,9 +11,19 @@ import msgspec
 from attrs import field, frozen
 from msgspec import Meta
 
+from memory_engine.agents.remembering import Remembering
+from memory_engine.core.cancellation import observed
+from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import named
 from memory_engine.core.secrets import holds_secret, tells_secret
-from memory_engine.errors import InvalidInput, NotGranted, UnknownChunk, UnknownMemory
+from memory_engine.errors import (
+    CompactionError,
+    InvalidInput,
+    NotGranted,
+    NothingToCompact,
+    UnknownChunk,
+    UnknownMemory,
+)
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, MemoryEntry, MemoryHit
 from memory_engine.views.layers.events import Layer
@@ -98,6 +109,20 @@ class Compact(Arguments, frozen=True):
     ] = None
 
 
+class CompactContext(Arguments, frozen=True):
+    """Make room in the conversation."""
+
+    tool = "context_compact"
+    purpose = (
+        "Replace the older steps of this conversation by a summary, to make room for what comes. Call it when a part "
+        "of the work is done, before you begin another. What people said, open calls and to-dos stay as they are."
+    )
+    focus: Annotated[
+        Annotated[str, Meta(max_length=2_000)] | None,
+        Meta(description="What the summary should go into most, such as 'the failing test and what was tried'."),
+    ] = None
+
+
 class Stats(Arguments, frozen=True):
     """Say how much there is."""
 
@@ -146,7 +171,7 @@ class ScratchpadRead(Arguments, frozen=True):
 
 
 ARGUMENTS: tuple[type[Arguments], ...] = (
-    Append, Search, Learn, RecallFact, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead
+    Append, Search, Learn, RecallFact, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead, CompactContext
 )  # fmt: skip
 """Every tool, in the order that models see them."""
 
@@ -224,6 +249,8 @@ def _field(field: Mapping[str, object], *, is_optional: bool, strict: bool) -> d
 
 
 ANSWER_CHARS_MAX = 12_000
+COMPACT_WAIT_S = 5.0
+"""Seconds that a model waits for a compaction that it asked for; it goes on without its end after that."""
 SECRET = "That tells a secret (a password, a key, a code, a card or account number). Nothing was kept: say it without."
 ENTRY_CHARS_MAX = 1_200
 OPEN_CHARS = 4_000
@@ -263,13 +290,15 @@ class _Refused(Exception):
 class MemoryTools:
     """Runs a model's calls on a thread's memory. `scratchpad` is the conversation that the agent works in.
 
-    Pass an agent (`engine.agent("a")`) as `memory` to let it remember across conversations.
+    Pass an agent (`engine.agent("a")`) as `memory` to let it remember across conversations: what people said in the
+    conversation is then kept in their user's memory, and a model sees nothing that another user said.
     """
 
     def __init__(self, memory: Thread, scratchpad: Thread | None = None) -> None:
         self._memory = memory.memory
         self._thread = memory
         self._conversation = scratchpad or memory
+        self._remembering = Remembering(owner=memory, conversation=self._conversation)
         self._calls: Mapping[type[Arguments], Callable[..., Awaitable[str | _Told]]] = {
             Append: self._append,
             Search: self._search,
@@ -281,6 +310,7 @@ class MemoryTools:
             Open: self._open,
             ScratchpadWrite: self._write,
             ScratchpadRead: self._read,
+            CompactContext: self._compact_context,
         }
 
     async def call(self, name: str, arguments: "str | bytes | Mapping[str, object]" = "{}") -> ToolAnswer:
@@ -306,17 +336,17 @@ class MemoryTools:
             raise _Refused("A rule needs a condition: when does it apply? Call memory_append again with condition.")
         if asked.layer != "working" and holds_secret(asked.content):
             raise _Refused(SECRET)
-        entry = await self._memory.append(asked.layer, asked.content, condition=asked.condition or "")
-        return _Told(f"Remembered in {asked.layer} memory. id: {entry.id}", {"id": entry.id})
+        entry_id = await self._remembering.keep(asked.layer, asked.content, condition=asked.condition or "")
+        return _Told(f"Remembered in {asked.layer} memory. id: {entry_id}", {"id": entry_id})
 
     async def _search(self, asked: Search) -> _Told:
         query = (asked.query or "").strip()
         if asked.last is not None and query:
             raise _Refused("Give either query or last, not both: a query finds what fits, last gives the latest.")
         if query:
-            hits = await self._memory.search(asked.layer, query, asked.limit or 10)
+            hits = await self._remembering.search(asked.layer, query, asked.limit or 10)
         else:
-            hits = await self._memory.search(asked.layer, last=asked.last or asked.limit or 10)
+            hits = await self._remembering.latest(asked.layer, asked.last or asked.limit or 10)
         if not hits:
             where = f"{asked.layer} memory" if asked.layer else "memory"
             hint = " Try fewer or other words." if query else ""
@@ -326,17 +356,18 @@ class MemoryTools:
     async def _learn(self, asked: Learn) -> str:
         if tells_secret(asked.key, asked.value):
             raise _Refused(SECRET)
-        former = await self._memory.recall(asked.key)
-        await self._memory.learn(asked.key, asked.value)
+        former = await self._remembering.recall(asked.key)
+        check_identifier("key of an entry", asked.key)
+        await self._remembering.keep("semantic", asked.value, key=asked.key)
         if former is None or former.value == asked.value:
             return f"Learned under {asked.key!r}."
         return f"Learned under {asked.key!r}. Until now it said: {shortened(former.value, 300)}"
 
     async def _recall(self, asked: RecallFact) -> _Told:
-        known = await self._memory.recall(asked.key)
+        known = await self._remembering.recall(asked.key)
         if known is not None:
             return _Told(f"{RECALLED_MARK}\n{known.key}: {known.value}", {"key": known.key, "value": known.value})
-        alike = await self._memory.search("semantic", asked.key, 3)
+        alike = await self._remembering.search("semantic", asked.key, 3)
         hint = f" Similar keys: {', '.join(hit.entry.key for hit in alike)}." if alike else ""
         return _Told(f"Nothing is known under {asked.key!r}.{hint}", {})
 
@@ -348,6 +379,27 @@ class MemoryTools:
         if report.summary is None:
             return f"{report.covered} older entries went; the last {report.kept} stayed."
         return f"{report.covered} entries are now one summary (id: {report.summary.id}); the last {report.kept} stayed."
+
+    async def _compact_context(self, asked: CompactContext) -> _Told:
+        """Compact the conversation. A model may take long: after a while it goes on in the background."""
+        working = asyncio.ensure_future(self._conversation.compact(focus=asked.focus or ""))
+        working.add_done_callback(observed)
+        done, _ = await asyncio.wait([working], timeout=COMPACT_WAIT_S)
+        if not done:
+            return _Told("The older steps are being summarised in the background. Go on.", {"is_done": False})
+        try:
+            report = working.result()
+        except NothingToCompact:
+            told = "There is nothing to compact now: everything is new, open, or short already."
+            return _Told(told, {"is_done": True, "tokens_before": 0, "tokens_after": 0})
+        except CompactionError as error:
+            raise _Refused(f"Nothing was compacted; all steps are as they were: {error}") from None
+        data = {"is_done": True, "tokens_before": report.tokens_before, "tokens_after": report.tokens_after}
+        covered = len(report.covered) + len(report.dropped)
+        return _Told(
+            f"{covered} older steps are now a summary: {report.tokens_before} tokens became {report.tokens_after}.",
+            data,
+        )
 
     async def _stats(self, _asked: Stats) -> _Told:
         stats = await self._memory.get_stats()
@@ -366,7 +418,7 @@ class MemoryTools:
 
     async def _open(self, asked: Open) -> str:
         try:
-            entries = await self._memory.open(asked.reference.strip())
+            entries = await self._remembering.open(asked.reference.strip())
         except UnknownMemory:
             return await self._open_result(asked)
         return "\n".join([RECALLED_MARK, *map(_entry_line, entries)])

@@ -7,12 +7,13 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.compaction.history import Compaction, read_compactions
-from memory_engine.compaction.plan import is_due, is_overdue
+from memory_engine.compaction.plan import countable, is_due, is_overdue
 from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
 from memory_engine.core.json_form import JsonForm
-from memory_engine.core.state import Tally
+from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.threads import OpenThreads
 
 
 class DueCompaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +63,14 @@ async def compactions(thread: ThreadHandle) -> CompactionHistory:
     loaded = await kernel.store.load(thread.id, sources=False)
     open_at = loaded.head.open_compaction if state.seq == loaded.head.seq else None
     found = await read_compactions(kernel.reader, thread.id, state, open_at)
-    due = _due(state.tally, loaded.record.policy or kernel.config.compaction)
+    runtime = kernel[OpenThreads].get(thread.id)
+    policy = (loaded.record.policy or kernel.config.compaction).applied(runtime.window if runtime else None)
+    due = _due(state, policy)
     return CompactionHistory(thread_id=thread.id, seq=state.seq, compactions=tuple(found), due=due)
 
 
-def _due(tally: Tally, policy: CompactionPolicy) -> DueCompaction | None:
+def _due(state: State, policy: CompactionPolicy) -> DueCompaction | None:
+    tally = countable(state) if is_due(state.tally, policy) else state.tally
     overdue = is_overdue(tally, policy)
     if not (overdue or is_due(tally, policy)):
         return None

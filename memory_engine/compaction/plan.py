@@ -5,13 +5,22 @@ being worked on.
 """
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
-from memory_engine.context.invariants import SPOKEN, Atom, atoms_of
+from memory_engine.context.invariants import Atom, atoms_of
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.core.lazy import lazy_module
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
+
+if TYPE_CHECKING:
+    from memory_engine.formats import origin
+else:
+    origin = lazy_module("memory_engine.formats.origin")
 
 SINGLE_TOKENS_MIN = 64
 """A COMPRESSIBLE chunk below this stays as it is: a summary of one line would not be shorter."""
@@ -19,9 +28,12 @@ SUMMARY_TOKENS_MIN = 400
 """Tokens that a summary may always take, however small its share of the history is."""
 
 PRESSING = 2
-"""From so many thresholds of chunks, or soft limits of tokens, on a compaction waits for no quiet moment."""
+"""From so many thresholds of chunks on, a compaction waits for no quiet moment, if a limit of tokens is passed, too."""
+PRESSING_TOKENS = 1.25
+"""The multiple of a limit of tokens from which on a compaction waits for no quiet moment."""
 FLOODED = 10
 """From so many thresholds of chunks on, those who write wait for the compaction under way."""
+FLOODED_TOKENS = 2
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,47 +57,75 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_due(tally: Tally, policy: CompactionPolicy) -> bool:
-    """Whether the thresholds ask for a compaction. O(1): the counters are kept with the state."""
-    many = tally.compactable >= policy.threshold and tally.compactable_tokens >= policy.tokens_min
-    return policy.enabled and (many or tally.compactable_tokens > policy.soft_tokens)
+    """Whether the limits of an applied policy ask for a compaction. O(1): the counters are kept with the state.
+
+    They count all compactable chunks: whether a compaction may take enough of them, `plan_auto` finds out.
+    """
+    return policy.enabled and (_passes(tally, policy, policy.threshold, 1) or _exceeds(tally, policy.soft_tokens))
 
 
 def is_pressing(tally: Tally, policy: CompactionPolicy) -> bool:
     """Whether so much waits that a compaction no longer waits for a quiet moment: who writes without rest has none."""
-    many, large = PRESSING * policy.threshold, PRESSING * policy.soft_tokens
-    return tally.compactable >= many or tally.compactable_tokens > large
+    many = _passes(tally, policy, PRESSING * policy.threshold, PRESSING_TOKENS)
+    return many or _exceeds(tally, PRESSING_TOKENS * (policy.soft_tokens or 0))
 
 
 def is_flooded(tally: Tally, policy: CompactionPolicy) -> bool:
     """Whether so much waits that events must: else a state grows faster than a compactor reads it."""
-    return tally.compactable >= FLOODED * policy.threshold or is_overdue(tally, policy)
+    return _passes(tally, policy, FLOODED * policy.threshold, FLOODED_TOKENS) or is_overdue(tally, policy)
 
 
 def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:
     """Whether the hard limit asks for a compaction before the next context."""
-    return policy.enabled and tally.compactable_tokens > policy.hard_tokens
+    return policy.enabled and _exceeds(tally, policy.hard_tokens)
+
+
+def _passes(tally: Tally, policy: CompactionPolicy, chunks: int, times: float) -> bool:
+    return tally.compactable >= chunks and tally.compactable_tokens >= times * (policy.tokens_min or 0)
+
+
+def _exceeds(tally: Tally, tokens: float | None) -> bool:
+    return tokens is not None and tally.compactable_tokens > tokens
 
 
 def plan_auto(state: State, policy: CompactionPolicy, incompressible: Collection[str] = ()) -> Plan:
     """The plan for a passed threshold; empty where no cut makes progress.
 
-    If dropping DISPOSABLE chunks gets below the thresholds, no more is done. `incompressible` names
-    COMPRESSIBLE chunks that a compactor could not shorten. Where the count of chunks is what asks for it, nothing is
-    summarised that a summary might take as many tokens as.
+    What may not be taken counts for no limit: open atoms, the message being worked on, and the COMPRESSIBLE chunks
+    that a compactor could not shorten (`incompressible`). If dropping DISPOSABLE chunks gets below the thresholds, no
+    more is done. Where the count of chunks is what asks for it, nothing is summarised that a summary might take as
+    many tokens as.
     """
     flow = working_flow(state)
+    free = _free(flow)
+    left = _countable(state.tally, flow, free, incompressible)
+    if not (is_due(left, policy) or is_overdue(left, policy)):
+        return Plan()
     kept = {chunk.id for chunk in flow[-policy.keep_recent :]} if policy.keep_recent else set()
-    atoms = [a for a in _free(flow) if not kept.intersection(c.id for c in a.chunks)]
+    atoms = [a for a in free if not kept.intersection(c.id for c in a.chunks)]
     disposable = [chunk for atom in atoms if _is_disposable_atom(atom) for chunk in atom.chunks]
-    if disposable:
-        left = state.tally
-        for chunk in disposable:
-            left = left.plus(chunk, -1)
-        if not is_due(left, policy):
-            return Plan(drops=tuple(chunk.id for chunk in disposable))
-    many = bool(policy.tokens_min) and state.tally.compactable_tokens <= policy.soft_tokens
+    if disposable and not is_due(left.without(disposable), policy):
+        return Plan(drops=tuple(chunk.id for chunk in disposable))
+    many = bool(policy.tokens_min) and not _exceeds(left, policy.soft_tokens)
     bounds = _Bounds(tokens_over=SUMMARY_TOKENS_MIN if many else 0, incompressible=incompressible)
     return _plan(state, atoms, policy, bounds)
+
+
+def countable(state: State, incompressible: Collection[str] = ()) -> Tally:
+    """The counters of a state, its compactable tokens without those that no compaction may take now."""
+    flow = working_flow(state)
+    return _countable(state.tally, flow, _free(flow), incompressible)
+
+
+def _countable(tally: Tally, flow: Sequence[Chunk], free: Sequence[Atom], incompressible: Collection[str]) -> Tally:
+    """The same for a flow and its free atoms. Chunks are counted as they are: the threshold is of chunks."""
+    takeable = {chunk.id for atom in free if _is_takeable(atom, incompressible) for chunk in atom.chunks}
+    held = sum(chunk.tokens for chunk in flow if chunk.is_compactable and chunk.id not in takeable)
+    return replace(tally, compactable_tokens=tally.compactable_tokens - held)
+
+
+def _is_takeable(atom: Atom, incompressible: Collection[str]) -> bool:
+    return all(chunk.is_compactable for chunk in atom.chunks) and atom.chunks[0].id not in incompressible
 
 
 def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[str] | None) -> Plan:
@@ -121,20 +161,32 @@ def _free(flow: Sequence[Chunk]) -> list[Atom]:
 def worked_on(flow: Sequence[Chunk]) -> Chunk | None:
     """The message that is being worked on: the last of a person, unless a final answer follows it.
 
-    A text is final if the agent makes no call with it or after it.
+    A text is final if the agent makes no call in its response or after it, and no tool answers it. Of a text at the
+    end of the flow more may follow: of its response, where that has an id, or in a loop whose actions are texts.
     """
     question: Chunk | None = None
-    answered = False
+    answered = acts_in_text = False
     calling: set[str] = set()
     for chunk in flow:
         if chunk.type in SPOKEN:
-            question, answered = chunk, False
+            question, answered, acts_in_text = chunk, False, False
         elif chunk.calls:
             answered = False
             calling.update({chunk.response_id} - {""})
+        elif chunk.type == ChunkType.OBSERVATION:
+            answered, acts_in_text = False, True
         elif chunk.type == ChunkType.AGENT_RESPONSE:
             answered = chunk.response_id not in calling
-    return None if answered else question
+    is_over = not flow or not (_is_begun(flow[-1]) or (acts_in_text and flow[-1].type == ChunkType.AGENT_RESPONSE))
+    return None if answered and is_over else question
+
+
+def _is_begun(last: Chunk) -> bool:
+    """Whether the last chunk of a flow is a text after which more of the loop may come."""
+    if last.type != ChunkType.AGENT_RESPONSE:
+        return False
+    form = None if last.response_id else origin.form_of(last.text)
+    return bool(last.response_id) or (form is not None and form.sure)
 
 
 class _Bounds(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from memory_engine.context.standing import StandingBlock, StandingLine
+from memory_engine.context.window import Front
 from memory_engine.core.tokens import TokenCounter
 
 Place = tuple[str, int, int]
@@ -191,3 +192,58 @@ class RankedBlock(StandingBlock, frozen=True, kw_only=True):
         left = None if room is None else max(0, room - counter.count(self.heading))
         held = chosen(offered, left, counter, request_room=request_room)
         return msgspec.structs.replace(self, lines=tuple(lines_of(held)), weighed=tuple(held))
+
+
+BRIEF_SHARE = 0.25
+"""The share of the room that the brief may take."""
+BRIEF_MIN = 300
+"""Tokens that it may take of a small room, too, up to 30 % of it."""
+BRIEF_SHARE_MAX = 0.3
+HEADING_TOKENS = 8
+"""About the tokens of a message around its heading and lines."""
+
+
+class OfferedBrief(msgspec.Struct, frozen=True):
+    """The brief of a thread, offered to a window. What the window shows is not repeated."""
+
+    block: RankedBlock
+    thread_id: str
+    share: float = BRIEF_SHARE
+    least: int = BRIEF_MIN
+
+    def beside_recall(self) -> "OfferedBrief":
+        """The brief where passages are recalled, too: half of it, since a question finds what it needs of the rest."""
+        return msgspec.structs.replace(self, share=self.share / 2, least=self.least // 2)
+
+    def within(self, room: int, counter: TokenCounter) -> "RoomyBrief":
+        """The brief in its share of a room."""
+        cap = max(int(room * self.share), min(self.least, int(room * BRIEF_SHARE_MAX)))
+        own = [one for one in self.block.weighed if one.pinned or not one.request or one.binds]
+        sized = [(self._since(one), tokens_of(one, counter)) for one in own]
+        heading = counter.count(self.block.heading) + HEADING_TOKENS
+        sized.append((min((seq for seq, _ in sized), default=0), heading))
+        return RoomyBrief(
+            msgspec.structs.replace(self.block, weighed=tuple(own)), self.thread_id, cap, Front.of(sized, cap)
+        )
+
+    def _since(self, one: Weighed) -> int:
+        """The seq after which a window begins that does not show the statement: none shows a pin, or another thread's."""
+        return -1 if one.pinned or one.thread_id != self.thread_id else one.seq
+
+
+class RoomyBrief(msgspec.Struct, frozen=True):
+    """A brief, the tokens that it may take, and these by the seqs of its statements.
+
+    The message being worked on is in the window, or in front of it: of that only what binds is repeated, where it is cut.
+    """
+
+    block: RankedBlock
+    thread_id: str
+    cap: int
+    front: Front
+
+    def beside(self, shown: Collection[int], counter: TokenCounter) -> RankedBlock | None:
+        """The statements by rank, without those of messages shown whole; `None` where nothing is left to say."""
+        said = frozenset((self.thread_id, seq) for seq in shown)
+        block = self.block.within(self.cap - HEADING_TOKENS, counter, shown=said)
+        return block if block.lines else None

@@ -6,27 +6,24 @@ holds, until a compaction or a forget changes the state itself. Passages recalle
 everything that stays, directly before the newest turn.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
 from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
-from memory_engine.context.brief_block import RankedBlock
-from memory_engine.context.budget import (
-    DEFAULT_POLICY,
-    ContextPolicy,
-    Divided,
-    choose_newest,
-    divide_by_policy,
-    whole,
-)
+from memory_engine.context.brief_block import OfferedBrief, RankedBlock
+from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, divide_by_policy, whole
+from memory_engine.context.choice import Choice, Chosen, Kept
 from memory_engine.context.context import Context, LeftOut, Spent
+from memory_engine.context.covered import Covered
 from memory_engine.context.flow import TRAILING, Costed, Flow, in_groups, in_order, tokens_of
 from memory_engine.context.flow_index import FlowIndex, StateParts, in_flow
-from memory_engine.context.invariants import SPOKEN, Bonds
+from memory_engine.context.invariants import Bonds
 from memory_engine.context.rendering import (
+    IN_NO_STATE,
     Message,
     RenderedChunk,
     Renderer,
@@ -46,10 +43,6 @@ from memory_engine.errors import ContextBudgetError
 
 TRAILING_MIN = 96
 """Tokens that each of these may take of a small budget too."""
-STANDING = -2
-"""The position of a piece that is in no state."""
-BRIEF_SHARE_MAX = 0.3
-"""The share of a budget that the brief may take, however few tokens that is."""
 FRAME = 3
 """Tokens that a list of messages takes beyond those of its messages."""
 
@@ -139,6 +132,7 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
     before: int
     builder: "ContextBuilder"
     thinking: tuple[Chunk, ...] = ()
+    kept: Kept = Kept()
 
     def block(self, text: str) -> RenderedChunk:
         """The recalled passages as a chunk, marked as recalled."""
@@ -164,7 +158,7 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
         return evolve(self._context(pieces, spent), recalled_text=block.chunk.text)
 
     def _context(self, pieces: Sequence[RenderedChunk], spent: Spent) -> Context:
-        made = _finish(self.state, self.thread_id, pieces, spent, self.builder.counter)
+        made = _finish(self.state, self.thread_id, pieces, spent, self.builder.counter, self.kept)
         return evolve(_with_thinking(made, self.thinking, self.builder.counter), standing=self.standing)
 
 
@@ -208,35 +202,56 @@ class Layout(msgspec.Struct, frozen=True):
         carried = thinking_tokens(thinking, counter)
         return replace(self, fixed=self.fixed - self.carried + carried, thinking=thinking, carried=carried)
 
-    def within(
-        self, max_tokens: int | None, counter: TokenCounter, policy: ContextPolicy = DEFAULT_POLICY
-    ) -> list[Costed] | None:
+    def within(self, max_tokens: int | None, choice: Choice) -> Chosen | None:
         """The atoms that a budget leaves room for, in order; `None` where it is too small for those that must be in."""
         if max_tokens is None:
-            return self.flow.atoms()
-        return choose_newest(self.flow, max_tokens - self.fixed, counter, policy.refill)
+            return Chosen(self.flow.atoms())
+        return choice.of(self.flow, max_tokens - self.fixed)
 
-    def pieces(self, chosen: Sequence[Costed]) -> tuple[RenderedChunk, ...]:
+    def pieces(self, chosen: Chosen) -> tuple[RenderedChunk, ...]:
         """The pieces of these atoms, in the order of the state, with those that stand beside them."""
-        flowing = in_order(chosen)
-        if not self.first and not self.turn:
+        flowing = in_order(chosen.atoms)
+        in_front = [piece for piece in (chosen.kept.brief_piece, chosen.kept.summary) if piece is not None]
+        if not self.first and not self.turn and not in_front:
             return (*flowing, *self.trailing)
         places = range(len(flowing))
         spoken = self.flow.spoken
         instructed = next((n for n in places if flowing[n].chunk.category is not Category.SYSTEM), len(flowing))
         newest = next((n for n in places if flowing[n].position == spoken), len(flowing))
-        parts = (flowing[:instructed], self.first, flowing[instructed:newest], self.turn, flowing[newest:])
+        newest = max(newest, instructed)
+        front = (flowing[:instructed], self.first, in_front)
+        parts = (*front, flowing[instructed:newest], self.turn, flowing[newest:])
         return tuple(piece for part in (*parts, self.trailing) for piece in part)
 
-    def spent(self, chosen: Sequence[Costed]) -> Spent:
+    def spent(self, chosen: Chosen) -> Spent:
         """The tokens of each part: of these atoms, and of the pieces beside them."""
-        flow = Flow.of(chosen)
+        flow = Flow.of(chosen.atoms)
         return Spent(
             pinned=self.fixed - self.standing - self.carried + flow.fixed_tokens,
-            standing=self.standing,
-            summary=tokens_of(flow.summaries),
+            standing=self.standing + chosen.kept.brief_tokens,
+            summary=tokens_of(flow.summaries) + chosen.kept.summary_tokens,
             recent=flow.turns.tokens,
         )
+
+
+def summaries_of(chunks: Iterable[Chunk]) -> tuple[list[Chunk], int]:
+    """The summaries among chunks, in order, and the recorded tokens of the working flow beside them."""
+    top = list(chunks)
+    tokens = sum(chunk.tokens for chunk in top if chunk.category is Category.WORKING_FLOW)
+    return [chunk for chunk in top if chunk.category is Category.MEMORY], tokens
+
+
+def _shown(blocks: "Sequence[ShownBlock]", kept: Kept) -> tuple[StandingBlock, ...]:
+    """The blocks of a context, with the brief that it shows."""
+    return (*(one.block for one in blocks), *((kept.brief,) if kept.brief is not None else ()))
+
+
+def _brief(standing: Sequence[OfferedBlock], thread_id: str) -> OfferedBrief | None:
+    """The brief among the offered blocks."""
+    for one in standing:
+        if isinstance(one.block, RankedBlock):
+            return OfferedBrief(one.block, thread_id, one.source.share if one.share is None else one.share)
+    return None
 
 
 class ShownBlock(msgspec.Struct, frozen=True):
@@ -247,41 +262,10 @@ class ShownBlock(msgspec.Struct, frozen=True):
     piece: RenderedChunk
 
 
-class Fitting(msgspec.Struct, frozen=True):
-    """What a brief is fitted into: a state and its thread, a budget, the blocks as offered and as shown, a layout."""
-
-    state: ChunkSource
-    thread_id: str
-    max_tokens: int | None
-    standing: Sequence[OfferedBlock]
-    blocks: list[ShownBlock]
-    layout: Layout
-
-
 def _unsaid(blocks: Sequence[ShownBlock], chosen: Sequence[Costed], thread_id: str) -> list[ShownBlock]:
     """The blocks but for those that repeat what these atoms say themselves: all they tell is of their events."""
     said = {(thread_id, piece.chunk.said_at) for one in chosen for piece in one.pieces} if blocks else set()
     return [one for one in blocks if not said.issuperset((line.thread_id, line.seq) for line in one.block.lines)]
-
-
-def _whole(chosen: Sequence[Costed], thread_id: str, asked: int) -> frozenset[tuple[str, int]]:
-    """The messages that these atoms show whole, by thread and seq; the one being worked on, at `asked`, cut short too.
-
-    What is left of that one is in its own place: the brief does not say it a second time.
-    """
-    pieces = (piece for one in chosen for piece in one.pieces if not piece.shortened or piece.position == asked)
-    return frozenset((thread_id, piece.chunk.said_at) for piece in pieces)
-
-
-def _arranged_text(state: ChunkSource) -> str:
-    """What is said in an arrangement: its chunks need not be those of the messages that they show."""
-    if not isinstance(state, Arranged):
-        return ""
-    return "\n".join(" ".join(chunk.text.split()) for chunk in state.flowing if chunk.type in SPOKEN)
-
-
-def _undivided(chosen: list[Costed] | None) -> Divided | None:
-    return Divided(chosen, 0) if chosen is not None else None
 
 
 def _piece_tokens(pieces: Iterable[RenderedChunk], counter: TokenCounter) -> int:
@@ -311,29 +295,32 @@ class ContextBuilder:
         *,
         policy: ContextPolicy = DEFAULT_POLICY,
         standing: Sequence[OfferedBlock] = (),
+        covered: Covered | None = None,
+        kept: Kept | None = None,
     ) -> Context:
         """Choose whole atoms for the budget (`None`: all of them) and render them.
 
         Always in are CRITICAL chunks, the message being worked on, and the newest atom (texts cut if they must be);
-        then come the standing blocks, the summaries, and the newest turns that fit. Raises `ContextBudgetError` where
-        those that are always in cannot fit at all.
+        then come the standing blocks, and the newest turns that fit, those of `covered` originals among them, with the
+        lines of summaries that represent the others. A loop goes on from what its last context `kept`. Raises
+        `ContextBudgetError` where those that are always in cannot fit at all.
         """
         blocks = self._blocks(state, max_tokens, standing)
-        parts = self._parts(state, shows_all=max_tokens is None)
-        layout = self._layout(state, parts, max_tokens, blocks, policy)
-        chosen = layout.within(max_tokens, self.counter, policy)
+        parts = self._parts(state, shows_all=max_tokens is None, covered=covered)
+        choice = self.choice(policy, kept, _brief(standing, thread_id))
+        layout = self._layout(state, parts, max_tokens, blocks, choice)
+        chosen = layout.within(max_tokens, choice)
         if chosen is None:
             raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
-        fitting = Fitting(state, thread_id, max_tokens, standing, blocks, layout)
-        fitted, blocks = self._beside_brief(
-            fitting, Divided(chosen, 0), lambda one: _undivided(one.within(max_tokens, self.counter, policy))
-        )
-        chosen = fitted.chosen
-        blocks = _unsaid(blocks, chosen, thread_id)
+        blocks = _unsaid(blocks, chosen.atoms, thread_id)
         layout = layout.beside(blocks, self.counter)
-        made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
+        made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter, chosen.kept)
         made = _with_thinking(made, layout.thinking, self.counter)
-        return evolve(made, standing=tuple(one.block for one in blocks))
+        return evolve(made, standing=_shown(blocks, chosen.kept))
+
+    def choice(self, policy: ContextPolicy, kept: Kept | None = None, brief: OfferedBrief | None = None) -> Choice:
+        """How this builder chooses turns by a policy, beside a brief, going on from what a loop kept."""
+        return Choice(self.counter, self.messages, policy.refill, 1 - policy.references, kept, brief=brief)
 
     def in_parts(self, state: ChunkSource) -> Iterator[Sequence[Message] | None]:
         """The messages of a whole state, as `build` gives them without a budget, made part by part as they are read.
@@ -361,20 +348,25 @@ class ContextBuilder:
         policy: ContextPolicy,
         *,
         standing: Sequence[OfferedBlock] = (),
+        covered: Covered | None = None,
+        kept: Kept | None = None,
     ) -> ContextDraft:
         """Choose whole atoms by a policy that does not see the question, and find the place of the recalled block.
 
         Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
         """
         blocks = self._blocks(state, max_tokens, standing)
-        parts = self._parts(state, shows_all=max_tokens is None)
-        layout = self._layout(state, parts, max_tokens, blocks, policy)
-        whole_room = self._divided(layout, max_tokens, policy)
-        if whole_room is None:
-            raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
-        fitting = Fitting(state, thread_id, max_tokens, standing, blocks, layout)
-        divided, blocks = self._beside_brief(fitting, whole_room, lambda one: self._divided(one, max_tokens, policy))
-        blocks = _unsaid(blocks, divided.chosen, thread_id)
+        parts = self._parts(state, shows_all=max_tokens is None, covered=covered)
+        choice = self.choice(policy, kept, _brief(standing, thread_id))
+        layout = self._layout(state, parts, max_tokens, blocks, choice)
+        if max_tokens is None:
+            divided = whole(layout.flow, policy)
+        else:
+            fitting = divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, choice)
+            if fitting is None:
+                raise self.overrun(state, thread_id, max_tokens, policy, standing)
+            divided = fitting
+        blocks = _unsaid(blocks, divided.chosen.atoms, thread_id)
         layout = layout.beside(blocks, self.counter)
         pieces = layout.pieces(divided.chosen)
         spoken = layout.flow.spoken
@@ -383,12 +375,15 @@ class ContextBuilder:
             state=state,
             thread_id=thread_id,
             pieces=pieces,
-            standing=tuple(one.block for one in blocks),
+            standing=_shown(blocks, divided.chosen.kept),
             spent=layout.spent(divided.chosen),
             room=divided.recalled,
-            before=next((n for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)),
+            before=next(
+                (n - len(layout.turn) for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)
+            ),
             builder=self,
             thinking=layout.thinking,
+            kept=divided.chosen.kept,
         )
 
     def index(self) -> FlowIndex:
@@ -422,10 +417,20 @@ class ContextBuilder:
             for piece, size, limit in zip(pieces, sizes, limits, strict=True)
         ]
 
-    def _parts(self, state: ChunkSource, *, shows_all: bool = False) -> StateParts:
+    def _parts(self, state: ChunkSource, *, shows_all: bool = False, covered: Covered | None = None) -> StateParts:
         if isinstance(state, Indexed):
-            return state.index.parts(state.state)
-        return StateParts.of(state.chunks(), self.messages, self.counter, shows_all=shows_all)
+            parts = state.index.parts(state.state)
+        else:
+            parts = StateParts.of(state.chunks(), self.messages, self.counter, shows_all=shows_all)
+        if covered is None or shows_all or not parts.flow.summaries:
+            return parts
+        atoms = covered.atoms(parts.chunks, self.messages, partial(message_tokens, counter=self.counter))
+        return evolve(parts, flow=parts.flow.behind(atoms))
+
+    def summaries(self, state: ChunkSource) -> tuple[list[Chunk], int]:
+        """The summaries of a state, in order, and the tokens of its turns."""
+        flow = self._parts(state).flow
+        return [one.atom.chunks[0] for one in flow.summaries], flow.turns.tokens
 
     def _layout(
         self,
@@ -433,17 +438,17 @@ class ContextBuilder:
         parts: StateParts,
         max_tokens: int | None,
         blocks: Sequence[ShownBlock],
-        policy: ContextPolicy,
+        choice: Choice,
     ) -> Layout:
         layout = Layout.of(parts.flow, self.trailing(parts.trailing, state, max_tokens), self.counter, blocks)
-        return self.with_thinking(layout, (parts.chunks, parts.responded), max_tokens, policy)
+        return self.with_thinking(layout, (parts.chunks, parts.responded), max_tokens, choice)
 
     def with_thinking(
         self,
         layout: Layout,
         flowing: tuple[Sequence[Chunk], int],
         max_tokens: int | None,
-        policy: ContextPolicy = DEFAULT_POLICY,
+        choice: Choice,
     ) -> Layout:
         """The layout with room for the thinking of a tool loop that runs, if the newest turn fits beside it.
 
@@ -453,64 +458,20 @@ class ContextBuilder:
         if not thinking:
             return layout
         held = layout.carrying(thinking, self.counter)
-        return held if held.within(max_tokens, self.counter, policy) is not None else layout
+        return held if held.within(max_tokens, choice) is not None else layout
 
     def _blocks(self, state: ChunkSource, max_tokens: int | None, standing: Sequence[OfferedBlock]) -> list[ShownBlock]:
         """The standing blocks as they fit into their shares, without those that a renderer hides."""
         shown = []
         for one in standing:
             if isinstance(one.block, RankedBlock):
-                continue  # what it repeats is known once the turns are chosen: see `_brief`
+                continue  # it has the room that the window leaves it: see `Choice`
             block = one.within(max_tokens, self.counter)
             messages = tuple(self.messages(block.chunk(state.seq))) if block.lines else ()
             if messages:
-                piece = RenderedChunk(block.chunk(state.seq), messages, STANDING)
+                piece = RenderedChunk(block.chunk(state.seq), messages, IN_NO_STATE)
                 shown.append(ShownBlock(one.source.place, block, piece))
         return shown
-
-    def _divided(self, layout: Layout, max_tokens: int | None, policy: ContextPolicy) -> Divided | None:
-        if max_tokens is None:
-            return whole(layout.flow, policy)
-        return divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, self.counter)
-
-    def _beside_brief(
-        self, fitting: "Fitting", chosen: Divided, choose: Callable[[Layout], Divided | None]
-    ) -> tuple[Divided, list[ShownBlock]]:
-        """What is chosen where the brief has its room, and the blocks with the brief: without the messages shown whole.
-
-        A brief for which there is no room beside the newest turn is left out, and one that has nothing to add.
-        """
-        brief = self._brief(fitting, _whole(chosen.chosen, fitting.thread_id, fitting.layout.flow.spoken))
-        reserve = self._brief(fitting, frozenset()) if brief is not None else None
-        if reserve is None:
-            return chosen, fitting.blocks
-        beside = choose(fitting.layout.beside([*fitting.blocks, reserve], self.counter))
-        if beside is None:
-            return chosen, fitting.blocks
-        shown = _whole(beside.chosen, fitting.thread_id, fitting.layout.flow.spoken)
-        brief, most = self._brief(fitting, shown), self.tokens(reserve.piece.messages)
-        if brief is not None and self.tokens(brief.piece.messages) > most:
-            brief = self._brief(fitting, shown, reserve)
-        return beside, [*fitting.blocks, brief] if brief is not None else fitting.blocks
-
-    def _brief(
-        self, fitting: "Fitting", shown: Collection[tuple[str, int]], reserve: ShownBlock | None = None
-    ) -> ShownBlock | None:
-        """The brief in its share of a budget, or in no more than was reserved, without the messages that are shown."""
-        for one in fitting.standing:
-            if not isinstance(one.block, RankedBlock):
-                continue
-            room = one.source.room(fitting.max_tokens, one.share)
-            if fitting.max_tokens is not None and room is not None:
-                room = min(room, int(fitting.max_tokens * BRIEF_SHARE_MAX))
-            if reserve is not None:
-                room = self.tokens(reserve.piece.messages)
-            block = one.block.within(room, self.counter, shown=shown, beside=_arranged_text(fitting.state))
-            chunk = block.chunk(fitting.state.seq)
-            messages = tuple(self.messages(chunk)) if block.lines else ()
-            if messages:
-                return ShownBlock(one.source.place, block, RenderedChunk(chunk, messages, STANDING))
-        return None
 
     def overrun(
         self,
@@ -521,11 +482,11 @@ class ContextBuilder:
         standing: Sequence[OfferedBlock] = (),
     ) -> ContextBudgetError:
         """The error for a budget that is too small, with the smallest one that is not."""
-        read = self._parts(state)
+        read, choice = self._parts(state), self.choice(policy)  # the brief gives way to what must be in
 
         def fits(budget: int) -> bool:
-            layout = self._layout(state, read, budget, self._blocks(state, budget, standing), policy)
-            return layout.within(budget, self.counter, policy) is not None
+            layout = self._layout(state, read, budget, self._blocks(state, budget, standing), choice)
+            return layout.within(budget, choice) is not None
 
         low, high = max_tokens, 2 * max(max_tokens, TRAILING_MIN)
         while not fits(high):
@@ -537,11 +498,18 @@ class ContextBuilder:
 
 
 def _finish(
-    state: ChunkSource, thread_id: str, pieces: Sequence[RenderedChunk], spent: Spent, counter: TokenCounter
+    state: ChunkSource,
+    thread_id: str,
+    pieces: Sequence[RenderedChunk],
+    spent: Spent,
+    counter: TokenCounter,
+    kept: Kept = Kept(),  # noqa: B008 - frozen
 ) -> Context:
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}
-    kept = state.state if isinstance(state, Indexed) else state
+    of_state = state.in_order(shown)
+    covered = [piece.chunk.id for piece in pieces if piece.position % 1]
+    source = state.state if isinstance(state, Indexed) else state
     return Context(
         thread_id=thread_id,
         seq=state.seq,
@@ -549,8 +517,8 @@ def _finish(
         tokens=FRAME + sum(message_tokens(m, counter) for m in messages),
         tokens_exact=counter.exact,
         tokenizer=counter.name,
-        included=tuple(state.in_order(shown)),
-        left_out=LeftOut(kept.chunks, frozenset(shown)),
+        included=(*covered, *of_state) if covered else tuple(of_state),
+        left_out=LeftOut(source.chunks, frozenset(shown | kept.summaries)),
         shortened=tuple(piece.chunk.id for piece in pieces if piece.shortened),
         chunks=tuple(chunk for piece in pieces for chunk in (piece.chunk, *state.children(piece.chunk.id))),
         spent=spent,
@@ -558,6 +526,7 @@ def _finish(
         trailing=next(
             (n for n, piece in enumerate(reversed(pieces)) if piece.chunk.category not in TRAILING), len(pieces)
         ),
+        kept=kept,
     )
 
 

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.invariants import SPOKEN, Atom
+from memory_engine.context.invariants import Atom
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, assembled, message_tokens
 from memory_engine.core.chunks import Category, Chunk, Retention
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.tokens import TokenCounter
 
 TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 0.15}
 """Chunks that change in place, and so stand last, by category, with the share of a budget that each may take. They are
 no part of the flow."""
-REFILL = 0.93
-"""When the oldest turns no longer fit, the window is cut to this share of its room, so that
-it moves once in a while and not at every turn (each move costs the prompt cache)."""
 BORDER_MIN = 48
 """Tokens from which on the turn before the window is shown cut short, in what the window leaves over."""
-WINDOWS_MAX = 64
-"""Rooms for which a growing flow remembers where their windows begin."""
+LONG_RESULT = 400
+"""A result of more tokens is cut to a reference where the window has no room for all turns."""
+REFERENCE = 160
+"""The tokens of such a reference: the beginning and the end of the result, and where to read the rest."""
 NEWEST = 1_000
 """Turns of a large state that are kept as they were made: a budget shows the newest."""
 CUTS_MAX = 64
@@ -32,6 +32,7 @@ class Costed(msgspec.Struct, frozen=True, gc=False):
 
     `apart`: its chunks stand one behind the other, and its messages are the same between whatever others. `spoken` is
     the position of the last chunk in which a person, or the agent that leads, says something; -1: there is none.
+    `light` are its tokens once its long results are cut to references.
     """
 
     atom: Atom
@@ -41,6 +42,7 @@ class Costed(msgspec.Struct, frozen=True, gc=False):
     fixed: bool
     apart: bool
     spoken: int
+    light: int
 
     @property
     def is_summary(self) -> bool:
@@ -58,14 +60,21 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callabl
     fixed = any(c.retention is Retention.CRITICAL or c.category is Category.SYSTEM for c in atom.chunks)
     in_a_row = atom.positions[-1] - atom.positions[0] < len(pieces)
     spoken = max((piece.position for piece in pieces if piece.chunk.type in SPOKEN), default=-1)
-    return Costed(atom, pieces, messages, sum(map(size, messages)), fixed, apart and in_a_row, spoken)
+    sizes = list(map(size, messages))
+    tokens = sum(sizes)
+    results = (n for one, n in zip(messages, sizes, strict=True) if n > LONG_RESULT and one.get("role") == "tool")
+    light = tokens - sum(n - REFERENCE for n in results)
+    return Costed(atom, pieces, messages, tokens, fixed, apart and in_a_row, spoken, light)
 
 
 def cut_to(costed: Costed, pieces: tuple[RenderedChunk, ...], counter: TokenCounter) -> Costed:
     """An atom with these shorter pieces in the place of its own."""
     messages, apart = assembled(pieces)
     tokens = sum(message_tokens(message, counter) for message in messages)
-    return replace(costed, pieces=pieces, messages=messages, tokens=tokens, apart=apart and costed.apart)
+    apart = apart and costed.apart
+    return replace(
+        costed, pieces=pieces, messages=messages, tokens=tokens, light=min(costed.light, tokens), apart=apart
+    )
 
 
 def tokens_of(costed: Iterable[Costed]) -> int:
@@ -76,25 +85,31 @@ def tokens_of(costed: Iterable[Costed]) -> int:
 class FlowTurns(msgspec.Struct, frozen=True):
     """Turns in order: of each its tokens and the position of its first chunk; the turn itself is made when it is read.
 
-    `spoken` are the places of those in which a person, or the agent that leads, says something.
+    `spoken` are the places of those in which a person, or the agent that leads, says something. `lights` are the
+    tokens with long results cut to references.
     """
 
     sizes: Sequence[int] = ()
+    lights: Sequence[int] = ()
     firsts: Sequence[int] = ()
     spoken: Sequence[int] = ()
     tokens: int = 0
     read: Callable[[int, int], Sequence[Costed]] = lambda _first, _end: ()
     """The turns from a place on, up to another."""
+    began: Callable[[int], int] = lambda _place: 0
+    """The seq of the event that a turn began with."""
 
     @classmethod
     def of(cls, costed: Sequence[Costed]) -> "FlowTurns":
         """Turns that are there already."""
         return cls(
             [one.tokens for one in costed],
+            [one.light for one in costed],
             [one.atom.positions[0] for one in costed],
             [n for n, one in enumerate(costed) if one.spoken >= 0],
             tokens_of(costed),
             lambda first, end: costed[first:end],
+            lambda place: costed[place].atom.said_at,
         )
 
     def __len__(self) -> int:
@@ -121,10 +136,24 @@ class FlowTurns(msgspec.Struct, frozen=True):
 
         return FlowTurns(
             [*self.sizes, *later.sizes],
+            [*self.lights, *later.lights],
             [*self.firsts, *later.firsts],
             [*self.spoken, *(here + n for n in later.spoken)],
             self.tokens + later.tokens,
             read,
+            lambda place: self.began(place) if place < here else later.began(place - here),
+        )
+
+    def behind(self, place: int) -> "FlowTurns":
+        """The turns from a place on, as turns of their own."""
+        return FlowTurns(
+            self.sizes[place:],
+            self.lights[place:],
+            self.firsts[place:],
+            [at - place for at in self.spoken if at >= place],
+            self.tokens_since(place),
+            lambda first, end: self.read(first + place, end + place),
+            lambda at: self.began(at + place),
         )
 
 
@@ -137,6 +166,7 @@ class OlderTurns:
         self._firsts: list[int] = []
         self._spoken: list[int] = []
         self.sizes: list[int] = []
+        self.lights: list[int] = []
         self.heard: list[int] = []
         """Of each that is in `FlowTurns.spoken`, what `Costed.spoken` says."""
 
@@ -147,6 +177,7 @@ class OlderTurns:
         self._firsts += [one.atom.positions[0] for one in costed]
         self._spoken += [here + n for n, one in enumerate(costed) if one.spoken >= 0]
         self.sizes += [one.tokens for one in costed]
+        self.lights += [one.light for one in costed]
         self.heard += [one.spoken for one in costed if one.spoken >= 0]
 
     def turns(self) -> FlowTurns:
@@ -155,79 +186,9 @@ class OlderTurns:
         def read(first: int, end: int) -> Sequence[Costed]:
             return [self._again(atom) for atom in self._atoms[first:end]]
 
-        return FlowTurns(self.sizes, self._firsts, self._spoken, sum(self.sizes), read)
-
-
-class Window(msgspec.Struct, frozen=True):
-    """The newest turns that fit into a room, kept up as turns are added.
-
-    It walks from the oldest turn, so that the start of the window depends on the log alone and moves only when it has
-    to. The turn before `start` is shown too, cut to `border` tokens; 0: it is not. It has `seen` so many turns.
-    """
-
-    room: int
-    refill: float = REFILL
-    start: int = 0
-    border: int = 0
-    _tokens: int = 0
-    seen: int = 0
-
-    def over(self, sizes: Sequence[int], upto: int) -> "Window":
-        """The window over the first `upto` turns of these sizes, of which it has seen the first ones already."""
-        if self.seen == upto:
-            return self
-        total, start, border, room = self._tokens, self.start, self.border, self.room
-        goal = int(room * self.refill)
-        for n in range(self.seen, upto):
-            total += sizes[n]
-            if total + border > room:
-                while start <= n and total > (goal if start < n else room):
-                    total -= sizes[start]
-                    start += 1
-                border = goal - total if start and goal - total >= BORDER_MIN else 0
-        return Window(room, self.refill, start, border, total, upto)
-
-
-class WalksFarError(Exception):
-    """A window is asked for that would have to be walked over more turns than the event loop has time for."""
-
-
-class Windows:
-    """The windows over turns that come and go at the end, each with places to which it can go back."""
-
-    EACH = 256
-    """So many turns lie between these places."""
-    NEAR = 8_192
-    """Turns over which a window is walked in a millisecond."""
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self._sizes = sizes
-        self._kept: dict[tuple[int, float], list[Window]] = {}
-        self.only_near = False
-        """Whether a window that has not been walked nearly to the end raises `WalksFarError`."""
-
-    def window(self, room: int, refill: float) -> Window:
-        """The window of a room over all turns."""
-        kept = self._kept.get((room, refill)) or [Window(room, refill)]
-        if self.only_near and len(self._sizes) - kept[-1].seen > self.NEAR:
-            raise WalksFarError
-        self._kept.pop((room, refill), None)
-        while kept[-1].seen < len(self._sizes):
-            seen = kept[-1].seen
-            reached = kept[-1].over(self._sizes, min(len(self._sizes), seen - seen % self.EACH + self.EACH))
-            if seen % self.EACH:
-                kept.pop()
-            kept.append(reached)
-        self._kept[room, refill] = kept
-        if len(self._kept) > WINDOWS_MAX:
-            del self._kept[next(iter(self._kept))]
-        return kept[-1]
-
-    def go_back(self, count: int) -> None:
-        """Forget all turns but so many."""
-        for kept in self._kept.values():
-            while kept[-1].seen > count:
-                kept.pop()
+        atoms = self._atoms
+        began = lambda place: atoms[place].said_at  # noqa: E731
+        return FlowTurns(self.sizes, self.lights, self._firsts, self._spoken, sum(self.sizes), read, began)
 
 
 class Cuts:
@@ -252,7 +213,7 @@ class Flow(msgspec.Struct, frozen=True):
     """Atoms by their part in a budget: the fixed ones, the summaries, and the turns, each in order.
 
     `spoken` is the position of the last message of a person or of the agent that leads (-1: there is none), and
-    `spoken_in` the turn that it is in. One that extends another (`head`) continues the other's windows.
+    `spoken_in` the turn that it is in.
     """
 
     fixed: Sequence[Costed] = ()
@@ -261,8 +222,6 @@ class Flow(msgspec.Struct, frozen=True):
     fixed_tokens: int = 0
     spoken: int = -1
     spoken_in: int = -1
-    head: "Flow | Windows | None" = None
-    windows: dict[tuple[int, float], Window] = msgspec.field(default_factory=dict[tuple[int, float], Window])
     cuts: Cuts = msgspec.field(default_factory=Cuts)
 
     @classmethod
@@ -308,26 +267,28 @@ class Flow(msgspec.Struct, frozen=True):
             self.fixed_tokens + later.fixed_tokens,
             later.spoken if has_spoken else self.spoken,
             spoken_in if has_spoken else self.spoken_in,
-            self,
-            cuts=self.cuts,
+            self.cuts,
         )
 
-    def alone(self) -> "Flow":
-        """The same without `head`, whose windows it takes over."""
-        known = list(self.head.windows.items())[-WINDOWS_MAX:] if isinstance(self.head, Flow) else ()
-        sizes = self.turns.sizes
-        windows = {key: window.over(sizes, len(sizes)) for key, window in known}
-        made = self.turns.since(0)
-        turns = replace(self.turns, read=lambda first, end: made[first:end])
-        return replace(self, turns=turns, head=None, windows=windows | self.windows)
+    def behind(self, covered: Sequence[Costed]) -> "Flow":
+        """The same with the turns of covered originals, in order, among its own.
 
-    def window(self, room: int, refill: float = REFILL) -> Window:
-        """The window of a room over the turns."""
-        window = self.windows.get((room, refill))
-        if window is None:
-            before = self.head.window(room, refill) if self.head is not None else Window(room, refill)
-            window = self.windows[room, refill] = before.over(self.turns.sizes, len(self.turns))
-        return window
+        Most of its own turns are newer; the few older ones go where they belong.
+        """
+        if not covered:
+            return self
+        last = covered[-1].atom.positions[-1]
+        older = bisect_right(self.turns.firsts, last)
+        before = in_order_of_atoms([*covered, *self.turns.read(0, older)])
+        turns = FlowTurns.of(before).plus(self.turns.behind(older))
+        spoken = max(self.spoken, *(one.spoken for one in covered))
+        spoken_in = next((n for n in reversed(turns.spoken) if turns.one(n).spoken == spoken), -1)
+        return replace(self, turns=turns, spoken=spoken, spoken_in=spoken_in)
+
+    def alone(self) -> "Flow":
+        """The same, its turns in a list of their own."""
+        made = self.turns.since(0)
+        return replace(self, turns=replace(self.turns, read=lambda first, end: made[first:end]))
 
     def asked_in(self, place: int) -> Costed | None:
         """The message that the turn at this place followed, and so was made for."""

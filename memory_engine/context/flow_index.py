@@ -1,6 +1,6 @@
 """The flow of a large state, kept up while the state grows: a context reads what was added, and what it shows.
 
-Of each turn it keeps two numbers, its tokens and its first position. It gives exactly what reading the whole state
+Of each turn it keeps three numbers: its tokens, whole and with long results cut, and its first position. It gives exactly what reading the whole state
 gives (`StateParts.of`).
 """
 
@@ -12,11 +12,11 @@ from threading import Lock
 
 from attrs import frozen
 
-from memory_engine.context.flow import TRAILING, Costed, Flow, FlowTurns, Windows, cost
+from memory_engine.context.flow import TRAILING, Costed, Flow, FlowTurns, cost
 from memory_engine.context.invariants import Bonds
 from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.core.aside import AT_ONCE_MAX
-from memory_engine.core.chunks import Chunk, is_of_session, outdated_instructions
+from memory_engine.core.chunks import Chunk, is_of_request, is_of_session, outdated_instructions
 from memory_engine.core.persistent import SortedSequence, Splice
 from memory_engine.core.state import Placed, State
 from memory_engine.core.tokens import TokenCounter
@@ -71,15 +71,14 @@ class FlowIndex:
         """The chunks at the top that are not in the flow: they stand last, or are outdated instructions."""
         self._outdated: frozenset[str] = frozenset()
         self._bonds = Bonds()
-        self._provisional = 0
         self._fixed: list[Costed] = []
         self._summaries: list[Costed] = []
         self._sizes = array("q")
+        self._lights = array("q")
         self._firsts = array("q")
         self._spoken: list[int] = []
         self._spoken_first = -1
         self._tokens = 0
-        self.windows = Windows(self._sizes)
         self._made: dict[int, Costed] = {}
         """The turns that were read for this context, by their first positions."""
         self._made_before: dict[int, Costed] = {}
@@ -134,7 +133,7 @@ class FlowIndex:
         if appended:
             bonds.joined = len(bonds.chunks)
             bonds.read(appended)
-            self._cost(min(bonds.joined, self._provisional))
+            self._cost(bonds.joined)
 
     def _read_again(self) -> None:
         """Read the flow again: of the turns before the first change what is known of them stays."""
@@ -149,16 +148,13 @@ class FlowIndex:
         )
         self._bonds = Bonds().read(flowing)
         changed = (bonds.first_of(n) for bonds in (before, self._bonds) for n in range(same, len(bonds.chunks)))
-        self._cost(min(changed, default=same), min(same, self._provisional))
+        self._cost(min(changed, default=same))
 
-    def _cost(self, *since: int) -> None:
+    def _cost(self, since: int) -> None:
         """Render and count the atoms from a position on; what is kept of those before it stays."""
-        provisional = self._bonds.provisional
-        first = min(*since, provisional)
-        self._go_back(first)
-        for atom in self._bonds.atoms(first):
+        self._go_back(since)
+        for atom in self._bonds.atoms(since):
             self._add(cost(atom, self._messages, self._size))
-        self._provisional = provisional
 
     def _add(self, one: Costed) -> None:
         first = one.atom.positions[0]
@@ -170,6 +166,7 @@ class FlowIndex:
         if one.spoken >= 0:
             self._spoken.append(len(self._sizes))
         self._sizes.append(one.tokens)
+        self._lights.append(one.light)
         self._firsts.append(first)
         self._tokens += one.tokens
 
@@ -177,9 +174,8 @@ class FlowIndex:
         """Forget the atoms from a position on."""
         kept = bisect_left(self._firsts, position)
         self._tokens -= sum(self._sizes[kept:])
-        del self._sizes[kept:], self._firsts[kept:]
+        del self._sizes[kept:], self._lights[kept:], self._firsts[kept:]
         del self._spoken[bisect_left(self._spoken, kept) :]
-        self.windows.go_back(kept)
         for atoms in (self._fixed, self._summaries):
             del atoms[bisect_left(atoms, position, key=lambda one: one.atom.positions[0]) :]
         self._made_before = {first: one for first, one in self._made_before.items() if first < position}
@@ -190,12 +186,17 @@ class FlowIndex:
         return Flow(
             self._fixed,
             self._summaries,
-            FlowTurns(self._sizes, self._firsts, self._spoken, self._tokens, self._turns),
+            FlowTurns(self._sizes, self._lights, self._firsts, self._spoken, self._tokens, self._turns, self._began),
             sum(one.tokens for one in self._fixed),
             self._bonds.spoken,
             turn if is_turn else -1,
-            self.windows,
         )
+
+    def _began(self, place: int) -> int:
+        chunks, at = self._bonds.chunks, self._firsts[place]
+        while is_of_request(chunks[at]) and at + 1 < len(chunks):  # as `Atom.said_at`
+            at += 1
+        return chunks[at].said_at
 
     def _turns(self, first: int, end: int) -> list[Costed]:
         """The turns from a place on, up to another: those that the context before showed too are not made again."""

@@ -11,10 +11,9 @@ from typing import Protocol, Self
 import msgspec
 from attrs import define, field
 
-from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.chunks import Chunk, ChunkType, is_of_request
+from memory_engine.core.origins import RESULTS, SPOKEN
 
-SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
-"""Messages of a person or of the leading agent: a turn begins with one of these."""
 ANSWERS = frozenset({ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION})
 """What a model says to people. Its responses are these, and calls."""
 ROUNDS_KEPT = 8
@@ -22,13 +21,8 @@ ROUNDS_KEPT = 8
 that works for hours between two messages could never be compacted."""
 NOBODY = -1
 """Stands for the position of a call that is not among the chunks."""
-_INSIDE = frozenset(
-    {
-        ChunkType.THINKING, ChunkType.AGENT_ACTION, ChunkType.ACTION_RESULT, ChunkType.ERROR,
-        ChunkType.SUBAGENT_MESSAGE,
-    }
-)  # fmt: skip
-"""Types of the chunks that a thinking-tool loop is made of."""
+_MODELS = ANSWERS | {ChunkType.THINKING, ChunkType.AGENT_ACTION}
+"""Types of the chunks that a response is made of."""
 
 
 class Atom(msgspec.Struct, frozen=True, gc=False):
@@ -43,12 +37,13 @@ class Atom(msgspec.Struct, frozen=True, gc=False):
         """Their estimated tokens together."""
         return sum(chunk.tokens for chunk in self.chunks)
 
-
-class Group(msgspec.Struct, frozen=True):
-    """Positions of chunks that belong together. `open`: more will follow."""
-
-    members: Sequence[int]
-    open: bool = True
+    @property
+    def said_at(self) -> int:
+        """The seq of the event that it began with: of a request its message, not what was recalled for it later."""
+        first = self.chunks[0]
+        if not is_of_request(first):
+            return first.said_at
+        return next((chunk.said_at for chunk in self.chunks if not is_of_request(chunk)), first.said_at)
 
 
 class Invariant(Protocol):
@@ -58,8 +53,8 @@ class Invariant(Protocol):
         """Read the next chunk. Returns the positions that belong together from now on, whatever follows."""
         ...
 
-    def pending(self, passed: int, /) -> Iterable[Group]:
-        """What belongs together, or is open, as long as nothing follows.
+    def pending(self, passed: int, /) -> Iterable[int]:
+        """The positions of chunks whose atoms are open as long as nothing follows.
 
         After the message at position `passed` a whole exchange followed: a person spoke and the agent answered.
         """
@@ -103,12 +98,12 @@ class Calls:
             self._open[key] = call.long_running or self._open.get(key, False)
         return members
 
-    def pending(self, passed: int, /) -> Iterator[Group]:
+    def pending(self, passed: int, /) -> Iterator[int]:
         """The calls that wait for a result."""
         for key, outlives in self._open.items():
             first = self._first[key]
             if outlives or passed <= first:
-                yield Group((first,))
+                yield first
 
     def copy(self) -> "Calls":
         """A copy that can read on by itself."""
@@ -136,7 +131,7 @@ class Responses:
             return ()
         return self._first.setdefault(chunk.response_id, position), position
 
-    def pending(self, _passed: int, /) -> Iterable[Group]:
+    def pending(self, _passed: int, /) -> Iterable[int]:
         """Return nothing: a response is written at once, so none is open."""
         return ()
 
@@ -161,9 +156,9 @@ class Questions:
             return members
         return ()
 
-    def pending(self, _passed: int, /) -> Iterator[Group]:
+    def pending(self, _passed: int, /) -> Iterable[int]:
         """The open questions."""
-        return (Group((position,)) for position in self._waiting)
+        return self._waiting
 
     def copy(self) -> "Questions":
         """A copy that can read on by itself."""
@@ -171,57 +166,96 @@ class Questions:
 
 
 @define
-class Loops:
-    """A thinking-tool loop stays whole: providers require the reasoning beside the calls it led to.
+class Requests:
+    """What was recalled for a request stays with the message that it stands before."""
 
-    A loop is a run of thinking, calls and results between two messages that holds both thinking and a call. At the
-    end it is open; once it has more than `ROUNDS_KEPT` rounds there, each older round (thinking, its calls, their
-    results) stands alone.
-    """
-
-    _rounds: list[int] = field(factory=list)
-    """The positions at which the rounds of a run begin, each with a thinking that follows something else."""
-    _end: int = 0
-    _thought: bool = False
-    """Whether the last chunk of the run is thinking."""
-    _thinks: bool = False
-    _calls: bool = False
-    _parted: int = 0
-    """The number of the oldest rounds that were told to be one each."""
+    _recalled: list[int] = field(factory=list)
+    """The positions of such chunks, nothing but more of them behind."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """A chunk of another type ends the loop, which stays whole. A round that is too old to stay open is one."""
-        if chunk.type in _INSIDE:
-            is_thinking = chunk.type == ChunkType.THINKING
-            if not self._rounds or (is_thinking and not self._thought):
-                self._rounds.append(position)
-            self._thought, self._end = is_thinking, position + 1
-            self._thinks = self._thinks or is_thinking
-            self._calls = self._calls or bool(chunk.calls)
-            if not self._is_loop or self._parted >= len(self._rounds) - ROUNDS_KEPT:
-                return ()
-            self._parted += 1
-            return range(self._rounds[self._parted - 1], self._rounds[self._parted])
-        members = range(self._rounds[0], self._end) if self._is_loop else ()
-        self._rounds, self._thinks, self._calls, self._parted = [], False, False, 0
+        """A message takes what was recalled for it, directly before it."""
+        if is_of_request(chunk):
+            self._recalled.append(position)
+            return ()
+        recalled, self._recalled = self._recalled, [] if self._recalled else self._recalled
+        return (*recalled, position) if recalled and chunk.type in SPOKEN else ()
+
+    def pending(self, _passed: int, /) -> Iterable[int]:
+        """Return nothing: both are bound once the message is read."""
+        return ()
+
+    def copy(self) -> "Requests":
+        """A copy that can read on by itself."""
+        return Requests(self._recalled.copy())
+
+
+@define
+class Loops:
+    """The thinking of a response stays with the words and calls that it led to, and the end of a loop is left alone.
+
+    A round of a loop begins with each response, thinking or not, and takes what answers it. Providers want back the
+    thinking beside its own response; of earlier rounds they allow it to go. So each round stands for itself. While a
+    loop with thinking runs, which is as long as the model has called since it last only spoke, its `ROUNDS_KEPT`
+    newest rounds are open, and the newest one that holds thinking, however old.
+    """
+
+    _rounds: list[list[int]] = field(factory=list)
+    """Of the newest rounds of the loop the positions of the model's chunks."""
+    _thought: Sequence[int] = ()
+    """The same of the newest round that holds thinking."""
+    _response: str = ""
+    _speaks: bool = False
+    """Whether the chunk before was the model's."""
+    _thinks: bool = False
+    """Whether the model's last chunk is thinking."""
+    _calls: bool = False
+    """Whether the newest round calls."""
+
+    def read(self, position: int, chunk: Chunk) -> Sequence[int]:
+        """Thinking belongs with what follows it in its response, an observation with the text that it answers.
+
+        A message of a person ends the loop; so does anything that comes between a final answer and the next response.
+        """
+        if chunk.type in _MODELS or chunk.calls:
+            return self._take(position, chunk)
+        members = (self._rounds[-1][-1], position) if chunk.type == ChunkType.OBSERVATION and self._speaks else ()
+        if chunk.type in SPOKEN or (chunk.type not in RESULTS and not self._calls):
+            self._rounds, self._thought = [], ()
+        self._speaks = False
         return members
 
-    def pending(self, _passed: int, /) -> Iterator[Group]:
-        """The open loop at the end; where it has too many rounds, each of the oldest is alone."""
-        if not self._is_loop:
-            return
-        kept = max(0, len(self._rounds) - ROUNDS_KEPT)
-        for n in range(self._parted, kept):
-            yield Group(range(self._rounds[n], self._rounds[n + 1]), open=False)
-        yield Group(range(self._rounds[kept], self._end))
+    def _take(self, position: int, chunk: Chunk) -> Sequence[int]:
+        """The model's next chunk: it goes on with the newest round, or begins one."""
+        is_same = self._rounds and self._goes_on(chunk)
+        if not is_same:
+            self._rounds = [*self._rounds[1 - ROUNDS_KEPT :], []]
+            self._calls = False
+        newest = self._rounds[-1]
+        newest.append(position)
+        self._response = chunk.response_id or (self._response if is_same else "")
+        self._speaks, self._calls = True, self._calls or bool(chunk.calls)
+        self._thinks = chunk.type == ChunkType.THINKING
+        if self._thinks:
+            self._thought = newest
+        return newest[-2:] if self._thought is newest and len(newest) > 1 else ()
+
+    def _goes_on(self, chunk: Chunk) -> bool:
+        """Whether a chunk is of the newest round's response: by its id, else by its place: thoughts, words, calls."""
+        if chunk.response_id and self._response:
+            return chunk.response_id == self._response
+        return self._speaks and not self._calls and (self._thinks or chunk.type != ChunkType.THINKING)
+
+    def pending(self, _passed: int, /) -> Iterable[int]:
+        """The rounds at the end of a running loop."""
+        runs = self._calls and self._thought
+        return {*self._thought, *(at for one in self._rounds for at in one)} if runs else ()
 
     def copy(self) -> "Loops":
         """A copy that can read on by itself."""
-        return Loops(self._rounds.copy(), self._end, self._thought, self._thinks, self._calls, self._parted)
-
-    @property
-    def _is_loop(self) -> bool:
-        return self._thinks and self._calls
+        rounds = [one[:] for one in self._rounds]
+        thought = next((new for new, old in zip(rounds, self._rounds, strict=True) if old is self._thought), None)
+        kept = self._thought if thought is None else thought
+        return Loops(rounds, kept, self._response, self._speaks, self._thinks, self._calls)
 
 
 @define
@@ -235,7 +269,7 @@ class Bonds:
     """The position of the first chunk of all atoms that a newly read chunk has changed, since this was last set."""
     _leader: list[int] = field(factory=list)
     _calls: Calls = field(factory=Calls)
-    _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Loops()))
+    _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Requests(), Loops()))
     _spoken: int = NOBODY
     _passed: int = NOBODY
     responded: int = NOBODY
@@ -268,26 +302,15 @@ class Bonds:
                 self._passed = self._spoken
         return self
 
-    def pending(self) -> Iterator[Group]:
-        """What belongs together, or is open, as long as nothing follows."""
+    def pending(self) -> Iterator[int]:
+        """The positions of chunks whose atoms are open as long as nothing follows."""
         for invariant in (self._calls, *self._others):
             yield from invariant.pending(self._passed)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the atoms stay the same whatever chunks follow."""
-        return all(len(group.members) == 1 for group in self.pending())
 
     @property
     def spoken(self) -> int:
         """The position of the last message of a person or of the agent that leads; -1 if there is none."""
         return self._spoken
-
-    @property
-    def provisional(self) -> int:
-        """The position of the first chunk of all atoms that are so only as long as nothing follows."""
-        grouped = (position for group in self.pending() if len(group.members) > 1 for position in group.members)
-        return min((_found(self._leader, position) for position in grouped), default=len(self.chunks))
 
     def first_of(self, position: int) -> int:
         """The position of the first chunk of the atom that a chunk is in, whatever follows."""
@@ -295,28 +318,22 @@ class Bonds:
 
     def atoms(self, since: int = 0) -> Iterator[Atom]:
         """The atoms whose first chunk stands at a position or behind it, in order of their first chunks."""
-        leader, above = self._leader, dict[int, int]()
-        opened = []
-        for group in self.pending():
-            firsts = {_above(above, _found(leader, position)) for position in group.members}
-            above.update(dict.fromkeys(firsts - {min(firsts)}, min(firsts)))
-            if group.open:
-                opened.append(group.members[0])
+        leader = self._leader
+        opened = {_found(leader, position) for position in self.pending()}
         leading: list[int] = []
         # numbers alone: an object for each atom would make garbage collections long
         after, last = dict[int, int](), dict[int, int]()
         for position in range(since, len(leader)):
-            first = _above(above, _found(leader, position))
+            first = _found(leader, position)
             if first == position:
                 leading.append(first)
             elif first >= since:
                 after[last.get(first, first)] = last[first] = position
-        open_firsts = {_above(above, _found(leader, position)) for position in opened}
         for first in leading:
             at = [first]
             while (position := after.get(at[-1], -1)) >= 0:
                 at.append(position)
-            yield Atom(tuple(at), tuple([self.chunks[p] for p in at]), first in open_firsts)
+            yield Atom(tuple(at), tuple([self.chunks[p] for p in at]), first in opened)
 
 
 def atoms_of(chunks: Iterable[Chunk]) -> list[Atom]:
@@ -329,12 +346,6 @@ def _found(leader: list[int], position: int) -> int:
         leader[position] = leader[leader[position]]
         position = leader[position]
     return position
-
-
-def _above(above: dict[int, int], first: int) -> int:
-    while first in above:
-        first = above[first]
-    return first
 
 
 def _join(leader: list[int], members: Sequence[int]) -> int:

@@ -3,11 +3,16 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed
-from memory_engine.context.flow import WalksFarError
+from attrs import define
+
+from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed, summaries_of
+from memory_engine.context.choice import Kept
+from memory_engine.context.context import Context
+from memory_engine.context.covered import Covered
 from memory_engine.context.flow_index import FlowIndex
 from memory_engine.core.aside import AT_ONCE_MAX, aside
 from memory_engine.core.state import State
+from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 
 T = TypeVar("T")
@@ -23,13 +28,9 @@ async def over_newest(kernel: Kernel, thread_id: str, state: State, work: Callab
     index = kernel.caches.made(thread_id, "flow", kernel[ContextBuilder].index, at_most=INDEXES_MAX)
     if index.lock.acquire(blocking=False):
         try:
-            index.windows.only_near = True
             if index.is_near(state):
                 return work(Indexed(state, index))
-        except WalksFarError:  # the first context of this room
-            pass
         finally:
-            index.windows.only_near = False
             index.lock.release()
     return await aside(lambda: _alone(index, state, work), items=state.tally.chunks)
 
@@ -37,3 +38,50 @@ async def over_newest(kernel: Kernel, thread_id: str, state: State, work: Callab
 def _alone(index: FlowIndex, state: State, work: Callable[[ChunkSource], T]) -> T:
     with index.lock:
         return work(Indexed(state, index))
+
+
+@define
+class LoopWindow:
+    """What the contexts of a loop keep from one to the next, while it asks for the same budget."""
+
+    asked: object
+    kept: Kept | None = None
+
+    @classmethod
+    def of(cls, kernel: Kernel, thread_id: str, asked: object) -> "LoopWindow":
+        """The window of a thread; a new one where something else was asked before."""
+        found = kernel.caches.get(thread_id, "window", cls)
+        if found is None or found.asked != asked:
+            found = cls(asked)
+            kernel.caches.put(thread_id, "window", found)
+        return found
+
+    def keeping(self, made: Context) -> Context:
+        """Keep what a context has kept; returns the context."""
+        self.kept = made.kept
+        return made
+
+
+async def covered_originals(
+    thread: ThreadHandle, state: State, max_tokens: int | None, *, at: int | None
+) -> Covered | None:
+    """The originals that the summaries of a state stand for, as many as its own turns leave room for.
+
+    `None` where there are no summaries, or no room. Those of the newest state are kept until something is forgotten.
+    """
+    if max_tokens is None:
+        return None
+    kernel = thread.kernel
+    if at is None and state.tally.chunks > AT_ONCE_MAX:
+        summaries, tokens = await over_newest(kernel, thread.id, state, kernel[ContextBuilder].summaries)
+    else:
+        summaries, tokens = await aside(lambda: summaries_of(state.chunks()), items=state.tally.chunks)
+    if not summaries or tokens > 2 * max_tokens:  # by estimates: half of them may be too many
+        return None
+    ids = tuple(summary.id for summary in summaries)
+    known = kernel.caches.get(thread.id, "covered", Covered) if at is None else None
+    covered = known if known is not None and known.summaries == ids else Covered.of(summaries)
+    await covered.read(kernel.reader, thread.id, max_tokens)
+    if at is None:
+        kernel.caches.put(thread.id, "covered", covered)
+    return covered

@@ -10,7 +10,7 @@ The block is a view: reading a context writes nothing to the log.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from itertools import groupby
 
@@ -20,15 +20,22 @@ from msgspec.structs import replace
 
 from memory_engine.context.budget import ContextPolicy
 from memory_engine.context.builder import ContextBuilder, ContextDraft
+from memory_engine.context.choice import Kept
 from memory_engine.context.context import Context
+from memory_engine.context.covered import Covered
 from memory_engine.context.excerpt import excerpt
 from memory_engine.context.live import over_newest
+from memory_engine.context.ownership import Viewer, visible
 from memory_engine.context.recall_from import searchable
+from memory_engine.context.rendering import IN_NO_STATE
 from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.aside import aside
+from memory_engine.core.events.context import RecalledPassage
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
+from memory_engine.errors import ThreadNotFound
 from memory_engine.recall.candidates import Choice
+from memory_engine.recall.extractors import MEMORY
 from memory_engine.recall.hits import Hit, Shown, shown
 from memory_engine.recall.question import TERMS_MAX
 from memory_engine.recall.search import LIMIT_MAX, Asked
@@ -63,13 +70,20 @@ PIECES_MAX = 2
 
 
 class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The query, the budget in tokens (`None`: beside all of the state), the seq to read as of, and the threads."""
+    """The query, the budget in tokens (`None`: beside all of the state), the seq to read as of, and the threads.
+
+    `covered` are the originals that summaries stand for, `kept` what the last context of the same loop has kept.
+    `most` bounds the tokens of the block.
+    """
 
     query: str
     max_tokens: int | None
     at: int | None
     policy: ContextPolicy
     others: Sequence[ThreadHandle] = ()
+    covered: Covered | None = None
+    kept: Kept | None = None
+    most: int | None = None
 
 
 async def recalled_context(
@@ -79,10 +93,22 @@ async def recalled_context(
 
     Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
     """
+    checked_query(recall.query)
+    await searchable(thread, recall.others, at=recall.at)
+    draft = await _draft(thread.kernel, thread.id, state, recall, standing)
+    return await recalled_into(thread, state, recall, draft)
+
+
+async def recalled_into(thread: ThreadHandle, state: State, recall: RecallRequest, draft: ContextDraft) -> Context:
+    """The context of a draft with the passages that a question recalls, in the room that the draft leaves for them.
+
+    Raises `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
+    """
     kernel = thread.kernel
     query = checked_query(recall.query)
     others = await searchable(thread, recall.others, at=recall.at)
-    draft = await _draft(kernel, thread.id, state, recall, standing)
+    if recall.most is not None:
+        draft = replace(draft, room=min(draft.room, recall.most))
     if draft.room < ROOM_MIN or not state.seq:
         return await aside(draft.finished, items=len(draft.pieces))
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
@@ -93,12 +119,42 @@ async def recalled_context(
     count = len(found)
     async with aclosing(behind):
         hits: Sequence[Hit] | None = found.hits
-        while hits is not None and block.take(h for h in hits if h.thread_id != thread.id or h.seq <= state.seq):
+        while hits is not None:
+            seen = await _seen_in(thread, hits) if others else hits
+            if not block.take(h for h in seen if h.thread_id != thread.id or h.seq <= state.seq):
+                break
             hits = await anext(behind, None)
             count += len(hits or ())
     if count < limit and block.left >= ROOM_MIN:
         await _fill(kernel, draft, block, recall.at or 0)
     return evolve(await aside(block.context, items=len(draft.pieces)), recall_failure=found.failure)
+
+
+async def _seen_in(thread: ThreadHandle, hits: Sequence[Hit]) -> list[Hit]:
+    """The hits that may be shown in a thread: an agent's memory also holds what other users said."""
+    kernel = thread.kernel
+    viewer = Viewer((await thread.info()).user_id, thread.id)
+    entries: dict[str, set[int]] = {}
+    for hit in hits:
+        if hit.kind == MEMORY and hit.thread_id != thread.id:
+            entries.setdefault(hit.thread_id, set()).add(hit.seq)
+    seen = {there: await visible(kernel, there, seqs, viewer) for there, seqs in entries.items()}
+    everything = frozenset(hit.seq for hit in hits)
+    return [hit for hit in hits if hit.kind != MEMORY or hit.seq in seen.get(hit.thread_id, everything)]
+
+
+async def context_with(
+    thread: ThreadHandle, state: State, recall: RecallRequest, standing: Sequence[OfferedBlock], text: str
+) -> Context | None:
+    """The context of a state with a block that was chosen before; `None` where the block no longer fits.
+
+    Raises `ContextBudgetError`.
+    """
+    draft = await _draft(thread.kernel, thread.id, state, recall, standing)
+    block = draft.block(text)
+    if draft.tokens(block) > draft.room:
+        return None
+    return await aside(lambda: draft.finished(block), items=len(draft.pieces))
 
 
 async def _draft(
@@ -110,6 +166,8 @@ async def _draft(
         max_tokens=recall.max_tokens,
         policy=recall.policy,
         standing=standing,
+        covered=recall.covered,
+        kept=recall.kept,
     )
     if recall.at is None and recall.max_tokens is not None:
         return await over_newest(kernel, thread_id, state, draft)
@@ -255,7 +313,7 @@ class _Visible:
 
     def __init__(self, draft: ContextDraft) -> None:
         self._thread_id = draft.thread_id
-        own = [piece for piece in draft.pieces if piece.position >= 0]
+        own = [piece for piece in draft.pieces if piece.position > IN_NO_STATE]
         chunks = [chunk for piece in own for chunk in (piece.chunk, *draft.state.children(piece.chunk.id))]
         cut = {piece.chunk.id for piece in draft.pieces if piece.shortened}
         self._whole = {chunk.seq for chunk in chunks if chunk.id not in cut}
@@ -341,3 +399,16 @@ def _said_lately(passage: Shown, thread_id: str) -> Hit:
         key=text.key,
         about=text.about,
     )
+
+
+async def recalled_hits(kernel: Kernel, thread_id: str, passages: Iterable[RecalledPassage]) -> tuple[Hit, ...]:
+    """The passages of an earlier choice, read back from the log in their order; those that are gone are left out."""
+    by_thread: dict[str, list[int]] = {}
+    for passage in passages:
+        by_thread.setdefault(passage.thread_id or thread_id, []).append(passage.seq << PLACES_BITS | passage.n)
+    hits: list[Hit] = []
+    for owner, places in by_thread.items():
+        with suppress(ThreadNotFound):
+            found = await shown(kernel.reader, kernel.extractors, owner, places)
+            hits += [replace(_said_lately(one, owner), why="recalled") for one in found.values()]
+    return tuple(sorted(hits, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n)))

@@ -5,12 +5,15 @@ So the contexts of all calls of a log take time linear in the log, and not in th
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from attrs import define, field, frozen
 
+from memory_engine.context.budget import DEFAULT_POLICY
 from memory_engine.context.builder import FRAME, ContextBuilder, Layout
+from memory_engine.context.choice import Kept
+from memory_engine.context.covered import Covered
 from memory_engine.context.flow import TRAILING, Costed, Flow, cost, messages_of
 from memory_engine.context.flow_index import in_flow
 from memory_engine.context.invariants import Bonds
@@ -21,15 +24,13 @@ from memory_engine.context.rendering import (
     message_bytes,
     message_tokens,
 )
-from memory_engine.core.chunks import Chunk, is_of_session
+from memory_engine.core.chunks import Category, Chunk, ChunkType, is_of_session
 from memory_engine.core.executor import apply_to_draft
-from memory_engine.core.operations import Operation
+from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
 from memory_engine.core.state import Placed, State, StateDraft
 
 UNSETTLED = 16
 """The number of newest chunks that are always read again: chunks that answer or join them mostly come soon."""
-LAST_ENDS = 4
-"""Of the places up to which chunks could be settled, so many of the last ones are tried before the others."""
 SETTLED_TO_ONE = 128
 """For so many chunks that are settled, one more waits to be: what settling copies is then spread over many contexts."""
 RETURNS_MAX = 4
@@ -159,7 +160,7 @@ class Settled:
 
     def is_touched_by(self, tail: Bonds) -> bool:
         """Whether later chunks belong to one of these after all."""
-        return min((tail.reach, *(group.members[0] for group in tail.pending() if len(group.members) > 1))) < len(self)
+        return tail.reach < len(self)
 
     def plus(self, bonds: Bonds, costed: Sequence[Costed], messages: MeasuredMessages) -> "Settled":
         """The same with the atoms that follow, up to where `bonds` have been read."""
@@ -169,17 +170,49 @@ class Settled:
         return Settled(bonds, flow, [*self.messages, *made], self.tokens + tokens, self.bytes + size)
 
 
+class Originals(msgspec.Struct, frozen=True):
+    """The originals that the summaries of a series stand for: by the id of each summary, and all of them."""
+
+    under: Mapping[str, Sequence[Chunk]] = {}
+    covered: Covered | None = None
+
+    @classmethod
+    def of(cls, under: Mapping[str, Sequence[Chunk]]) -> "Originals":
+        """The originals under these summaries."""
+        return cls(under, Covered.known(chunk for chunks in under.values() for chunk in chunks) if under else None)
+
+    def after(self, operations: Sequence[Operation], get: Callable[[str], Chunk | None]) -> "Originals":
+        """The same after the operations of an event; `get` gives a chunk of the state before it."""
+        under = dict(self.under)
+        for operation in flattened(operations):
+            match operation:
+                case BatchReplace(by=(summary, *_)):
+                    taken = [chunk for chunk_id in operation.chunks if (chunk := get(chunk_id)) is not None]
+                    nested = [chunk for one in taken for chunk in under.pop(one.id, ())]
+                    under[summary] = [*nested, *(chunk for chunk in taken if chunk.type != ChunkType.COMPACTED)]
+                case Update() | Replace() if operation.chunk in under:
+                    under[operation.by] = under.pop(operation.chunk)
+                case BatchReplace() | Delete():
+                    gone = operation.chunks if isinstance(operation, BatchReplace) else (operation.chunk,)
+                    for chunk_id in gone:
+                        under.pop(chunk_id, None)
+                case _:
+                    continue
+        return self if under == self.under else Originals.of(under)
+
+
 class SeriesMark(msgspec.Struct, frozen=True):
     """Where a series stood: from there it can be gone through again at the cost of the later changes alone."""
 
     state: State
     settled: Settled
     costed: Sequence[Costed]
-    provisional: int
     joined: int
     trailing: list[RenderedChunk] | None
     last_key: bytes
     flowing: dict[str, int]
+    kept: Kept | None
+    originals: "Originals"
     chunks: Sequence[Chunk] = ()
     """The series' own, which only grows at its end: the first `length` of them are the flow."""
     length: int = -1
@@ -199,7 +232,11 @@ class ContextSeries:
         thread_id: str,
         max_tokens: int | None,
         messages: MeasuredMessages,
+        originals: Originals = Originals(),  # noqa: B008 - frozen
     ) -> None:
+        self._originals = originals
+        self._kept: Kept | None = None
+        """What the last context kept for the next one of the same loop."""
         self._draft: StateDraft = state.draft()
         self._thread_id = thread_id
         self.max_tokens = max_tokens
@@ -218,25 +255,34 @@ class ContextSeries:
         self._trailing: list[RenderedChunk] | None = None
         self._costed: Sequence[Costed] = ()
         """The atoms after the settled ones, as the last context read them."""
-        self._provisional = 0
-        """Where the first atom begins that was so only as long as nothing followed."""
+
+    @property
+    def covered(self) -> Covered | None:
+        """The originals that the summaries of the state stand for."""
+        return self._originals.covered
+
+    @property
+    def kept(self) -> Kept | None:
+        """What the last context kept for the next one."""
+        return self._kept
 
     def mark(self) -> SeriesMark:
         """Where it stands now."""
         bonds = self._bonds
         read: tuple[Sequence[Chunk], int] = (bonds.chunks, len(bonds.chunks)) if bonds is not None else ((), -1)
-        atoms = self.settled, self._costed, self._provisional, bonds.joined if bonds is not None else 0
-        return SeriesMark(self.state(), *atoms, self._trailing, self._last_key, self._flowing, *read)
+        atoms = self.settled, self._costed, bonds.joined if bonds is not None else 0
+        kept = self._kept, self._originals
+        return SeriesMark(self.state(), *atoms, self._trailing, self._last_key, self._flowing, *kept, *read)
 
     def since(self, mark: SeriesMark) -> "ContextSeries":
         """A series that stands where this one stood."""
-        series = ContextSeries(mark.state, self._thread_id, self.max_tokens, self.messages)
-        series.settled = mark.settled
+        series = ContextSeries(mark.state, self._thread_id, self.max_tokens, self.messages, mark.originals)
+        series.settled, series._kept = mark.settled, mark.kept
         flow = mark.flow
         if flow is not None:
             series._trailing, series._last_key, series._flowing = mark.trailing, mark.last_key, mark.flowing
             bonds = mark.settled.tail(flow)
-            series._went_on(mark.settled, bonds, mark.costed, mark.provisional)
+            series._went_on(mark.settled, bonds, mark.costed)
             bonds.joined = min(bonds.joined, mark.joined)
         return series
 
@@ -249,6 +295,8 @@ class ContextSeries:
     def step(self, operations: Sequence[Operation], chunks: Sequence[Chunk], seq: int) -> None:
         """Apply the operations of the next event."""
         if operations:
+            if self.max_tokens is not None:
+                self._originals = self._originals.after(operations, self._draft.get)
             apply_to_draft(self._draft, operations, chunks, seq=seq)
             for chunk_id, placed in self._draft.touched.items():
                 self._note(chunk_id, placed)
@@ -266,15 +314,10 @@ class ContextSeries:
         before: Sequence[Message] = ()
         tokens, size = FRAME, 0
         if self.max_tokens is not None:
-            layout = Layout.of(self.settled.flow.plus(Flow.of(tail)), self._trailing, builder.counter)
-            layout = builder.with_thinking(layout, (bonds.chunks, bonds.responded), self.max_tokens)
-            chosen = layout.within(self.max_tokens, builder.counter)
-            if chosen is None:
-                raise builder.overrun(self.state(), self._thread_id, self.max_tokens)
-            tail = chosen
+            messages: Sequence[Message] = self._within(self.max_tokens, bonds, tail)
         else:
             before, tokens, size = self.settled.messages, FRAME + self.settled.tokens, self.settled.bytes
-        messages = messages_of(tail, self._trailing)
+            messages = messages_of(tail, self._trailing)
         more_tokens, more_bytes = self.messages.sizes(messages)
         return MeasuredContext(
             before,
@@ -284,6 +327,27 @@ class ContextSeries:
             len(before) + len(messages) - sum(len(piece.messages) for piece in self._trailing),
             tuple(dict.fromkeys(piece.chunk.type for piece in self._trailing)),
         )
+
+    def _within(self, max_tokens: int, bonds: Bonds, tail: Sequence[Costed]) -> list[Message]:
+        """The messages that fit into a budget, going on from those of the last context."""
+        builder, trailing = self.messages.builder, self._trailing or []
+        flow = self.settled.flow.plus(Flow.of(tail))
+        if self._originals.covered is not None and flow.summaries:
+            flow = flow.behind(self._originals.covered.atoms(bonds.chunks, self.messages.of, self.messages.tokens))
+        choice = builder.choice(DEFAULT_POLICY, self._kept)
+        layout = Layout.of(flow, trailing, builder.counter)
+        layout = builder.with_thinking(layout, (bonds.chunks, bonds.responded), max_tokens, choice)
+        chosen = layout.within(max_tokens, choice)
+        if chosen is None:
+            raise builder.overrun(self.state(), self._thread_id, max_tokens)
+        self._kept = chosen.kept
+        summary, atoms = chosen.kept.summary, chosen.atoms
+        if summary is None:
+            return messages_of(atoms, trailing)
+        first = next(
+            (n for n, one in enumerate(atoms) if one.atom.chunks[0].category is not Category.SYSTEM), len(atoms)
+        )
+        return [*messages_of(atoms[:first]), *summary.messages, *messages_of(atoms[first:], trailing)]
 
     def _note(self, chunk_id: str, placed: Placed | None) -> None:
         """Keep the parts that a change leaves alone: the flow before a chunk added at its end, and the last chunks."""
@@ -315,21 +379,21 @@ class ContextSeries:
         self.messages.let_go(self._draft.chunks())
         return self._went_on(self.settled, self.settled.tail(top))
 
-    def _went_on(self, settled: Settled, bonds: Bonds, costed: Sequence[Costed] = (), provisional: int = 0) -> Bonds:
+    def _went_on(self, settled: Settled, bonds: Bonds, costed: Sequence[Costed] = ()) -> Bonds:
         self.settled, self._bonds = settled, bonds
         self._settle_at = len(settled) + 3 * UNSETTLED + len(settled) // SETTLED_TO_ONE  # a copy of it each time
-        self._costed, self._provisional, bonds.joined = costed, provisional, len(bonds.chunks)
+        self._costed, bonds.joined = costed, len(bonds.chunks) if costed else 0
         return bonds
 
     def _tail(self, bonds: Bonds) -> Sequence[Costed]:
         """The atoms after those that are settled; once these are many, the older ones are settled too."""
         if self.settled.is_touched_by(bonds):
             bonds = self._went_on(Settled(), Settled().tail(bonds.chunks))
-        provisional, messages = bonds.provisional, self.messages
-        first = max(len(self.settled), min(bonds.joined, self._provisional, provisional))
+        messages = self.messages
+        first = max(len(self.settled), bonds.joined)
         kept = self._costed[: bisect_left(self._costed, first, key=_first)]
         costed = [*kept, *(cost(atom, messages.of, messages.tokens) for atom in bonds.atoms(first))]
-        self._costed, self._provisional, bonds.joined = costed, provisional, len(bonds.chunks)
+        self._costed, bonds.joined = costed, len(bonds.chunks)
         if len(bonds.chunks) < self._settle_at:
             return costed
         self._settle_at = len(bonds.chunks) + UNSETTLED
@@ -344,7 +408,7 @@ class ContextSeries:
         if self._was_read_again:
             self._returns, self._was_read_again = [*self._returns[1 - RETURNS_MAX :], more], False
         rest = costed[len(done) :]
-        self._went_on(more, tail, rest, provisional)
+        self._went_on(more, tail, rest)
         return rest
 
     def _head(self, chunks: Sequence[Chunk], costed: Sequence[Costed]) -> Bonds | None:
@@ -361,14 +425,7 @@ class ContextSeries:
             if first >= reach > len(self.settled):
                 ends.append(first)
             reach = max(reach, one.atom.positions[-1] + 1)
-        for tried in (ends[-LAST_ENDS:], ends) if ends else ():
-            bonds, found = self._read_to(tried[0], chunks), 0
-            for end in tried:
-                if bonds.read(chunks[len(bonds.chunks) : end]).is_settled:
-                    found = end
-            if found:
-                return bonds if found == len(bonds.chunks) else self._read_to(found, chunks)
-        return None
+        return self._read_to(ends[-1], chunks) if ends else None
 
     def _read_to(self, end: int, chunks: Sequence[Chunk]) -> Bonds:
         return self.settled.bonds.copy().read(chunks[len(self.settled) : end])

@@ -54,6 +54,18 @@ def shorten(
     return found
 
 
+def referenced(
+    pieces: Sequence[RenderedChunk], over: int, tokens: int, counter: TokenCounter
+) -> tuple[RenderedChunk, ...]:
+    """The pieces, their results of more than `over` tokens cut to about `tokens`: beginning, end, and a reference."""
+    found = []
+    for piece in pieces:
+        is_result = any(message.get("role") == "tool" for message in piece.messages)
+        size = sum(message_tokens(message, counter) for message in piece.messages) if is_result else 0
+        found.append(_cut(piece, tokens, _Cut(size, frozenset(), counter)) if size > over else piece)
+    return tuple(found)
+
+
 def _assembled_tokens(pieces: Sequence[RenderedChunk], counter: TokenCounter) -> int:
     return sum(message_tokens(message, counter) for message in assemble(pieces))
 

@@ -2,13 +2,15 @@
 
 A provider that signs or encrypts its reasoning wants it back unchanged with the calls that it led to, until the loop
 is done; then it wants it no longer. A loop runs when the last thing the model did was to call; it reaches back to the
-last message of a person before that, or to a response that called nothing.
+last message of a person before that, or to a final answer: a response that calls nothing, and after which something
+else than the model comes next.
 """
 
 from collections.abc import Iterator, Sequence
 
-from memory_engine.context.invariants import ANSWERS, SPOKEN
+from memory_engine.context.invariants import ANSWERS
 from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.tokens import TokenCounter
 
 THINKING_SHARE = 0.5
@@ -60,10 +62,15 @@ def _before(chunks: Sequence[Chunk], last: int) -> Iterator[Chunk]:
     """The thinking before the last call, newest first, as far as the loop reaches back."""
     for n in range(last, -1, -1):
         chunk = chunks[n]
-        if chunk.type in SPOKEN or (chunk.type in ANSWERS and not _calls(chunks, n)):
+        if chunk.type in SPOKEN or (chunk.type in ANSWERS and _is_final(chunks, n)):
             return
         if chunk.type == ChunkType.THINKING:
             yield chunk
+
+
+def _is_final(chunks: Sequence[Chunk], n: int) -> bool:
+    """Whether a text ends a loop though calls follow later: whatever made the agent go on is the next thing said."""
+    return not _calls(chunks, n) and not (_is_response(chunks[n + 1]) or chunks[n + 1].type == ChunkType.THINKING)
 
 
 def _is_response(chunk: Chunk) -> bool:

@@ -46,6 +46,9 @@ class ChunkType(StrEnum):
     THINKING = "thinking"
     AGENT_ACTION = "agent_action"
     ACTION_RESULT = "action_result"
+    OBSERVATION = "observation"
+    NOTICE = "notice"
+    FOREIGN_SUMMARY = "foreign_summary"
     SUBAGENT_MESSAGE = "subagent_message"
     CLARIFICATION = "clarification"
     ERROR = "error"
@@ -65,6 +68,9 @@ INSTRUCTIONS = "session:instructions"
 """The name of the chunk that holds the session's instructions."""
 RECALLED = "recalled"
 """The status of a chunk recalled from memory: nothing is learned or promoted from it a second time."""
+OF_REQUEST, FURTHER = "recalled:", "recalled further:"
+"""How the names of chunks begin that hold what a context recalled: for the message behind them, or by a further query
+of the same request."""
 INTERRUPTED = "interrupted"
 """The status of a response that broke off before its end."""
 REDACTED = "redacted"
@@ -126,6 +132,16 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def is_compactable(self) -> bool:
         """Whether it counts towards a compaction of the working flow, and may be compacted by one."""
         return self.category is _FLOW and self.retention in _COMPACTABLE
+
+
+def is_of_request(chunk: Chunk) -> bool:
+    """Whether the chunk holds what was recalled for the message behind it."""
+    return chunk.type == ChunkType.RECALLED and chunk.name.startswith(OF_REQUEST)
+
+
+def is_of_context(chunk: Chunk) -> bool:
+    """Whether the chunk holds what a context recalled; other recalled chunks are an application's, without a name."""
+    return chunk.type == ChunkType.RECALLED and chunk.name.startswith((OF_REQUEST, FURTHER))
 
 
 def is_of_session(chunk: Chunk) -> bool:

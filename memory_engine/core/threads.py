@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -38,23 +39,37 @@ class ForkPoint(msgspec.Struct, frozen=True):
     seq: int
 
 
+DEFAULT_WINDOW = 128_000
+"""The window in tokens of a model about which neither a policy nor a budget says anything."""
+WINDOW_MIN = 4_000
+"""The least window that the budgets of contexts stand for: who asks for less has no model that takes so little."""
+FILL_SHARE, SOFT_SHARE, HARD_SHARE = 0.7, 0.8, 2.0
+"""The shares of the window that stand for `tokens_min`, `soft_tokens` and `hard_tokens` where a policy gives none."""
+_Tokens = Annotated[int, Meta(gt=0)]
+
+
 class _PolicyFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     enabled: bool = True
     threshold: Annotated[int, Meta(gt=0)] = 20
-    soft_tokens: Annotated[int, Meta(gt=0)] = 24_000
-    hard_tokens: Annotated[int, Meta(gt=0)] = 96_000
+    soft_tokens: _Tokens | None = None
+    hard_tokens: _Tokens | None = None
     keep_recent: Annotated[int, Meta(ge=0)] = 6
     ratio: Annotated[float, Meta(gt=0, lt=1)] = 0.2
     summary_tokens_max: Annotated[int, Meta(gt=0)] = 4_000
     deadline_s: Annotated[float, Meta(gt=0)] = 120.0
-    tokens_min: Annotated[int, Meta(ge=0)] = 2_000
-    blocking: Literal["whole", "commit"] = "whole"
+    tokens_min: Annotated[int, Meta(ge=0)] | None = None
+    window: _Tokens | None = None
+    blocking: Literal["auto", "whole", "commit"] = "auto"
+    instructions: str = ""
 
 
 class _StoredPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=True):
-    """A policy as a thread's record holds it. One from before `tokens_min` was there asks for no tokens."""
+    """A policy as a thread's record holds it. What an older record leaves out has the default of its time."""
 
-    tokens_min: Annotated[int, Meta(ge=0)] = 0
+    tokens_min: Annotated[int, Meta(ge=0)] | None = 0
+    soft_tokens: _Tokens | None = 24_000
+    hard_tokens: _Tokens | None = 96_000
+    blocking: Literal["auto", "whole", "commit"] = "whole"
 
 
 _STORED_POLICY = msgspec.json.Decoder(_StoredPolicy)
@@ -64,13 +79,19 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
     """When and how a thread is compacted.
 
     A compaction starts when at least `threshold` compactable working-flow chunks together take `tokens_min` tokens, or
-    when they take more than `soft_tokens`; over `hard_tokens` it is done before the next context. The newest
-    `keep_recent` chunks stay as they are. A summary takes `ratio` of the tokens that it replaces; when the summaries
-    together exceed `summary_tokens_max` they are merged into one. A compactor's deadline is `deadline_s` seconds.
+    when they take more than `soft_tokens`; over `hard_tokens` it is done before the next context. Only chunks that a
+    compaction may take count. By default these are 70 %, 80 % and 200 % of the `window`: the tokens that your model
+    takes, else the largest budget that the thread's contexts were asked for, else 128,000. `tokens_min=0` compacts
+    by the count of chunks alone. The newest `keep_recent` chunks stay as they are. A summary takes `ratio` of the
+    tokens that it replaces; when the summaries together exceed `summary_tokens_max` they are merged into one. A
+    compactor's deadline is `deadline_s` seconds.
 
     `blocking` says how long events wait: with `whole`, from the compaction's start to its end; with `commit`, only
     while its result is checked against them and written, not while the compactor works, unless they go over
-    `hard_tokens`. If they have changed what it read, its result is discarded.
+    `hard_tokens`. If they have changed what it read, its result is discarded. `auto` is `commit` where a compactor asks
+    a model, which is given up over `hard_tokens`, and else `whole`.
+
+    `instructions` tell a model what summaries should keep, beside those of `EngineConfig.compaction_instructions`.
 
     Raises `InvalidPolicy` for a value that could not be read back from a thread's record.
     """
@@ -84,6 +105,26 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
                 why = str(error).partition(" - at ")[0]
                 raise InvalidPolicy(name, ascii(value), why) from None
             msgspec.structs.force_setattr(self, name, getattr(read, name))
+
+    @classmethod
+    def for_window(cls, tokens: int) -> "CompactionPolicy":
+        """The default policy for a model that takes so many tokens. Raises `InvalidPolicy`."""
+        return cls(window=tokens)
+
+    def applied(self, window: int | None = None) -> "CompactionPolicy":
+        """The policy with a number for each limit: shares of its own window, else of the given one."""
+        known = self.window, self.soft_tokens, self.hard_tokens, self.tokens_min
+        return self if None not in known else _applied(self, max(window, WINDOW_MIN) if window else DEFAULT_WINDOW)
+
+
+@lru_cache(maxsize=256)
+def _applied(policy: CompactionPolicy, window: int) -> CompactionPolicy:
+    window = policy.window or window
+    given = policy.tokens_min, policy.soft_tokens, policy.hard_tokens
+    shares = FILL_SHARE, SOFT_SHARE, HARD_SHARE
+    limits = [max(1, int(window * share)) if own is None else own for own, share in zip(given, shares, strict=True)]
+    tokens_min, soft, hard = limits
+    return msgspec.structs.replace(policy, window=window, tokens_min=tokens_min, soft_tokens=soft, hard_tokens=hard)
 
 
 _METADATA = msgspec.json.Decoder(dict[str, str])

@@ -1,25 +1,35 @@
-"""What earlier messages mean for the next: which calls wait for their results, and whether there are instructions."""
+"""What earlier messages mean for the next: which calls wait for results, whether there are instructions, who speaks."""
 
 from collections.abc import Iterable, Mapping
 
 from memory_engine.core.events.base import Content, Event, ToolCall
 from memory_engine.core.events.memory import ExternalInject, SessionStarted
 from memory_engine.errors import InvalidMessage
+from memory_engine.formats.origin import Hearing
 
 
 class Dialogue:
     """Binds calls to their results. `waiting`: the calls without a result, id to name.
 
-    A call's id may come again once it was answered: some models number their calls anew in each turn.
+    A call's id may come again once it was answered: some models number their calls anew in each turn. `hearing` is
+    what was heard of the thread, by which it is decided who wrote the next message of the user role.
     """
 
-    def __init__(self, *, has_instructions: bool = False, waiting: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        has_instructions: bool = False,
+        waiting: Mapping[str, str] | None = None,
+        hearing: Hearing | None = None,
+    ) -> None:
         self.has_instructions = has_instructions
         self.waiting = dict(waiting or {})
+        self.hearing = hearing or Hearing()
 
     def copy(self) -> "Dialogue":
         """A copy that goes on without changing this one."""
-        return Dialogue(has_instructions=self.has_instructions, waiting=self.waiting)
+        heard = self.hearing.copy()
+        return Dialogue(has_instructions=self.has_instructions, waiting=self.waiting, hearing=heard)
 
     def instructed(self, content: Content) -> Event:
         """The event of a system message: the first starts the session, none of the later ones may be compacted."""

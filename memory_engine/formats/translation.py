@@ -11,6 +11,7 @@ from memory_engine.formats import anthropic, openai_chat, openai_responses
 from memory_engine.formats.detection import Format, checked, detected, of_object
 from memory_engine.formats.dialogue import Dialogue, Unbound
 from memory_engine.formats.native import SAME, Json, from_native, to_native
+from memory_engine.formats.origin import marked, unwrapped, without_flags
 from memory_engine.formats.parts import WholeResponse
 from memory_engine.formats.values import as_object, plain
 
@@ -43,7 +44,7 @@ class _Unit(msgspec.Struct, frozen=True):
 
 
 class Messages:
-    """Messages and responses of one format, as plain JSON.
+    """Messages and responses of one format, as plain JSON; also lines of transcripts that hold a message each.
 
     `format` decides where nothing in them does, `first` is the place of the first in what was given. Raises
     `InvalidMessage`, whose place begins with that of its message.
@@ -51,7 +52,10 @@ class Messages:
 
     def __init__(self, values: Sequence[object], format: str | None, *, first: int = 0) -> None:
         known = checked(format)
-        read = [as_object(plain(value, f"$[{n}]"), "a message", f"$[{n}]") for n, value in enumerate(values, first)]
+        read = [
+            unwrapped(as_object(plain(value, f"$[{n}]"), "a message", f"$[{n}]"))
+            for n, value in enumerate(values, first)
+        ]
         self.format: Format = known or detected(read, map(of_object, values))
         self._units = list(_units(read, self.format, first))
 
@@ -75,7 +79,8 @@ class Messages:
         except InvalidMessage as error:
             is_run = self.format == openai_responses.FORMAT and unit.response is None
             raise _placed(error, unit.at, is_run=is_run) from None
-        return ReadMessage(unit.at, tuple(events), named)
+        of_one = unit.messages[0] if len(unit.messages) == 1 else {}
+        return ReadMessage(unit.at, tuple(marked(events, of_one, dialogue.hearing)), named)
 
 
 def response_of(value: Json, format: Format) -> WholeResponse | None:
@@ -135,7 +140,7 @@ def _read(format: Format, messages: list[Json], dialogue: Dialogue, name: str) -
     if format == openai_responses.FORMAT:
         return openai_responses.read(messages, dialogue, name) or [LlmTextResponse(content="", response_id=name)]
     module = openai_chat if format == openai_chat.FORMAT else anthropic
-    events = [event for message in messages for event in module.read(message, dialogue, name)]
+    events = [event for message in messages for event in module.read(without_flags(message), dialogue, name)]
     return events or [LlmTextResponse(content="", response_id=name)]
 
 

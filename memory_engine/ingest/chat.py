@@ -16,6 +16,7 @@ from memory_engine.errors import IngestError, InvalidMessage
 from memory_engine.formats import detection, openai_responses
 from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import without_native
+from memory_engine.formats.origin import unwrapped
 from memory_engine.formats.translation import Messages
 from memory_engine.formats.values import kind_of
 from memory_engine.ingest.events import RecordReading, UnusableRecord, event_id
@@ -64,7 +65,7 @@ class ChatReader:
         self._before = self._format, self._dialogue
         self._dialogue = self._dialogue.copy()
         try:
-            messages = self._messages(list(value) if isinstance(value, ResponseItems) else [value])
+            messages = self._messages(list(value) if isinstance(value, ResponseItems) else [_message(value)])
             read = messages.read(self._dialogue, lambda: f"message-{number}")
             events = [event for message in read for event in message.events]
         except InvalidMessage as error:
@@ -152,7 +153,7 @@ def _shape(value: object, format: Format) -> Shape | None:
             return "conversation" if isinstance(value, list) or "messages" in keys else "message"
     if is_export(value):
         return "spans"
-    if "role" in keys or str(keys.get("object")) in _WHOLE or str(keys.get("type")) in _ITEMS:
+    if "role" in _mapping(_message(value)) or str(keys.get("object")) in _WHOLE or str(keys.get("type")) in _ITEMS:
         return "message"
     if isinstance(value, list) or "messages" in keys or "traj" in keys:
         return "conversation"
@@ -226,6 +227,11 @@ def _label(record: Record) -> str:
     if isinstance(task, int | str) and isinstance(trial, int | str):
         return f"{task}-{trial}"
     return str(record.number)
+
+
+def _message(value: object) -> object:
+    """The message that a line of a client's transcript holds; any other value as it is."""
+    return unwrapped(value) if isinstance(value, dict) else value
 
 
 def _mapping(value: object) -> Mapping[str, object]:

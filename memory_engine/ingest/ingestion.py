@@ -1,6 +1,7 @@
 """Dispatching what files hold, record by record, so that threads compact as they would have live."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -9,6 +10,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.core.aside import on_thread
+from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
@@ -16,6 +18,7 @@ from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
 from memory_engine.formats.native import without_native
+from memory_engine.formats.origin import without_origin
 from memory_engine.ingest.chat import ChatReader, ConversationRecords, conversations
 from memory_engine.ingest.events import EventReader, Reader, RecordReading, UnusableRecord
 from memory_engine.ingest.records import Format, Record
@@ -228,14 +231,20 @@ async def _take(reader: Reader, record: Record, into: _Target) -> str:
 
 
 async def _dispatched(events: Sequence[NewEvent], thread: Thread) -> tuple[Receipt, ...]:
-    """Dispatch a record's events; one ingested before `native` was kept is known without it."""
+    """Dispatch a record's events; one ingested before origins, or before `native` was kept, is known without it."""
     try:
         return await thread.dispatch_all(events)
     except IdempotencyConflict:
-        bare = [msgspec.structs.replace(new, event=without_native(new.event)) for new in events]
-        if bare == list(events):
-            raise
-        return await thread.dispatch_all(bare)
+        for without in (without_origin, _bare):
+            known = [msgspec.structs.replace(new, event=without(new.event)) for new in events]
+            if known != list(events):
+                with suppress(IdempotencyConflict):
+                    return await thread.dispatch_all(known)
+        raise
+
+
+def _bare(event: Event) -> Event:
+    return without_origin(without_native(event))
 
 
 async def _check_place(reading: RecordReading, into: _Target) -> None:

@@ -4,7 +4,6 @@ An event's time is `occurred_at` if its sender gave it, else `recorded_at`. Upke
 sender: its time is that of the event before it, plus the time between their recordings.
 """
 
-import json
 from array import array
 from collections import Counter
 from collections.abc import Iterator
@@ -12,19 +11,21 @@ from collections.abc import Iterator
 from attrs import define, field
 
 from memory_engine.core.events.base import Event, UnknownEvent
-from memory_engine.core.events.messages import SkillError, SubagentError, SystemFailure, ToolError
+from memory_engine.core.events.messages import SkillError, SubagentError, SystemFailure, ToolError, UserMessage
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import JsonForm, named
+from memory_engine.core.origins import role_of
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import EventDecodeError
 from memory_engine.errors.effects import Usage
+from memory_engine.formats.native import reported_usages
 from memory_engine.replay.cache_breaks import Runs
 from memory_engine.replay.what_if.change import Compactions
 
 ANSWERS = "answers"
 """The purpose of usage that a provider's own message reports; else it is the event's type."""
 FAILED = frozenset(cls.event_type for cls in (ToolError, SkillError, SubagentError, SystemFailure))
-_RESPONSE = '"response"'
+_HAS_ORIGIN = b'"origin":'
 
 
 @define(kw_only=True)
@@ -143,7 +144,7 @@ class Annals:
     def note(self, stored: StoredEvent) -> None:
         """Take in the next event."""
         at_us = self._clock.at_us(stored)
-        role = self._registry.role(stored.type)
+        role = self._role_of(stored)
         exchange = self._exchange(stored.seq, role, at_us)
         waited_us = max(0, at_us - self.times_us[-1]) if self.times_us and stored.seq != exchange.first else 0
         match role:
@@ -166,6 +167,16 @@ class Annals:
         if isinstance(event, Event):
             self._note_event(stored, event, exchange, at_us)
         self._role = role
+
+    def _role_of(self, stored: StoredEvent) -> str:
+        """Who speaks; of a message of the user role, by its origin."""
+        if stored.type != UserMessage.event_type or _HAS_ORIGIN not in stored.payload:
+            return self._registry.role(stored.type)
+        try:
+            event = self._registry.decode(stored.type, stored.version, stored.payload)
+        except EventDecodeError:
+            return "user"
+        return role_of(event) if isinstance(event, Event) else "other"
 
     def _exchange(self, seq: int, role: str, at_us: int) -> TimedExchange:
         """The exchange that an event belongs to: consecutive messages to the agent begin one together."""
@@ -230,34 +241,5 @@ def models_used(event: Event) -> Iterator[ModelUse]:
     model = getattr(event, "model", "")
     if isinstance(usage, Usage) and (model or usage != Usage()):
         yield ModelUse(model=model, purpose=event.event_type, calls=1, usage=usage)
-    native = getattr(event, "native", "")
-    if _RESPONSE in native:
-        yield from _responses(native)
-
-
-def _responses(native: str) -> Iterator[ModelUse]:
-    try:
-        kept = json.loads(native)
-    except (ValueError, RecursionError):  # a redacted one may be any text
-        return
-    for said in kept.values() if isinstance(kept, dict) else ():
-        response = said.get("response") if isinstance(said, dict) else None
-        if isinstance(response, dict) and isinstance(counted := response.get("usage"), dict):
-            model = response.get("model")
-            yield _provider_use(model if isinstance(model, str) else "", counted)
-
-
-def _provider_use(model: str, counted: dict[str, object]) -> ModelUse:
-    """OpenAI includes cached tokens in the input, under details; Anthropic counts them apart."""
-    details = counted.get("prompt_tokens_details") or counted.get("input_tokens_details")
-    within = _whole(details.get("cached_tokens")) if isinstance(details, dict) else 0
-    beside = _whole(counted.get("cache_read_input_tokens"))
-    fed = _whole(counted.get("prompt_tokens")) + _whole(counted.get("input_tokens"))
-    fed += beside + _whole(counted.get("cache_creation_input_tokens"))
-    made = _whole(counted.get("completion_tokens")) + _whole(counted.get("output_tokens"))
-    usage = Usage(input_tokens=fed, output_tokens=made)
-    return ModelUse(model=model, purpose=ANSWERS, calls=1, cached_tokens=within + beside, usage=usage)
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    for one in reported_usages(getattr(event, "native", "")):
+        yield ModelUse(model=one.model, purpose=ANSWERS, calls=1, cached_tokens=one.cached_tokens, usage=one.usage)

@@ -61,7 +61,7 @@ class Laid:
 
 _SAID = frozenset({Category.WORKING_FLOW, Category.SYSTEM, Category.TASK})
 """The parts of a context that are conversation, not notes, memory and environment."""
-_ANSWERS = frozenset({ChunkType.ACTION_RESULT, ChunkType.ERROR})
+_ANSWERS = frozenset({ChunkType.ACTION_RESULT, ChunkType.ERROR})  # with a call's id, unlike an observation
 
 
 def turns_of(chunks: Iterable[Chunk]) -> Sequence[Sequence[str]]:

@@ -84,8 +84,11 @@ def _is_users(content: types.Content, author: str) -> bool:
 
 
 def said_by(content: types.Content, author: str, text: str) -> UserMessage | LlmTextResponse:
-    """What a user, or an agent, said."""
-    return UserMessage(content=text) if _is_users(content, author) else LlmTextResponse(content=text)
+    """What a user, or an agent, said; or what tools gave back, which the framework puts under the user's role."""
+    if not _is_users(content, author):
+        return LlmTextResponse(content=text)
+    is_result = any(part.function_response is not None for part in content.parts or [])
+    return UserMessage(content=text, origin="tool" if is_result else "")
 
 
 async def messages_of(thread: ThreadHandle, event: Event, event_id: str) -> list[NewEvent]:

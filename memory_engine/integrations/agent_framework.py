@@ -124,10 +124,15 @@ def _repeated(there: Sequence[tuple[str, str]], given: Sequence[tuple[str, str]]
 def _entry(entry: Json, message: Message, engine: Engine) -> OwnMessage:
     messages = _openai(message)
     texts = [str(text) for one in messages for text in (one.get("content"), *_calls(one)) if text]
-    event = LlmTextResponse if message.role == "assistant" else UserMessage
-    said: Event | None = event(content="\n".join(texts)) if texts else None
+    said = _said(str(message.role), "\n".join(texts)) if texts else None
     name = engine.kernel.new_id()
     return OwnMessage(id=name, entry=entry, messages=messages, texts=_texts(entry), said=said, name=name)
+
+
+def _said(role: str, text: str) -> Event:
+    if role == "assistant":
+        return LlmTextResponse(content=text)
+    return UserMessage(content=text, origin="" if role == "user" else "tool" if role == "tool" else "client")
 
 
 def _calls(message: Json) -> Iterable[str]:
@@ -170,6 +175,8 @@ def _openai(message: Message) -> list[dict[str, Any]]:
         found["tool_calls"] = calls
     if thoughts and role == "assistant":
         found["reasoning_content"] = thoughts
+    if content and message.role == "tool":
+        found["isMeta"] = True  # beside results, in the user's role: no person wrote it
     return [*results, found] if content or len(found) > 2 else results
 
 

@@ -137,9 +137,14 @@ def _entry(entry: Json, name: str) -> OwnMessage:
     message = ChatMessage.model_validate(entry)
     messages = _openai(message)
     texts = [str(one.get("content")) for one in messages if one.get("content")]
-    event = LlmTextResponse if message.role in _ANSWERS else UserMessage
-    said: Event | None = event(content="\n".join(texts)) if texts else None
+    said = _said(message.role, "\n".join(texts)) if texts else None
     return OwnMessage(id=name, entry=entry, messages=messages, texts=_texts(entry), said=said, name=name)
+
+
+def _said(role: MessageRole, text: str) -> Event:
+    if role in _ANSWERS:
+        return LlmTextResponse(content=text)
+    return UserMessage(content=text, origin="tool" if role in _RESULTS else "client" if role in _ORDERS else "")
 
 
 _ANSWERS = (MessageRole.ASSISTANT, MessageRole.MODEL, MessageRole.CHATBOT)

@@ -54,8 +54,10 @@ def said(message: ModelMessage) -> Event | None:
     texts = [str(text) for one in openai(message) for text in (one.get("content"), *_calls_as_text(one)) if text]
     if not texts:
         return None
-    event = LlmTextResponse if isinstance(message, ModelResponse) else UserMessage
-    return event(content="\n".join(texts))
+    if isinstance(message, ModelResponse):
+        return LlmTextResponse(content="\n".join(texts))
+    is_persons = any(isinstance(part, native.UserPromptPart) for part in message.parts)
+    return UserMessage(content="\n".join(texts), origin="" if is_persons else "tool")
 
 
 def _calls_as_text(message: Json) -> Iterable[str]:
@@ -96,7 +98,7 @@ def _asked(part: object) -> Json | None:
         case native.RetryPromptPart() if part.tool_name is not None:
             return _result(part.tool_call_id, part.tool_name, part.model_response())
         case native.RetryPromptPart() | native.RetryFeedbackPart():
-            return {"role": "user", "content": part.model_response()}
+            return {"role": "user", "content": part.model_response(), "isMeta": True}  # which the framework wrote
     return None
 
 

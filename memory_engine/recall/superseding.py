@@ -48,6 +48,8 @@ CURRENT = "current"
 """The signal of a hit that is lifted because it is what is true at the time that is asked about."""
 KINDS = frozenset({"message", "note", "snippet", "memory", "task"})
 """Kinds of passages in which people state facts."""
+_NOT_PEOPLE = frozenset({"assistant", "tool"})
+"""Roles whose passages say nothing that would outdate what people stated, and are not outdated by it."""
 _PARTNER = "?partner"
 _FREE_ORDER = frozenset({"de", "es"})
 """Languages in which the speaker may stand after what they have: im Abendkurs lerne ich."""
@@ -424,7 +426,7 @@ class _SoughtMatter:
         """How much of the matter and of change a candidate holds; 0 for one that is not worth reading."""
         matter = self._matter
         held = one.terms
-        if one.kind not in KINDS or one.role == "assistant" or len(held) > TERMS_MAX:
+        if one.kind not in KINDS or one.role in _NOT_PEOPLE or len(held) > TERMS_MAX:
             return 0
         if matter.speakers and one.speaker not in matter.speakers:
             return 0
@@ -471,7 +473,7 @@ def _closeness(matter: Matter, one: Assertion) -> int:
 
 def _may_know(matter: Matter, older: Hit, newer: Hit) -> bool:
     """Whether the newer one's speaker can outdate what the older one's said: on their own matters only they can."""
-    if (newer.role == "assistant") != (older.role == "assistant"):
+    if (newer.role in _NOT_PEOPLE) != (older.role in _NOT_PEOPLE):
         return False
     if matter.subject and not matter.speakers:
         return True

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ from memory_engine.formats import openai_responses
 from memory_engine.formats.detection import Format, checked, of_object, of_stream
 from memory_engine.formats.dialogue import Dialogue, Unbound
 from memory_engine.formats.native import Json, to_native, without_native
+from memory_engine.formats.origin import Hearing, hear_state, marked, without_origin
 from memory_engine.formats.streams import Assembly, assembly_of
 from memory_engine.formats.translation import Messages, ReadMessage, interrupted
 from memory_engine.formats.values import as_object, plain
@@ -42,6 +43,7 @@ from memory_engine.runtime.threads import OpenThreads
 
 NAMESPACE = uuid.UUID("0d5d1f0a-5a0e-5c0b-9a57-6a3f6a1c9f42")
 """The namespace of ids of events whose messages have a name. Never change it: known responses would come twice."""
+E = TypeVar("E", bound=Event)
 _PAGE = 256
 ASKED_BACK = 200
 """Chunks in which a new call's id is looked for; a model that numbers its calls anew does so in the next turn."""
@@ -72,7 +74,7 @@ class _ThreadDialogue(Dialogue):
     """A dialogue that goes on with a thread's state, of which it reads what the messages need."""
 
     def __init__(self, state: State) -> None:
-        super().__init__()
+        super().__init__(hearing=Hearing(partial(hear_state, state)))
         self._state = state
         self._is_begun = False
         self._looked_up: set[str] = set()
@@ -87,6 +89,10 @@ class _ThreadDialogue(Dialogue):
             self.has_instructions = any(chunk.type == ChunkType.SYSTEM for chunk in self._state.chunks())
         self._is_begun = True
         return super().instructed(content)
+
+    def go_back(self, has_instructions: bool, waiting: dict[str, str], hearing: Hearing) -> None:
+        """Go on from an earlier place."""
+        self.has_instructions, self.waiting, self.hearing = has_instructions, waiting, hearing
 
     def asked(self, calls: Iterable[ToolCall], where: str = "$") -> None:
         """These calls wait from here on."""
@@ -144,12 +150,12 @@ async def groups_as_events(
     dialogue = _ThreadDialogue(await thread.state())
     found: list[list[NewEvent] | None] = []
     for group, name in zip(groups, names, strict=True):
-        before = dialogue.has_instructions, dict(dialogue.waiting)
+        before = dialogue.has_instructions, dict(dialogue.waiting), dialogue.hearing.copy()
         try:
             read = Messages(group, format).read(dialogue, thread.kernel.new_id)
         except InvalidMessage as error:
             _log.info("messages %r of thread %r are not in order: %s", name, thread.id, error)
-            dialogue.has_instructions, dialogue.waiting = before
+            dialogue.go_back(*before)
             found.append(None)
             continue
         found.append(
@@ -185,7 +191,7 @@ async def items_as_events(thread: ThreadHandle, items: Sequence[Json | None]) ->
 
 def _item_event(thread: ThreadHandle, items: list[Json], dialogue: Dialogue, response_id: str) -> Event | None:
     try:
-        (event,) = openai_responses.read(items, dialogue, response_id)
+        (event,) = marked(openai_responses.read(items, dialogue, response_id), {}, dialogue.hearing)
     except InvalidMessage as error:
         _log.warning("an item is not a message of thread %r: %s", thread.id, error.why)
         return None
@@ -227,15 +233,20 @@ def _id(thread: ThreadHandle, name: str, part: int) -> str:
 
 
 async def _as_recorded(thread: ThreadHandle, events: Sequence[NewEvent]) -> list[NewEvent]:
-    """The events as they were recorded, where they differ only in what came around the message."""
+    """The events as they were recorded, where they differ only in what came around the message, or in its origin."""
     stored = await thread.kernel.store.find(thread.id, [new.id for new in events if new.id])
     there = {row.id: decode_row(thread.id, row, thread.kernel.events)[0] for row in stored}
     return [
         msgspec.structs.replace(new, event=found)
-        if isinstance(found := there.get(new.id), Event) and without_native(found) == without_native(new.event)
+        if isinstance(found := there.get(new.id), Event) and _alone(found) == _alone(new.event)
         else new
         for new in events
     ]
+
+
+def _alone(event: E) -> E:
+    """The event with what it says alone: neither what came around it nor what was decided when it came."""
+    return without_origin(without_native(event))
 
 
 # a list that goes on with what the thread holds

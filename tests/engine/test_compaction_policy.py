@@ -8,7 +8,16 @@ import msgspec
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, EngineConfig, Event, LlmTextResponse, UserMessage
+from memory_engine import (
+    CompactionPolicy,
+    EngineConfig,
+    Event,
+    LlmTextResponse,
+    LlmToolCall,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from memory_engine.compaction.plan import SUMMARY_TOKENS_MIN
 from memory_engine.core.threads import decode_policy, encode_policy
 from memory_engine.errors import InvalidPolicy
@@ -26,18 +35,54 @@ def chat(count: int, words: int) -> list[Event]:
 
 @pytest.mark.parametrize(
     ("count", "words", "compacted"),
-    [(20, 20, False), (60, 20, False), (19, 150, False), (20, 150, True), (30, 100, True)],
+    [(20, 20, False), (60, 20, False), (19, 150, False), (20, 160, True), (30, 110, True), (12, 700, True)],
 )
-async def test_by_default_it_takes_twenty_chunks_and_two_thousand_tokens(
+async def test_by_default_it_takes_twenty_chunks_and_a_share_of_the_window(
     count: int, words: int, compacted: bool
 ) -> None:
-    """A short conversation stays as it is, however many messages it has; so does a long one of few messages."""
-    async with opened(Scripted(), CompactionPolicy()) as engine:
+    """What fits the window stays as it is; twenty chunks that fill 70 % of it are compacted, or fewer over 80 %."""
+    async with opened(Scripted(), CompactionPolicy.for_window(4_000)) as engine:
         thread = await engine.create_thread()
         await say(thread, chat(count, words))
-        if words == 20:
-            assert (await thread.state()).tally.tokens < 2_000
         assert compacted == (COMPLETED in await types(thread))
+
+
+@pytest.mark.parametrize(("budget", "compacted"), [(None, False), (100_000, False), (4_000, True)])
+async def test_the_window_is_the_budget_that_the_loop_asks_for(budget: int | None, compacted: bool) -> None:
+    """Without a window in the policy the budget of the thread's own contexts counts, else 128,000 tokens."""
+    async with opened(Scripted(), CompactionPolicy()) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch(UserMessage(content="Hello"))
+        await thread.context(max_tokens=budget)
+        await say(thread, chat(30, 110))
+        assert compacted == (COMPLETED in await types(thread))
+
+
+async def test_a_window_that_a_policy_names_counts_whatever_is_asked() -> None:
+    """A policy for a window of 100,000 tokens compacts nothing for a context of 4,000."""
+    async with opened(Scripted(), CompactionPolicy.for_window(100_000)) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch(UserMessage(content="Hello"))
+        await thread.context(max_tokens=4_000)
+        await say(thread, chat(30, 110))
+        assert [] == await types(thread)
+
+
+@pytest.mark.parametrize("held", ["a message being worked on", "an open call"])
+async def test_what_a_compaction_may_not_take_sets_off_none(held: str) -> None:
+    """A text larger than the window that has to stay leads to no compaction of the little that follows."""
+    async with opened(Scripted(), CompactionPolicy.for_window(4_000)) as engine:
+        thread = await engine.create_thread()
+        long = "word " * 10_000
+        if held == "an open call":
+            await thread.dispatch(UserMessage(content="Go on."))
+            await thread.dispatch(LlmToolCall(calls=(ToolCall.create("long", "write", {"text": long}),)))
+        else:
+            await thread.dispatch(UserMessage(content=long))
+        for n in range(20):
+            called = LlmToolCall(calls=(ToolCall.create(f"c{n}", "look", {"at": n}),))
+            await say(thread, [called, ToolResult(call_id=f"c{n}", content=f"found {n}")])
+        assert [] == await types(thread)
 
 
 async def test_an_allergy_told_at_a_short_dinner_chat_is_not_lost() -> None:
@@ -57,7 +102,7 @@ async def test_an_allergy_told_at_a_short_dinner_chat_is_not_lost() -> None:
 
 async def test_what_a_summary_might_take_as_many_tokens_as_is_left_alone() -> None:
     """Where the newest chunks take nearly all tokens, the few old ones are not worth a summary."""
-    async with opened(Scripted(), CompactionPolicy()) as engine:
+    async with opened(Scripted(), CompactionPolicy(tokens_min=2_000)) as engine:
         thread = await engine.create_thread()
         await say(thread, [*chat(14, 8), *chat(6, 700)])
         assert (await thread.state()).tally.compactable_tokens > 2_000
@@ -141,7 +186,7 @@ def test_a_policy_is_what_is_read_back() -> None:
 
 
 async def test_a_policy_stored_before_keeps_its_meaning(tmp_path: Path) -> None:
-    """A record of before there was a least number of tokens asks for none: its thread compacts as it did."""
+    """A record from before two fields existed asks for no tokens and blocks: its thread compacts as it did."""
     path = str(tmp_path / "memory.db")
     async with memory_engine.open(path) as engine:
         await engine.create_thread("t", policy=CompactionPolicy())
@@ -150,7 +195,10 @@ async def test_a_policy_stored_before_keeps_its_meaning(tmp_path: Path) -> None:
     async with opened(Scripted(), CompactionPolicy(), path) as engine:
         thread = engine.thread("t")
         stored = (await thread.info()).policy
-        assert CompactionPolicy(threshold=4, keep_recent=0, tokens_min=0) == stored
+        before = CompactionPolicy(
+            threshold=4, keep_recent=0, tokens_min=0, soft_tokens=24_000, hard_tokens=96_000, blocking="whole"
+        )
+        assert before == stored
         await say(thread, turns(4))
         assert ["4"] == await texts(thread)
 
@@ -161,4 +209,4 @@ async def test_a_new_policy_asks_for_tokens_after_it_was_stored(tmp_path: Path) 
     async with memory_engine.open(path) as engine:
         await engine.create_thread("t", policy=CompactionPolicy(threshold=4))
     async with memory_engine.open(path, config=EngineConfig()) as engine:
-        assert CompactionPolicy(threshold=4, tokens_min=2_000) == (await engine.thread("t").info()).policy
+        assert CompactionPolicy(threshold=4) == (await engine.thread("t").info()).policy

@@ -13,8 +13,9 @@ from memory_engine import CompactionPolicy, Context, Engine, EngineConfig, Plugi
 from memory_engine import events as e
 from memory_engine.context import ContextPolicy, Message
 from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed
-from memory_engine.context.flow import NEWEST, Windows
+from memory_engine.context.flow import NEWEST
 from memory_engine.context.rendering import NO_RESULT
+from memory_engine.context.thread_context import thread_context
 from memory_engine.core.tokens import IMAGE_TOKENS
 from memory_engine.events import Event
 from memory_engine.testing import FakeCompactor
@@ -232,14 +233,12 @@ async def test_an_index_gives_what_reading_the_whole_state_gives(steps: list[Eve
                     await thread.dispatch(step)
 
 
-@pytest.mark.parametrize(("near", "newest"), [(Windows.NEAR, NEWEST), (100, 3)])
-async def test_a_large_state_is_read_once(near: int, newest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("newest", [NEWEST, 3])
+async def test_a_large_state_is_read_once(newest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long loops, what changes in place and what is forgotten: as reading it as of now, for any budget.
 
-    Also where a window is walked beside the loop, as that of a new budget over very many turns is, and where turns as
-    of then are made again.
+    Also where turns as of then are made again.
     """
-    monkeypatch.setattr(Windows, "NEAR", near)
     monkeypatch.setattr("memory_engine.context.flow.NEWEST", newest)
     loop = [e.LlmThinking(content="so"), call("a"), result("a", "y " * 30)]
     later: list[list[Event]] = [
@@ -270,11 +269,11 @@ async def test_a_large_state_is_read_once(near: int, newest: int, monkeypatch: p
             assert await thread.context(500 + head, at=head) == await thread.context(500 + head)  # a budget of its own
             for budget in (120, 300):
                 with suppress(errors.ContextBudgetError):
-                    asked = await thread.context(budget, query="message 77")
+                    asked = await thread_context(thread, budget, query="message 77", is_loop=False)
                     assert asked.messages == (await thread.context(budget, query="message 77", at=head)).messages
 
 
-@pytest.mark.parametrize("budget", range(48, 200, 8))
+@pytest.mark.parametrize("budget", range(72, 224, 8))
 async def test_a_call_is_never_shown_without_its_result(budget: int) -> None:
     """With any budget a call and its results are in together or out together."""
     turns = [
@@ -291,13 +290,11 @@ async def test_a_call_is_never_shown_without_its_result(budget: int) -> None:
 
 async def test_the_newest_turns_are_kept() -> None:
     """What does not fit goes from the oldest on; the instructions stay."""
-    context = await shown(SYSTEM, *(user(f"message {n:04}") for n in range(100)), max_tokens=100)
-    instructions, brief, *texts = [str(message["content"]) for message in context.messages]
-    kept = len(texts)
-    assert "Be kind." == instructions
-    assert brief.endswith("\n- message 0000")  # the first request stays, as the brief
-    assert [f"message {n:04}" for n in range(100 - kept, 100)] == texts
-    assert 6 <= kept <= 100 // 7
+    context = await shown(SYSTEM, *(user(f"message {n:04}") for n in range(100)), max_tokens=120)
+    texts = [str(message["content"]) for message in context.messages]
+    kept = len(texts) - 1
+    assert ["Be kind.", *(f"message {n:04}" for n in range(100 - kept, 100))] == texts
+    assert 8 <= kept <= 120 // 7
 
 
 async def test_a_newest_turn_that_is_too_long_is_shortened() -> None:
@@ -412,7 +409,7 @@ async def moves(engine: Engine, count: int, max_tokens: int) -> int:
     thread = await engine.create_thread()
     first, moved = "", 0
     for n in range(count):
-        await thread.dispatch(user(f"message {n:06} " + "x" * 40))
+        await thread.dispatch(user(f"message {n:06} " + "so " * 12))
         start = str((await thread.context(max_tokens)).messages[0]["content"])
         moved += start != first
         first = start
@@ -430,12 +427,12 @@ async def test_a_compaction_or_a_forgetting_may_change_the_prefix() -> None:
     async with memory_engine.open(":memory:", config=NEVER, compactor=FakeCompactor("short")) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([SYSTEM, *(user(f"message {n} " * 30) for n in range(4))])
-        before = (await thread.context(policy=ContextPolicy(blocks=()))).messages
+        before = (await thread.context()).messages
         await thread.compact(["3.0", "4.0"])
-        after = (await thread.context(policy=ContextPolicy(blocks=()))).messages
+        after = (await thread.context()).messages
         assert (before[:2], before[-1]) == (after[:2], after[-1])
         await thread.forget(chunk_ids=["5.0"])
-        assert after[:-1] == (await thread.context(policy=ContextPolicy(blocks=()))).messages
+        assert after[:-1] == (await thread.context()).messages
 
 
 async def test_the_past_is_shown_as_it_was() -> None:

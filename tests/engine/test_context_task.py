@@ -162,10 +162,10 @@ async def test_a_budget_that_is_too_small_names_one_that_works(budget: int) -> N
 
 async def test_tools_and_the_answer_are_reserved() -> None:
     """Their tokens are taken off the budget; an error names the whole number."""
-    tools = [{"type": "function", "function": {"name": "look", "description": "d" * 400, "parameters": {}}}]
+    tools = [{"type": "function", "function": {"name": "look", "description": "look at it " * 36, "parameters": {}}}]
     async with memory_engine.open(":memory:", config=NEVER) as engine:
         thread = await engine.create_thread("t")
-        await thread.dispatch_all([say(f"message {n} " + "x" * 100) for n in range(100)])
+        await thread.dispatch_all([say(f"message {n} " + "so on " * 5) for n in range(100)])
         context = await thread.context(2_000, tools=tools, reserve=500)
         assert 1_200 < context.tokens <= 2_000 - 500 - 100
         with pytest.raises(errors.ContextBudgetError) as refused:
@@ -250,7 +250,7 @@ async def test_a_tool_that_is_not_json_is_refused(tools: object, where: str, sai
 
 async def test_a_summary_is_cut_by_lines_and_never_dropped_whole() -> None:
     """Its newest lines stay where there is no room for all."""
-    policy = CompactionPolicy(threshold=10, keep_recent=2)
+    policy = CompactionPolicy(threshold=10, tokens_min=2_000, keep_recent=2)
     lines = "### Key Information\n\n" + "\n".join(f"- fact number {n} of the matter" for n in range(60))
     async with memory_engine.open(
         ":memory:", config=EngineConfig(compaction=policy), compactor=FakeCompactor(lines)
@@ -266,12 +266,12 @@ async def test_a_summary_is_cut_by_lines_and_never_dropped_whole() -> None:
 
 async def test_a_window_that_is_refilled_less_moves_less_often() -> None:
     """`refill` trades tokens for a warm prompt cache."""
+    starts: dict[float, set[str]] = {0.5: set(), 0.75: set(), 0.93: set()}
     async with memory_engine.open(":memory:", config=NEVER) as engine:
-        thread = await engine.create_thread("t")
-        starts: dict[float, set[str]] = {0.5: set(), 0.75: set(), 0.93: set()}
-        for n in range(120):
-            await thread.dispatch(say(f"message {n:03} " + "x" * 40))
-            for refill, seen in starts.items():
+        for refill, seen in starts.items():
+            thread = await engine.create_thread()
+            for n in range(120):
+                await thread.dispatch(say(f"message {n:03} " + "x" * 40))
                 context = await thread.context(1_000, policy=ContextPolicy(refill=refill))
                 seen.add(str(context.messages[0]["content"]))
     assert len(starts[0.5]) < len(starts[0.75]) < len(starts[0.93])

@@ -120,9 +120,15 @@ async def test_sealed_thinking_goes_back_as_it_came() -> None:
          "text / thinking tool_use / tool_result / thinking tool_use / tool_result"),
         ([user(), e.LlmTextResponse(content="Yes."), SIGNED, CALL, RESULT],
          "text / text / text / thinking tool_use / tool_result"),
+        ([user(), SIGNED, CALL, RESULT, e.LlmTextResponse(content="I go on.", response_id="r2"),
+          e.LlmToolCall(calls=(e.ToolCall("c2", "look"),), response_id="r3")],
+         "text / thinking tool_use / tool_result / text tool_use / tool_result"),
+        ([user(), SIGNED, CALL, RESULT, ANSWER, e.UserMessage(content="Idle.", origin="client"), call(2)],
+         "text / tool_use / tool_result / text / text / tool_use / tool_result"),
     ],
     ids=["a person speaks before the answer", "a task stands last", "the loop has ended", "a new question",
-         "thinking that led to nothing", "unsigned", "two rounds", "first in its message"],
+         "thinking that led to nothing", "unsigned", "two rounds", "first in its message", "words between two calls",
+         "a notice after the answer"],
 )  # fmt: skip
 async def test_thinking_stands_while_its_loop_runs(events: list[Event], expected: str) -> None:
     """From the last call back to the last message of a person before it; nowhere else."""
@@ -165,7 +171,7 @@ async def test_thinking_counts_towards_the_budget() -> None:
     thought = e.LlmThinking(content="step " * 300, signature="s", response_id="r1")
     events = [*(user(f"question {n} " * 10) for n in range(30)), thought, CALL, RESULT]
     context = await shown(*events, max_tokens=900)
-    assert (("31.0",), True) == (context.thinking, context.thinking_tokens > 300)
+    assert (("31.0",), True) == (context.thinking, context.thinking_tokens > 280)
     assert context.tokens + context.thinking_tokens <= 900
     assert context.tokens + context.thinking_tokens == context.render("anthropic").tokens
     assert context.tokens == context.render("openai.chat").tokens

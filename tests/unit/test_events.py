@@ -58,6 +58,16 @@ SAMPLES: tuple[Event, ...] = (
     e.TodoUpdated(id="2", text="drink it all", status="in_progress", lenient=True),
     e.TodoDeleted(id="3", lenient=True),
     e.MemoryMarkCritical(chunk_ids=("1.0", "2.0"), lenient=True),
+    e.ContextRecalled(
+        content="Oldest first:\n[2026-01-02]\n- user: é",
+        query="What is é?",
+        request="5.0",
+        at_end=True,
+        passages=(e.RecalledPassage("id-1"), e.RecalledPassage("id-2", "user:acme/u1", 7, 1)),
+        threads=("user:acme/u1", "t2"),
+        leaving=("3.0",),
+    ),
+    e.ContextAsked(max_tokens=8_000, window=32_000, less=2, counted=1_000, upto=7, reports=1),
     e.EventsErased(
         rows=(e.ErasedRow(2, "ab" * 32), e.ErasedRow(3, "cd" * 32)), act="act1", by="officer", reason="asked"
     ),
@@ -109,6 +119,7 @@ NATIVE = '{"anthropic":{"message":{"content":[{"cache_control":{"type":"ephemera
 # Events with the fields that came after their first release.
 LATER_SAMPLES: tuple[Event, ...] = (
     e.UserMessage(content=FILED, native=NATIVE),
+    e.UserMessage(content="3 files", origin="tool"),
     e.ParentAgentMessage(content="Do it.", native=NATIVE),
     e.LlmTextResponse(content="Ye", response_id="r1", interrupted="cancelled", native=NATIVE),
     e.LlmThinking(content="", response_id="r1", native='{"anthropic":{"message":{"content":[]}}}'),
@@ -124,6 +135,11 @@ LATER_SAMPLES: tuple[Event, ...] = (
     )),
     e.ItemPut(namespace=("users", "ann"), key="k1", value={"text": "Java 21", "deep": [1, None]}, index=("text",),
               created_us=5, ttl_us=6, order=(1, 0)),
+    e.CompactionStarted(compaction_id="k2", trigger="manual", chunk_ids=("1.0", "2.0"), compactor="fake",
+                        owner="host/1/2", deadline_us=1_700_000_000_000_000, policy='{"threshold":4}',
+                        instructions="Keep every price.", focus="the invoice", note="flush: no end within 10 s"),
+    e.MemoryAppended(layer="semantic", content="Java 21", key="jdk", own=True),
+    e.MemoryShared(destination=e.Destination("agent", "helper", "acme"), layer="semantic", content="Java 21", own=True),
 )  # fmt: skip
 ALL_SAMPLES = (*SAMPLES, *LATER_SAMPLES)
 

@@ -25,11 +25,12 @@ from memory_engine import (
     ToolResult,
     UserMessage,
 )
-from memory_engine.errors import CompactionError
+from memory_engine.errors import CompactionError, ContextBudgetError
 from tests.conversations import LONG, NEVER, flaws, log, note, opened, say, texts, turns
 from tests.scripted_compactors import Scripted
 
 USER = UserMessage(content=f"user{LONG}")
+SEEN = UserMessage(content=f"seen{LONG}", origin="tool")
 AGENT = LlmTextResponse(content=f"agent{LONG}")
 THINK = LlmThinking(content=f"think{LONG}")
 ASK = LlmClarification(content=f"ask{LONG}")
@@ -82,6 +83,22 @@ OPEN: dict[str, tuple[list[Event], list[str]]] = {
         ["user"],
     ),
     "a message that a first word and calls follow": ([USER, AGENT, USER, AGENT, call("a"), result("a")], ["user"]),
+    "a message whose loop has only said a text so far, of a response that may go on": (
+        [USER, AGENT, USER, call("a"), result("a"), LlmTextResponse(content=f"agent{LONG}", response_id="r")],
+        ["user"],
+    ),
+    "a message that actions as texts are made for": (
+        [USER, AGENT, USER, AGENT, SEEN, AGENT, SEEN],
+        ["user"],
+    ),
+    "a message whose last action as a text waits for its result": (
+        [USER, AGENT, USER, AGENT, SEEN, AGENT],
+        ["user"],
+    ),
+    "a message that a written call is made for": (
+        [USER, AGENT, USER, LlmTextResponse(content=f"act{LONG}\n<function=look>\n</function>")],
+        ["user"],
+    ),
     "a message whose call is answered in the same response": (
         [USER, AGENT, USER, call("a", response="r"), LlmTextResponse(content=f"agent{LONG}", response_id="r")],
         ["user", "call-a", "agent"],
@@ -103,9 +120,21 @@ CLOSED: dict[str, tuple[list[Event], set[int]]] = {
     "a question with its answer": ([ASK, USER, AGENT], {0, 1}),
     "an approval with its answer": ([call("a"), ALLOW, USER, result("a"), AGENT], {1, 2}),
     "an approved call with its result": ([call("a"), ALLOW, USER, result("a"), AGENT], {0, 3}),
-    "a thinking loop that has ended": (
+    "a round of a thinking loop that has ended": (
         [THINK, call("a"), result("a"), THINK, call("b"), failed("b"), AGENT],
-        {0, 1, 2, 3, 4, 5},
+        {0, 1, 2},
+    ),
+    "an action as a text with what was seen": ([AGENT, SEEN, AGENT, SEEN, USER], {0, 1}),
+    "thinking, words and a call without ids": ([THINK, AGENT, call("a"), result("a"), AGENT], {0, 1, 2, 3}),
+    "a round whose blocks came as messages of their own": (
+        [
+            LlmThinking(content=f"think{LONG}", response_id="r"),
+            LlmTextResponse(content=f"agent{LONG}", response_id="r"),
+            call("a", response="r"),
+            result("a"),
+            AGENT,
+        ],
+        {0, 1, 2, 3},
     ),
     "thinking and answer of one response": (
         [
@@ -143,7 +172,7 @@ async def test_what_belongs_together_goes_together(events: Sequence[Event], grou
 
 @pytest.mark.parametrize("at", range(4))
 async def test_what_is_critical_keeps_its_partners(at: int) -> None:
-    """One critical chunk of a loop keeps the whole loop, its thinking too."""
+    """One critical chunk of a round keeps the whole round, its thinking too."""
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread()
         await say(thread, [USER, AGENT])
@@ -192,6 +221,38 @@ async def test_an_endless_loop_is_compacted_in_the_end() -> None:
         assert [8, "think", "call-c4", "result-c4"] == [words.count("think"), *words[1:4]]
 
 
+async def test_one_thought_at_its_start_does_not_hold_a_loop() -> None:
+    """Of a loop whose first response alone has thinking stay that response and the newest rounds."""
+    async with opened(Scripted(), NEVER) as engine:
+        thread = await engine.create_thread()
+        await say(thread, [USER, THINK])
+        for n in range(20):
+            await say(thread, [call(f"c{n}"), result(f"c{n}")])
+        await thread.compact()
+        kept = [word for word in await texts(thread) if not word.isdecimal()]
+        assert ["user", "think", "call-c0", "result-c0", "call-c12"] == kept[:5]
+        assert 4 + 2 * 8 == len(kept)
+
+
+@pytest.mark.parametrize("thoughts", ["none", "first", "every"])
+async def test_the_smallest_budget_is_flat_however_long_a_loop_runs(thoughts: str) -> None:
+    """A loop that is compacted in between needs no more room after many steps than after few, wherever it thinks."""
+    async with opened(Scripted(), CompactionPolicy(threshold=20, tokens_min=0)) as engine:
+        thread = await engine.create_thread()
+        await say(thread, [USER])
+        needed = []
+        for n in range(120):
+            thought = [] if thoughts == "none" or (thoughts == "first" and n) else [THINK]
+            await say(thread, [*thought, call(f"c{n}"), result(f"c{n}")])
+            await thread.settle()
+            if n in (39, 119):
+                with pytest.raises(ContextBudgetError) as caught:
+                    await thread.context(max_tokens=10)
+                needed.append(caught.value.needed)
+                assert len(await thread.state()) < n
+        assert needed[1] <= needed[0] * 1.1
+
+
 # Random conversations: each step is drawn, so that results may be missing, late, doubled or of nobody.
 
 IDS = st.sampled_from(["a", "b", "c", "d", "e", "f"])
@@ -229,20 +290,17 @@ def groups(chunks: Sequence[Chunk]) -> set[frozenset[str]]:
         if chunk.response_id:
             responses.setdefault(chunk.response_id, []).append(chunk.id)
     found.update(map(frozenset, responses.values()))
-    return found | loops(chunks)
+    return found | thoughts(chunks)
 
 
-def loops(chunks: Sequence[Chunk]) -> set[frozenset[str]]:
-    """Runs of thinking, calls and results with both thinking and a call; not those so long that they are cut."""
-    found: set[frozenset[str]] = set()
-    for inside, run in itertools.groupby(
-        chunks, lambda c: c.type in {"thinking", "agent_action", "action_result", "error"}
-    ):
-        members = list(run)
-        thinking = sum(chunk.type == "thinking" for chunk in members)
-        if inside and 0 < thinking <= 8 and any(chunk.calls for chunk in members):
-            found.add(frozenset(chunk.id for chunk in members))
-    return found
+def thoughts(chunks: Sequence[Chunk]) -> set[frozenset[str]]:
+    """Thinking, and the model's chunk right after it, unless that says that it is of another response."""
+    return {
+        frozenset({one.id, after.id})
+        for one, after in itertools.pairwise(chunks)
+        if one.type == "thinking" and after.type in {"thinking", "agent_action", "agent_response"}
+        if after.response_id in ("", one.response_id)
+    }
 
 
 def unanswered(chunks: Sequence[Chunk]) -> set[str]:

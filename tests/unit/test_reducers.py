@@ -34,6 +34,9 @@ def only(outcome: Outcome) -> Chunk:
 BATCH = Retention.BATCH_COMPRESSIBLE
 APPENDED: list[tuple[Event, ChunkType, Retention, str, str]] = [
     (e.UserMessage(content="a", name="Ann"), ChunkType.USER_MESSAGE, BATCH, "Ann", ""),
+    (e.UserMessage(content="a", origin="tool"), ChunkType.OBSERVATION, BATCH, "", ""),
+    (e.UserMessage(content="a", origin="client"), ChunkType.NOTICE, BATCH, "", ""),
+    (e.UserMessage(content="a", origin="summary"), ChunkType.FOREIGN_SUMMARY, BATCH, "", ""),
     (e.ParentAgentMessage(content="a", agent_id="p"), ChunkType.PARENT_MESSAGE, BATCH, "p", ""),
     (e.LlmTextResponse(content="a", name="bot"), ChunkType.AGENT_RESPONSE, BATCH, "bot", ""),
     (e.LlmThinking(content="a", signature="s"), ChunkType.THINKING, Retention.DISPOSABLE, "", "s"),

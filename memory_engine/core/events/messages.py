@@ -7,17 +7,28 @@ call is an answered one. `final=False` marks an intermediate result of a long-ru
 (`memory_engine.formats`), so that the same provider can get the message back unchanged.
 """
 
+from typing import Literal
+
 from memory_engine.core.events.base import Content, Event, ToolCall, event
 from memory_engine.core.events.roles import Id, JsonText
+
+MessageOrigin = Literal["", "tool", "client", "summary"]
+"""Who wrote a message of the user role: a person (empty), a tool, the client software, or a tool that summarised."""
 
 
 @event("user_message", role="user", chunks="own")
 class UserMessage(Event):
-    """A person's message. `name` is the speaker, if there are several."""
+    """A message of the user role, which a person wrote unless `origin` says otherwise.
+
+    `name` is the speaker, if there are several. `origin` is `tool` for an observation of a loop whose actions are
+    written as text, `client` for a notice that the client software wrote, `summary` for another tool's summary of what
+    went before. Providers get all of them under the role user; nothing is learned from them as from a person.
+    """
 
     content: Content
     name: str = ""
     native: JsonText = ""
+    origin: MessageOrigin = ""
 
 
 @event("parent_agent_message", role="user", chunks="own")

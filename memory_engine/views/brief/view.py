@@ -8,11 +8,13 @@ from attrs import frozen
 
 from memory_engine.context.brief_block import Weighed
 from memory_engine.core.arguments import checked_text
-from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.chunks import Chunk
 from memory_engine.core.excerpts import WIDTH, Line, line, one_line, plain
+from memory_engine.core.origins import SPOKEN, Speaker
+from memory_engine.core.origins import origin_of as speaker_of
 from memory_engine.core.records import Receipt
 from memory_engine.core.state import State
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import recorded_tokens
 from memory_engine.errors import BriefFull, InvalidEvent, UnknownPin
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.store.reader import MomentLike
@@ -35,9 +37,9 @@ LATER_CHARS_MAX = 160
 Kind = Literal["forbids", "binds", "prefers", "corrects", "asks", "says", "material", "pin", "report"]
 """What the form of a statement says; or where it is from: pasted `material`, a `pin`, the agent's `report`."""
 Origin = Literal["person", "parent", "agent", "tool"]
-"""Whose it is: a person's of this thread, of the thread that started it, the agent's, the agent's after a tool."""
-_TOOLS = frozenset({ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.EXTERNAL, ChunkType.SUBAGENT_MESSAGE})
-_PEOPLE = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
+"""Whose it is: a person's of this thread, of the agent that started this one, the agent's, or the agent's after a tool."""
+_TRUSTED = frozenset({Speaker.OPERATOR, Speaker.PERSON, Speaker.AGENT})
+"""Whose words leave what an agent pins the agent's."""
 
 
 class BriefStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
@@ -176,7 +178,7 @@ async def brief_at(thread: ThreadHandle, seq: int, upto: int | None) -> Brief:
 
 def _check_room(thread_id: str, pinned: Sequence[str], text: str) -> None:
     """Raise `BriefFull` where another pin would be too many or too long."""
-    size, held = estimate_text(text), sum(map(estimate_text, pinned))
+    size, held = recorded_tokens(text), sum(map(recorded_tokens, pinned))
     if len(pinned) >= PINS_MAX:
         raise BriefFull(thread_id, "pins", len(pinned) + 1, PINS_MAX)
     if size > PIN_TOKENS_MAX:
@@ -188,9 +190,9 @@ def _check_room(thread_id: str, pinned: Sequence[str], text: str) -> None:
 def origin_of(state: State) -> PinOrigin:
     """The lowest origin among the chunks since a person last spoke: what an agent pins may repeat any of them."""
     for chunk in state.newest():
-        if chunk.type in _PEOPLE:
+        if chunk.type in SPOKEN:
             break
-        if chunk.type in _TOOLS or chunk.type not in {*ChunkType}:
+        if speaker_of(chunk) not in _TRUSTED:
             return "tool"
     return "agent"
 

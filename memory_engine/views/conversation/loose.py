@@ -13,6 +13,7 @@ from attrs import frozen
 from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.messages import LlmClarification, LlmTextResponse, ParentAgentMessage, UserMessage
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import State
 from memory_engine.projections.base import ReadableRows
 from memory_engine.runtime.handle import ThreadHandle
@@ -28,8 +29,8 @@ from memory_engine.views.conversation.fold import (
 )
 from memory_engine.views.conversation.texts import utf8_bytes
 
-_PEOPLE = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
-_SAID = _PEOPLE | {ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION}
+_SAID = SPOKEN | {ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION, ChunkType.OBSERVATION}
+"""Messages, and the observations that show a text before them to be an action, not an answer."""
 _MESSAGES = frozenset(cls.event_type for cls in (UserMessage, ParentAgentMessage, LlmTextResponse, LlmClarification))
 
 
@@ -83,7 +84,7 @@ class _Held:
         """Whether a chunk is a message that no row holds; while a question was open, only a person's."""
         if chunk.type not in _SAID or self.holds(chunk.said_at):
             return False
-        return chunk.type in _PEOPLE or not self.is_work(chunk.said_at)
+        return chunk.type in SPOKEN or not self.is_work(chunk.said_at)
 
 
 async def loose_messages(thread: ThreadHandle, rows: ReadableRows[ConversationRow], state: State) -> Loose:
@@ -157,9 +158,13 @@ def _paired(held: _Held, messages: Iterable[_LooseMessage]) -> list[ExchangeRow]
     made: list[ExchangeRow] = []
     for said in sorted(messages, key=lambda said: said.seq):
         chunk = said.chunk
-        text = f"{chunk.label}: {chunk.text}" if chunk.label and chunk.type in _PEOPLE else chunk.text
+        text = f"{chunk.label}: {chunk.text}" if chunk.label and chunk.type in SPOKEN else chunk.text
         last = made[-1] if made and not held.begins_between(max(made[-1].sources), chunk.said_at) else None
-        if chunk.type in _PEOPLE:
+        if chunk.type == ChunkType.OBSERVATION:
+            if last is not None and last.finished_seq:
+                made[-1] = msgspec.structs.replace(last, answer="", finished_seq=0, finished_us=0, answer_bytes=0)
+            continue
+        if chunk.type in SPOKEN:
             if last is None or last.finished_seq:
                 made.append(_asked(said, text))
             else:

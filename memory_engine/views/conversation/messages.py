@@ -11,6 +11,7 @@ from attrs import frozen
 
 from memory_engine.core.chunks import Category, Chunk, ChunkType, content_text
 from memory_engine.core.events.base import ToolCall
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import StateView
 from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import InvalidParameters
@@ -24,9 +25,7 @@ NO_ANSWER = "[no answer]"
 EMPTY = "[empty message]"
 """Stands for an empty text, which some providers refuse."""
 
-_GOES_ON = frozenset(
-    {ChunkType.AGENT_ACTION, ChunkType.CLARIFICATION, ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE}
-)
+_GOES_ON = SPOKEN | {ChunkType.AGENT_ACTION, ChunkType.CLARIFICATION, ChunkType.OBSERVATION}
 
 
 @frozen(kw_only=True)

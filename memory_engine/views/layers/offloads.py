@@ -12,6 +12,7 @@ from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Rete
 from memory_engine.core.events.base import Content, Part, TextPart
 from memory_engine.core.lazy import regex
 from memory_engine.core.operations import Operation, Update
+from memory_engine.core.origins import RESULTS
 from memory_engine.core.records import Receipt
 from memory_engine.core.reduction import ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
@@ -19,9 +20,7 @@ from memory_engine.errors import ForgottenChunk, InvalidMemory
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.layers.events import MemoryRecalled, ResultsOffloaded
 
-_RESULTS = frozenset(
-    {ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.EXTERNAL, ChunkType.SUBAGENT_MESSAGE, ChunkType.RECALLED}
-)
+_RESULTS = RESULTS | {ChunkType.EXTERNAL, ChunkType.SUBAGENT_MESSAGE, ChunkType.RECALLED}
 """Types of chunks that were brought in, not said: a person's own words are never cut."""
 _REFERENCE = regex(r'\[… [\d,]+ more characters: open\("(?P<id>\d+\.\d+)"\)\]')
 _CALL = regex(r'\s*open\(\s*["\']?(?P<id>\d+\.\d+)["\']?\s*\)\s*')

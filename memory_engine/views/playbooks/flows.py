@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from memory_engine.core.arguments import checked_list, checked_text, checked_type
 from memory_engine.core.aside import aside
-from memory_engine.core.chunks import ChunkType
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
+from memory_engine.core.origins import PEOPLE
 from memory_engine.core.records import NewEvent
 from memory_engine.core.secrets import holds_secret
 from memory_engine.errors import IdempotencyConflict, UnknownFlow
@@ -174,7 +174,7 @@ class Flows:
     async def _asked_at(self) -> int:
         """The seq of the user's latest message that the state holds; 0 for none."""
         state = await self._thread.state()
-        asked = (chunk.said_at for chunk in state.chunks() if chunk.type == ChunkType.USER_MESSAGE)
+        asked = (chunk.said_at for chunk in state.chunks() if chunk.type in PEOPLE)
         return await aside(lambda: max(asked, default=0), items=len(state))
 
 

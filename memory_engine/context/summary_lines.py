@@ -1,0 +1,165 @@
+"""The lines of all summaries of a state, chosen for a window and read as one summary.
+
+A line is needed once the window begins after the oldest event that it cites. Where the needed lines exceed their share,
+the highest ranked appear: what people said and the agent decided, then what is open, then work, the newest first.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from memory_engine.context.flow import Costed
+from memory_engine.context.rendering import Message, RenderedChunk, message_tokens
+from memory_engine.context.shortening import LINES_LEFT_OUT_END, STATEMENTS_LEFT_OUT, keep_last_lines
+from memory_engine.context.window import Front
+from memory_engine.context.work_lines import merged_lines
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.tokens import TokenCounter
+
+HEADINGS_TOKENS = 60
+"""About the tokens that title and headings take around the lines."""
+_LAST_RANK = 5
+RANKS = {
+    "said": 0, "asked": 0, "decided": 1, "next_steps": 2, "current_state": 3, "attempted_approaches": 3, "quoted": 3,
+    "key_information": 4, "tests": 4, "files": _LAST_RANK, "commands": _LAST_RANK + 1, "completed_actions": _LAST_RANK + 1,
+}  # fmt: skip
+"""By section: which lines come first where not all have room."""
+
+
+class _Line(msgspec.Struct, frozen=True, gc=False):
+    """A line, the summary that it is of, the oldest seq that it cites, and its tokens."""
+
+    line: SummaryLine
+    summary: int
+    oldest: int
+    newest: int
+    tokens: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return RANKS.get(self.line.section, _LAST_RANK), -self.newest
+
+
+class ShownLines(msgspec.Struct, frozen=True):
+    """The lines in front of a window as one piece (`None`: none is needed), its tokens, and the ids of the summaries
+    that it and the window represent.
+    """
+
+    piece: RenderedChunk | None = None
+    tokens: int = 0
+    ids: frozenset[str] = frozenset()
+
+
+class SummaryLines(msgspec.Struct, frozen=True):
+    """The lines of summaries, in order, and the tokens that they may take in front of a window."""
+
+    summaries: Sequence[Costed] = ()
+    lines: Sequence[_Line] = ()
+    front: Front = Front()
+
+    @classmethod
+    def of(cls, summaries: Sequence[Costed], cap: int, counter: TokenCounter) -> "SummaryLines":
+        """The lines of these summaries, within `cap` tokens."""
+        if not summaries:
+            return cls()
+        lines = [line for n, one in enumerate(summaries) for line in _lines_of(n, one.atom.chunks[0], counter)]
+        sized = [(line.oldest, line.tokens) for line in lines]
+        sized.append((min(line.oldest for line in lines), HEADINGS_TOKENS))
+        return cls(summaries, lines, Front.of(sized, cap))
+
+    def before(self, begins: int, render: Callable[[Chunk], Iterable[Message]], counter: TokenCounter) -> ShownLines:
+        """The needed lines for a window that begins at a seq, as many as fit, as one piece."""
+        needed = [line for line in self.lines if line.oldest < begins]
+        if not needed:
+            return ShownLines(ids=self.behind(begins))
+        whole = self._whole(needed)
+        if whole is not None and whole.tokens <= self.front.cap:
+            return ShownLines(whole.pieces[0], whole.tokens, self._ids(needed, needed))
+        ranked = sorted(needed, key=lambda line: line.rank)
+        left, count = self.front.cap - HEADINGS_TOKENS, 0
+        while count < len(ranked) and ranked[count].tokens <= left:
+            left -= ranked[count].tokens
+            count += 1
+        while count:
+            chosen = ranked[:count]
+            piece = self._piece(chosen, len(needed) - count, render)
+            tokens = sum(message_tokens(message, counter) for message in piece.messages)
+            if tokens <= self.front.cap:
+                return ShownLines(piece, tokens, self._ids(needed, chosen))
+            count -= 1
+        return self._cut(ranked[:1], needed, render, counter)
+
+    def behind(self, begins: int) -> frozenset[str]:
+        """The ids of the summaries whose lines a window that begins at a seq makes needless."""
+        needed = {line.summary for line in self.lines if line.oldest < begins}
+        return frozenset(one.atom.chunks[0].id for n, one in enumerate(self.summaries) if n not in needed)
+
+    def _cut(
+        self,
+        chosen: Sequence[_Line],
+        needed: Sequence[_Line],
+        render: Callable[[Chunk], Iterable[Message]],
+        counter: TokenCounter,
+    ) -> ShownLines:
+        """The last lines of the text of a line that is longer than its room, as some compactors give one alone."""
+        piece = keep_last_lines(self._piece(chosen, len(needed) - len(chosen), render), self.front.cap, counter)
+        tokens = sum(message_tokens(message, counter) for message in piece.messages)
+        has_text = not any(str(one.get("content")).endswith(LINES_LEFT_OUT_END) for one in piece.messages)
+        if not has_text or tokens > self.front.cap:
+            return ShownLines(ids=self._ids(needed, ()))
+        return ShownLines(piece, tokens, self._ids(needed, chosen))
+
+    def _whole(self, needed: Sequence[_Line]) -> Costed | None:
+        """The one summary that all needed lines are of, if it has no others."""
+        of = {line.summary for line in needed}
+        if len(of) > 1 or len(needed) < sum(line.summary in of for line in self.lines):
+            return None
+        return self.summaries[of.pop()]
+
+    def _piece(
+        self, chosen: Sequence[_Line], left_out: int, render: Callable[[Chunk], Iterable[Message]]
+    ) -> RenderedChunk:
+        """One summary of the chosen lines, in their old order, with the id of the newest that any of them is of."""
+        in_order = [line for line in self.lines if line in set(chosen)]
+        newest = self.summaries[max(line.summary for line in chosen)].atom.chunks[0]
+        by_summary = [
+            [line.line for line in in_order if line.summary == n] for n in sorted({line.summary for line in in_order})
+        ]
+        chunk = replace(newest, lines=merged_lines(by_summary)) if newest.lines else newest
+        messages = tuple(render(chunk))
+        if left_out:
+            messages = tuple(_marked(message, left_out) for message in messages)
+        return RenderedChunk(chunk, messages, 0, shortened=bool(left_out))
+
+    def _ids(self, needed: Sequence[_Line], chosen: Sequence[_Line]) -> frozenset[str]:
+        """The summaries that are represented: by lines that appear, or by the originals of those not needed."""
+        shown, wanted = {line.summary for line in chosen}, {line.summary for line in needed}
+        return frozenset(one.atom.chunks[0].id for n, one in enumerate(self.summaries) if n in shown or n not in wanted)
+
+
+def _lines_of(summary: int, chunk: Chunk, counter: TokenCounter) -> list[_Line]:
+    """The lines of a summary; one that has none is a line itself."""
+    parents = [_seq(parent) for parent in chunk.parent_ids] or [0]
+    lines = chunk.lines or (SummaryLine("current_state", chunk.text),)
+    return [
+        _Line(line, summary, min(seqs), max(seqs), tokens)
+        for line, tokens in zip(lines, _tokens_of(lines, counter), strict=True)
+        for seqs in [[_seq(source) for source in line.sources] or parents]
+    ]
+
+
+def _tokens_of(lines: Sequence[SummaryLine], counter: TokenCounter) -> list[int]:
+    return [counter.count(f"- {line.text}\n") for line in lines]
+
+
+def _marked(message: Message, left_out: int) -> Message:
+    """The message, after its first line one that says how many lines are left out."""
+    heading, newline, rest = str(message["content"]).partition("\n")
+    return {**message, "content": f"{heading}\n{STATEMENTS_LEFT_OUT.format(left_out)}{newline}{rest}"}
+
+
+def _seq(chunk_id: str) -> int:
+    head = chunk_id.partition(".")[0]
+    return int(head) if head.isdecimal() else 0

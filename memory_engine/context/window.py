@@ -1,0 +1,89 @@
+"""Where the window of a context begins: at the oldest of the newest turns that fit, beside what represents the others.
+
+In front of the window are the lines of summaries, and of other parts, that represent what it no longer shows. Each
+line knows the seq of the oldest event it speaks of, and appears once the window begins after that. A part takes at most
+its cap, and no cap grows faster than the budget, so a larger budget never begins later.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+import msgspec
+
+from memory_engine.context.flow import FlowTurns
+
+NEVER = 1 << 62
+"""The seq of a window that shows no turn: every line in front of it is needed."""
+
+
+class Front(msgspec.Struct, frozen=True):
+    """Lines in front of a window, by the seqs that they speak of, ascending, with the sums of their tokens.
+
+    Together they take at most `cap` tokens.
+    """
+
+    seqs: Sequence[int] = ()
+    sums: Sequence[int] = ()
+    cap: int = 0
+
+    @classmethod
+    def of(cls, sized: Iterable[tuple[int, int]], cap: int) -> "Front":
+        """Lines from pairs of seq and tokens, in any order."""
+        pairs = sorted(sized)
+        return cls([seq for seq, _ in pairs], list(accumulate(tokens for _, tokens in pairs)), max(0, cap))
+
+    def tokens(self, begins: int) -> int:
+        """The tokens in front of a window that begins at this seq."""
+        count = bisect_left(self.seqs, begins)
+        return min(self.cap, self.sums[count - 1]) if count else 0
+
+
+def tokens_in_front(fronts: Iterable[Front], begins: int) -> int:
+    """The tokens of all parts in front of a window that begins at this seq."""
+    return sum(front.tokens(begins) for front in fronts)
+
+
+def first_turn(turns: FlowTurns, room: int, fronts: Sequence[Front], whole: int) -> int:
+    """The place of the oldest turn from which on all turns fit into `room` tokens, with what is in front of them.
+
+    The newest long results stay whole, up to `whole` tokens of what a reference would save; older ones are references.
+    `len(turns)` where not even the newest turn fits. O(turns in the window).
+    """
+    found, total, saved, begins = len(turns), 0, 0, NEVER
+    surely = room - sum(front.cap for front in fronts)
+    for place in range(len(turns) - 1, -1, -1):
+        total += turns.lights[place]
+        saved += turns.sizes[place] - turns.lights[place]
+        taken = total + min(whole, saved)
+        if taken > room:
+            break
+        begins = min(begins, turns.began(place))
+        if taken <= surely or taken + tokens_in_front(fronts, begins) <= room:
+            found = place
+    return found
+
+
+def first_whole(turns: FlowTurns, whole: int) -> int:
+    """The place of the oldest turn from which on all turns keep their long results."""
+    saved, place = 0, len(turns)
+    while place:
+        saved += turns.sizes[place - 1] - turns.lights[place - 1]
+        if saved > whole:
+            break
+        place -= 1
+    return place
+
+
+def turn_at(turns: FlowTurns, begins: int, room: int) -> int | None:
+    """The place of the first turn of a window that begins at this seq; `None` where its turns exceed `room` tokens.
+
+    Their long results may be references.
+    """
+    place, total = len(turns), 0
+    while place and turns.began(place - 1) >= begins:
+        place -= 1
+        total += turns.lights[place]
+        if total > room:
+            return None
+    return place

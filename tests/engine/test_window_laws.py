@@ -1,0 +1,150 @@
+"""The window of a context: more room never shows less, what was covered comes back, a loop's window moves seldom."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import memory_engine
+from memory_engine import CompactionPolicy, Context, EngineConfig, Event, Thread
+from memory_engine import events as e
+from memory_engine.errors import ContextBudgetError
+from tests.conversations import NEVER
+
+OFTEN = EngineConfig(compaction=CompactionPolicy(threshold=6, tokens_min=0, keep_recent=2))
+"""Compacts far more often than any of the budgets below asks for."""
+
+WORDS = "plum lathe onyx tide ferry moss quill ember gorge velvet".split()
+SAID = st.tuples(st.sampled_from("uatlx"), st.integers(1, 60))
+"""A message of a person, an answer, a call with its result, a long result, a critical note; and its words."""
+
+
+def said(n: int, kind: str, words: int) -> list[Event]:
+    """The events of one step."""
+    text = f"n{n} " + " ".join(f"{WORDS[(n + k) % 10]}{n * 7 + k}" for k in range(words * (6 if kind == "l" else 1)))
+    match kind:
+        case "u":
+            return [e.UserMessage(content=text)]
+        case "a":
+            return [e.LlmTextResponse(content=text)]
+        case "x":
+            return [e.ExternalInject(content=text, retention="critical")]
+    call = e.ToolCall.create(f"c{n}", "look", {"at": n})
+    return [e.LlmToolCall(calls=(call,)), e.ToolResult(call_id=f"c{n}", content=text)]
+
+
+async def filled(thread: Thread, steps: Sequence[tuple[str, int]]) -> None:
+    """Dispatch the steps, each waiting for a compaction under way."""
+    for n, (kind, words) in enumerate(steps):
+        await thread.dispatch_all(said(n, kind, words))
+        await thread.settle()
+
+
+def whole_of(context: Context) -> set[str]:
+    """The ids of the chunks that a context shows whole, without summaries."""
+    summaries = {chunk.id for chunk in context.chunks if chunk.lines}
+    return set(context.included) - set(context.shortened) - summaries
+
+
+def summarised_in(context: Context) -> set[str]:
+    """The ids that the lines of a context cite."""
+    return {source for chunk in context.chunks for line in chunk.lines for source in line.sources}
+
+
+@settings(max_examples=60)
+@given(st.lists(SAID, min_size=4, max_size=40), st.lists(st.integers(60, 3_000), min_size=2, max_size=6))
+async def test_more_room_never_shows_less(steps: list[tuple[str, int]], budgets: list[int]) -> None:
+    """Of two budgets of a moment the larger shows whole what the smaller does, and the rest at least by a summary."""
+    async with memory_engine.open(":memory:", config=OFTEN) as engine:
+        thread = await engine.create_thread()
+        await filled(thread, steps)
+        contexts = []
+        for budget in sorted(set(budgets)):
+            try:
+                contexts.append(await thread.context(budget))
+            except ContextBudgetError:
+                assert not contexts
+        for less, more in zip(contexts, contexts[1:], strict=False):
+            assert whole_of(less) <= whole_of(more)
+            assert summarised_in(less) <= summarised_in(more) | whole_of(more)
+
+
+@settings(max_examples=30)
+@given(st.lists(SAID, min_size=8, max_size=40))
+async def test_what_fits_is_there_whole_however_often_it_was_compacted(steps: list[tuple[str, int]]) -> None:
+    """A context with room for everything shows what it shows of a thread that was never compacted."""
+    texts = []
+    for config in (OFTEN, EngineConfig(compaction=NEVER)):
+        async with memory_engine.open(":memory:", config=config) as engine:
+            thread = await engine.create_thread()
+            await filled(thread, steps)
+            context = await thread.context(100_000)
+            assert not context.excluded
+            texts.append([json.dumps(message) for message in context.messages])
+    assert texts[1] == texts[0]
+
+
+async def test_a_context_with_room_left_fills_it_with_originals() -> None:
+    """After a compaction for a small window a large budget is filled to the last turn that fits."""
+    async with memory_engine.open(":memory:", config=OFTEN) as engine:
+        thread = await engine.create_thread()
+        await filled(thread, [("uatl"[n % 4], 20) for n in range(120)])
+        for budget in (1_000, 2_000, 4_000):
+            context = await thread.context(budget)
+            assert 0.93 * budget <= context.tokens <= budget
+            assert context.spent.summary > 0
+
+
+@pytest.mark.parametrize("budget", [1_000, 3_000])
+async def test_the_window_of_a_loop_moves_once_in_many_calls(budget: int) -> None:
+    """The prompt of a call mostly begins with the whole prompt before, also where compactions come in between."""
+    moved, before = 0, list[str]()
+    async with memory_engine.open(":memory:", config=OFTEN) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch(e.UserMessage(content="Count the parts."))
+        for n in range(200):
+            await thread.dispatch_all(said(n, "t", 4))
+            await thread.settle()
+            shown = [json.dumps(message) for message in (await thread.context(budget)).messages]
+            moved += before != shown[: len(before)]
+            before = shown
+    assert 1 <= moved <= 200 * 25 // (budget // 5)
+
+
+async def test_a_compaction_moves_no_window() -> None:
+    """What a summary covers stays where it was shown, and the summary says nothing of it yet."""
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread()
+        await filled(thread, [("ua"[n % 2], 10) for n in range(20)])
+        before = await thread.context(10_000)
+        await thread.compact()
+        after = await thread.context(10_000)
+        assert before.messages == after.messages
+        assert (before.included, ()) == (after.included, after.excluded)
+
+
+async def test_forgotten_originals_do_not_come_back() -> None:
+    """A chunk that was covered, and then forgotten, is in no window."""
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread()
+        await filled(thread, [("ua"[n % 2], 10) for n in range(20)])
+        await thread.compact()
+        assert "n4 " in str((await thread.context(10_000)).messages)
+        await thread.forget(chunk_ids=["5.0"])
+        assert "n4 " not in str((await thread.context(10_000)).messages)
+        assert "n5 " in str((await thread.context(10_000)).messages)
+
+
+async def test_the_window_of_a_moment_shows_the_originals_of_then() -> None:
+    """`at=` gives what that moment covered, also after the thread was compacted again."""
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread()
+        await filled(thread, [("ua"[n % 2], 10) for n in range(12)])
+        await thread.compact()
+        seq = (await thread.info()).events
+        then = await thread.context(5_000)
+        await filled(thread, [("ua"[n % 2], 10) for n in range(12)])
+        await thread.compact()
+        assert then.messages == (await thread.context(5_000, at=seq)).messages
