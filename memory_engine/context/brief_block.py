@@ -180,15 +180,10 @@ class RankedBlock(StandingBlock, frozen=True, kw_only=True):
         counter: TokenCounter,
         *,
         shown: Collection[tuple[str, int]] = frozenset(),
-        beside: str = "",
         request_room: int | None = None,
     ) -> "RankedBlock":
-        """The block in at most `room` tokens, without what the context shows anyway.
-
-        `shown` are the messages that it shows whole, by thread and seq; `beside` is text that stands in it otherwise.
-        """
-        unsaid = (one for one in self.weighed if one.pinned or (one.thread_id, one.seq) not in shown)
-        offered = [one for one in unsaid if one.pinned or one.text not in beside]
+        """The block in at most `room` tokens, without the messages that the context shows whole (thread and seq)."""
+        offered = [one for one in self.weighed if one.pinned or (one.thread_id, one.seq) not in shown]
         left = None if room is None else max(0, room - counter.count(self.heading))
         held = chosen(offered, left, counter, request_room=request_room)
         return msgspec.structs.replace(self, lines=tuple(lines_of(held)), weighed=tuple(held))

@@ -160,7 +160,7 @@ class Talk:
         """Read one more event."""
         self.seq = max(self.seq, seq)
         match event:
-            case UserMessage() if not getattr(event, "origin", ""):
+            case UserMessage(origin=""):
                 self._hear(TalkMessage(seq, event.name, False, 0), content_text(event.content))
             case ParentAgentMessage():
                 self._hear(TalkMessage(seq, event.agent_id, True, 0), content_text(event.content))
