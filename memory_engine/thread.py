@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory_engine.replay.verify import VerifyProgress
     from memory_engine.runtime import messages as provider_messages
     from memory_engine.views import report as reports
-    from memory_engine.views.brief import view as brief
+    from memory_engine.views.brief import view as briefs
     from memory_engine.views.conversation import view as conversation
     from memory_engine.views.layers import offloads
     from memory_engine.views.layers import view as layers
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from memory_engine.views.screen import view as screen
     from memory_engine.views.tool_cache import view as tool_cache
 else:
-    brief = lazy_module("memory_engine.views.brief.view")
+    briefs = lazy_module("memory_engine.views.brief.view")
     conversation = lazy_module("memory_engine.views.conversation.view")
     layers = lazy_module("memory_engine.views.layers.view")
     memory_files = lazy_module("memory_engine.views.memory_files.view")
@@ -132,15 +132,7 @@ class Thread(Administered):
         without a query, or with threads that do not share this one's tenant, user or agent.
         """
         return await thread_context(
-            self,
-            max_tokens,
-            at=at,
-            query=query,
-            policy=policy,
-            recall_from=recall_from,
-            tools=tools,
-            reserve=reserve,
-            is_loop=True,
+            self, max_tokens, at=at, query=query, policy=policy, recall_from=recall_from, tools=tools, reserve=reserve
         )
 
     async def search(  # noqa: PLR0913 - what narrows a search, by keyword
@@ -186,9 +178,9 @@ class Thread(Administered):
         return view(self)
 
     @property
-    def brief(self) -> "brief.BriefView":
+    def brief(self) -> "briefs.BriefView":
         """What people said and still holds, word for word, and what is pinned."""
-        return brief.BriefView(self)
+        return briefs.BriefView(self)
 
     @property
     def scratchpad(self) -> "scratchpad.Scratchpad":
@@ -239,11 +231,11 @@ class Thread(Administered):
 
     async def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
         """Keep a text, or that of a chunk, in every context until it is unpinned (see `BriefView.pin`)."""
-        return await brief.BriefView(self).pin(text, by_agent=by_agent, agent_id=agent_id)
+        return await briefs.BriefView(self).pin(text, by_agent=by_agent, agent_id=agent_id)
 
-    async def unpin(self, pin: "int | Receipt | brief.BriefStatement", *, reason: str = "") -> Receipt:
+    async def unpin(self, pin: "int | Receipt | briefs.BriefStatement", *, reason: str = "") -> Receipt:
         """Take a pin out of the brief (see `BriefView.unpin`)."""
-        return await brief.BriefView(self).unpin(pin, reason=reason)
+        return await briefs.BriefView(self).unpin(pin, reason=reason)
 
     async def mark_critical(self, *chunk_ids: str) -> Receipt:
         """Protect these chunks from compaction from now on. Raises `EventRefused` for one not in the state."""

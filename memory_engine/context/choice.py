@@ -107,6 +107,8 @@ class Choice(msgspec.Struct, frozen=True):
     summary: int | None = None
     """The tokens that the lines of summaries may take; `None`: their share of the room."""
     brief: OfferedBrief | None = None
+    fills: bool = True
+    """Whether a part of the turn before the window fills what is left of the room; else it is left to recall."""
 
     def of(self, flow: Flow, room: int) -> Chosen | None:
         """The atoms to show in `room` tokens; `None` where the fixed ones and something of the newest do not fit."""
@@ -202,7 +204,7 @@ class Choice(msgspec.Struct, frozen=True):
         if grown:
             window = self._window(flow, place, whole, grown)
             left = 0
-        is_free = place > 0 and place - 1 != asked and left >= BORDER_MIN
+        is_free = self.fills and place > 0 and place - 1 != asked and left >= BORDER_MIN
         cut = self._cut(flow, place - 1, left) if is_free else []
         shown = [*question, *cut, *window]
         kept = replace(
