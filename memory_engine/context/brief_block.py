@@ -222,7 +222,7 @@ class OfferedBrief(msgspec.Struct, frozen=True):
         )
 
     def _since(self, one: Weighed) -> int:
-        """The seq after which a window begins that does not show it: none shows a pin, or another thread's statement."""
+        """The seq after which a window begins that does not show it. None shows a pin, or what another thread holds."""
         return -1 if one.pinned or one.thread_id != self.thread_id else one.seq
 
 
