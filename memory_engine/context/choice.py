@@ -35,6 +35,8 @@ QUESTION_SHARE = 0.5
 SUMMARY_SHARE = 0.15
 """The share of the room that the lines of summaries may take. With those of the brief and the question it is less than
 1: else a larger budget could show less (see `window`)."""
+UNBOUNDED = 1 << 40
+"""Tokens of a context without a budget."""
 ASKED_CHARS_MAX = 2_000
 """The characters of a message that say what it asks of the results that follow it."""
 
@@ -118,6 +120,12 @@ class WindowChoice(msgspec.Struct, frozen=True):
         front = InFront(lines, self.brief.within(room, self.counter) if self.brief is not None else None)
         found = self._going_on(flow, room, front) or self._afresh(flow, room, front)
         return found.plus(flow.fixed_tokens) if found is not None else None
+
+    def all(self, flow: Flow) -> Chosen:
+        """All atoms, with what people said in messages that none of them shows."""
+        atoms = flow.atoms()
+        brief = self.brief.within(UNBOUNDED, self.counter) if self.brief is not None else None
+        return Chosen(atoms, kept=self._in_front(InFront(brief=brief), NEVER, atoms))
 
     def _summary_room(self, room: int) -> int:
         return int(room * SUMMARY_SHARE) if self.summary is None else self.summary

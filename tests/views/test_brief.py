@@ -80,6 +80,13 @@ async def test_W3_a_rule_stays_word_for_word_however_long_the_work(engine: Engin
     assert "user" == next(m for m in context.messages if rule in str(m["content"]))["role"]
 
 
+async def test_W3_a_context_without_a_budget_has_the_brief_too(engine: Engine) -> None:
+    """Once a summary represents the message: summaries leave to the brief what it holds."""
+    thread = await thread_of(engine, said("Never sell the red boat."), replied("Fine."), *LATER)
+    await thread.compact()
+    assert "Never sell the red boat." in str((await thread.context()).messages)
+
+
 async def test_W3_what_the_context_shows_is_not_said_twice(engine: Engine) -> None:
     """While the message itself is there, no block repeats it."""
     thread = await thread_of(engine, said("Ask Dana before anything is paid."), replied("Understood."))
@@ -302,13 +309,14 @@ async def test_W3_reading_on_gives_what_reading_anew_gives() -> None:
     assert [(one.seq, one.n, one.status, one.worth) for one in anew] == [(o.seq, o.n, o.status, o.worth) for o in read]
 
 
-async def test_W3_a_reading_writes_nothing(engine: Engine) -> None:
+async def test_W3_a_reading_writes_nothing() -> None:
     """Neither the brief nor a context adds an event."""
-    thread = await thread_of(engine, said("Never sell the red boat."), *work(40))
-    before = (await thread.info()).events
-    await thread.brief.read()
-    await thread.context(1_000)
-    assert before == (await thread.info()).events
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await thread_of(engine, said("Never sell the red boat."), *work(40))
+        before = (await thread.info()).events
+        await thread.brief.read()
+        await thread.context(1_000)
+        assert before == (await thread.info()).events
 
 
 WEIGHED = st.lists(

@@ -76,10 +76,11 @@ async def test_C5_the_summary_is_one_turn_before_the_exchanges(engine: Engine) -
     messages = said(await thread.conversation.prepare_messages("now"))
     assert [
         "system: Be kind.",
+        "user: [Brief] What the user said and what still holds of it, in their words:\n- q0\n- q1",
         "user: [Summary of earlier conversation]\nUser: q0\nAgent: a0\nUser: q1\nAgent: a1",
         "user: q2",
-    ] == messages[:3]
-    assert (1 + 1 + 20 + 1, "user: now") == (len(messages), messages[-1])
+    ] == messages[:4]
+    assert (1 + 1 + 1 + 20 + 1, "user: now") == (len(messages), messages[-1])
 
 
 async def test_C5_cached_results_stand_before_the_question(thread: Thread) -> None:

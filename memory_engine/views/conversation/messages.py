@@ -120,7 +120,7 @@ def _turns(exchanges: Sequence[ExchangeRow], screen: ScreenRow | None) -> Iterat
         if waiting is not None and row.seq > waiting.seq:
             yield _said(waiting.seq, "screen", told(waiting.content), ChunkType.AGENT_RESPONSE)
             waiting = None
-        yield _said(row.seq, "question", row.question)
+        yield _said(row.question_at or row.seq, "question", row.question)
         answer = row.answer if row.answer.strip() else NO_ANSWER
         yield _said(row.seq, "answer", answer, ChunkType.AGENT_RESPONSE)
     if waiting is not None:
