@@ -3,6 +3,7 @@
 A model's mistake gives an answer that explains it, never an exception.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, ClassVar, Literal, TypeVar, cast
 
@@ -11,10 +12,18 @@ from attrs import field, frozen
 from msgspec import Meta
 
 from memory_engine.agents.remembering import Remembering
+from memory_engine.core.cancellation import observed
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import named
 from memory_engine.core.secrets import holds_secret, tells_secret
-from memory_engine.errors import InvalidInput, NotGranted, UnknownChunk, UnknownMemory
+from memory_engine.errors import (
+    CompactionError,
+    InvalidInput,
+    NotGranted,
+    NothingToCompact,
+    UnknownChunk,
+    UnknownMemory,
+)
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, MemoryEntry, MemoryHit
 from memory_engine.views.layers.events import Layer
@@ -100,6 +109,20 @@ class Compact(Arguments, frozen=True):
     ] = None
 
 
+class CompactContext(Arguments, frozen=True):
+    """Make room in the conversation."""
+
+    tool = "context_compact"
+    purpose = (
+        "Replace the older steps of this conversation by a summary, to make room for what comes. Call it when a part "
+        "of the work is done, before you begin another. What people said, open calls and to-dos stay as they are."
+    )
+    focus: Annotated[
+        Annotated[str, Meta(max_length=2_000)] | None,
+        Meta(description="What the summary should go into most, such as 'the failing test and what was tried'."),
+    ] = None
+
+
 class Stats(Arguments, frozen=True):
     """Say how much there is."""
 
@@ -148,7 +171,7 @@ class ScratchpadRead(Arguments, frozen=True):
 
 
 ARGUMENTS: tuple[type[Arguments], ...] = (
-    Append, Search, Learn, RecallFact, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead
+    Append, Search, Learn, RecallFact, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead, CompactContext
 )  # fmt: skip
 """Every tool, in the order that models see them."""
 
@@ -226,6 +249,8 @@ def _field(field: Mapping[str, object], *, is_optional: bool, strict: bool) -> d
 
 
 ANSWER_CHARS_MAX = 12_000
+COMPACT_WAIT_S = 5.0
+"""Seconds that a model waits for a compaction that it asked for; it goes on without its end after that."""
 SECRET = "That tells a secret (a password, a key, a code, a card or account number). Nothing was kept: say it without."
 ENTRY_CHARS_MAX = 1_200
 OPEN_CHARS = 4_000
@@ -285,6 +310,7 @@ class MemoryTools:
             Open: self._open,
             ScratchpadWrite: self._write,
             ScratchpadRead: self._read,
+            CompactContext: self._compact_context,
         }
 
     async def call(self, name: str, arguments: "str | bytes | Mapping[str, object]" = "{}") -> ToolAnswer:
@@ -353,6 +379,27 @@ class MemoryTools:
         if report.summary is None:
             return f"{report.covered} older entries went; the last {report.kept} stayed."
         return f"{report.covered} entries are now one summary (id: {report.summary.id}); the last {report.kept} stayed."
+
+    async def _compact_context(self, asked: CompactContext) -> _Told:
+        """Compact the conversation. A model may take long: after a while it goes on in the background."""
+        working = asyncio.ensure_future(self._conversation.compact(focus=asked.focus or ""))
+        working.add_done_callback(observed)
+        done, _ = await asyncio.wait([working], timeout=COMPACT_WAIT_S)
+        if not done:
+            return _Told("The older steps are being summarised in the background. Go on.", {"is_done": False})
+        try:
+            report = working.result()
+        except NothingToCompact:
+            told = "There is nothing to compact now: everything is new, open, or short already."
+            return _Told(told, {"is_done": True, "tokens_before": 0, "tokens_after": 0})
+        except CompactionError as error:
+            raise _Refused(f"Nothing was compacted; all steps are as they were: {error}") from None
+        data = {"is_done": True, "tokens_before": report.tokens_before, "tokens_after": report.tokens_after}
+        covered = len(report.covered) + len(report.dropped)
+        return _Told(
+            f"{covered} older steps are now a summary: {report.tokens_before} tokens became {report.tokens_after}.",
+            data,
+        )
 
     async def _stats(self, _asked: Stats) -> _Told:
         stats = await self._memory.get_stats()

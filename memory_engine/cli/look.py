@@ -181,7 +181,7 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
         asked.db, _exact(asked.tokenizer) if asked.tokenizer else None, plugins=asked.plugins
     ) as engine:
         thread = engine.thread(asked.thread)
-        found = await thread_context(thread, asked.max_tokens, query=asked.query, at=asked.at)
+        found = await thread_context(thread, asked.max_tokens, query=asked.query, at=asked.at, is_loop=False)
         counter = engine.kernel[ContextBuilder].counter
     if terminal.as_json:
         names = "thread_id seq messages tokens tokens_exact tokenizer included excluded shortened"

@@ -217,7 +217,9 @@ class OfferedBrief(msgspec.Struct, frozen=True):
         sized = [(self._since(one), tokens_of(one, counter)) for one in own]
         heading = counter.count(self.block.heading) + HEADING_TOKENS
         sized.append((min((seq for seq, _ in sized), default=0), heading))
-        return RoomyBrief(msgspec.structs.replace(self.block, weighed=tuple(own)), self.thread_id, cap, Front.of(sized, cap))
+        return RoomyBrief(
+            msgspec.structs.replace(self.block, weighed=tuple(own)), self.thread_id, cap, Front.of(sized, cap)
+        )
 
     def _since(self, one: Weighed) -> int:
         """The seq after which a window begins that does not show the statement: none shows a pin, or another thread's."""

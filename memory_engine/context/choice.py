@@ -33,9 +33,8 @@ from memory_engine.core.tokens import TokenCounter
 QUESTION_SHARE = 0.5
 """The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
 SUMMARY_SHARE = 0.15
-"""The share of the room that the lines of summaries may take."""
-SUMMARY_MIN = 200
-"""Tokens that the lines of summaries may take of a small room, too, up to a third of it."""
+"""The share of the room that the lines of summaries may take. With the brief's and the question's it is less than 1: else
+a larger budget could show less (see `window`)."""
 ASKED_CHARS_MAX = 2_000
 """The characters of a message that say what it asks of the results that follow it."""
 
@@ -107,6 +106,8 @@ class Choice(msgspec.Struct, frozen=True):
     summary: int | None = None
     """The tokens that the lines of summaries may take; `None`: their share of the room."""
     brief: OfferedBrief | None = None
+    fills: bool = True
+    """Whether a part of the turn before the window fills what is left of the room; else it is left to recall."""
 
     def of(self, flow: Flow, room: int) -> Chosen | None:
         """The atoms to show in `room` tokens; `None` where the fixed ones and something of the newest do not fit."""
@@ -119,8 +120,7 @@ class Choice(msgspec.Struct, frozen=True):
         return found.plus(flow.fixed_tokens) if found is not None else None
 
     def _summary_room(self, room: int) -> int:
-        least = min(SUMMARY_MIN, room // 3)
-        return max(least, int(room * SUMMARY_SHARE)) if self.summary is None else self.summary
+        return int(room * SUMMARY_SHARE) if self.summary is None else self.summary
 
     def _going_on(self, flow: Flow, room: int, front: InFront) -> Chosen | None:
         """From where the window began before while all fits; else with a window that leaves room for many calls."""
@@ -202,7 +202,7 @@ class Choice(msgspec.Struct, frozen=True):
         if grown:
             window = self._window(flow, place, whole, grown)
             left = 0
-        is_free = place > 0 and place - 1 != asked and left >= BORDER_MIN
+        is_free = self.fills and place > 0 and place - 1 != asked and left >= BORDER_MIN
         cut = self._cut(flow, place - 1, left) if is_free else []
         shown = [*question, *cut, *window]
         kept = replace(

@@ -112,6 +112,11 @@ _DATA: Mapping[str, Mapping[str, object]] = {
         "tokens": {"type": "integer", "description": "The text's tokens, estimated."},
         "threads": {"type": "array", "items": {"type": "string"}, "description": "Conversations that were recalled."},
     },
+    "context_compact": {
+        "is_done": {"type": "boolean", "description": "Whether it has ended; else it goes on in the background."},
+        "tokens_before": {"type": "integer"},
+        "tokens_after": {"type": "integer"},
+    },
     "memory_why": {"tree": {"type": "object", "description": "The explanation, down to the events."}},
 }
 """The fields of each tool's structured answer, beside `text`."""
@@ -254,8 +259,9 @@ class _Answers:
         sources = [self._engine.thread(info.id) for info in others if info.id != self._conversation.id]
         scopes = [self._agent, *([self._user()] if self._served.user_id else ())]
         sources += [scope for scope in scopes if await scope.exists()]
+        budget = asked.max_tokens or CONTEXT_TOKENS
         context = await thread_context(  # what a client looks up is not what the conversation's own loop is shown
-            self._conversation, asked.max_tokens or CONTEXT_TOKENS, query=asked.query, recall_from=sources
+            self._conversation, budget, query=asked.query, recall_from=sources, is_loop=False
         )
         text = "\n\n".join(filter(None, (_said(message) for message in context.messages)))
         recalled = sorted({hit.thread_id for hit in context.recalled})

@@ -72,6 +72,7 @@ CALLS: dict[str, dict[str, object]] = {
     "memory_open": {"reference": ""},
     "scratchpad_write": {"text": "The build is slow."},
     "scratchpad_read": {},
+    "context_compact": {"focus": "the build"},
     "memory_context": {"query": "Which Java does the build need?", "max_tokens": 500},
     "memory_why": {"id": "jdk"},
 }
