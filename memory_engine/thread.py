@@ -73,7 +73,6 @@ else:
     offloads = lazy_module("memory_engine.views.layers.offloads")
     provider_messages = lazy_module("memory_engine.runtime.messages")
 
-
 V = TypeVar("V")
 
 

@@ -491,7 +491,6 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.UnknownView, lambda p: p.thread.why("view:nothing/x")),
     (errors.UnknownRow, lambda p: p.thread.why("view:preferences/x")),
     (errors.NoSuchTest, lambda p: p.thread.to_pytest(2, 1)),
-    # the command line and the inspector
     (NoDatabase, lambda p: existing(p.path).__aenter__()),
     (WrongArgument, log_of_nothing),
     (WrongQuery, lambda p: Query.parse(b"odd=1", ())),

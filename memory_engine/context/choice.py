@@ -33,13 +33,13 @@ from memory_engine.core.tokens import TokenCounter
 QUESTION_SHARE = 0.5
 """The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
 SUMMARY_SHARE = 0.15
-"""The share of the room that the lines of summaries may take. With the brief's and the question's it is less than 1: else
-a larger budget could show less (see `window`)."""
+"""The share of the room that the lines of summaries may take. With those of the brief and the question it is less than
+1: else a larger budget could show less (see `window`)."""
 ASKED_CHARS_MAX = 2_000
 """The characters of a message that say what it asks of the results that follow it."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class HeldWindow(msgspec.Struct, frozen=True):
     """What the contexts of a loop show unchanged until the window moves.
 
     The window begins at the seq `begins`. Turns from the seq `whole` on keep their long results, and the one before it
@@ -72,7 +72,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
     atoms: list[Costed]
     tokens: int = 0
-    kept: Kept = Kept()
+    kept: HeldWindow = HeldWindow()
 
     def plus(self, tokens: int) -> "Chosen":
         """The same with so many tokens more."""
@@ -91,7 +91,7 @@ class InFront(msgspec.Struct, frozen=True):
         return [self.lines.front, *([self.brief.front] if self.brief is not None else [])]
 
 
-class Choice(msgspec.Struct, frozen=True):
+class WindowChoice(msgspec.Struct, frozen=True):
     """How the turns of a flow are chosen for a room: by these tools, and going on from what a loop `kept`.
 
     `refill` is the share of the room that a window is cut to where it has to move.
@@ -102,7 +102,7 @@ class Choice(msgspec.Struct, frozen=True):
     refill: float = 1.0
     whole: float = 1.0
     """The share of the room for what long results take beyond references."""
-    kept: Kept | None = None
+    kept: HeldWindow | None = None
     summary: int | None = None
     """The tokens that the lines of summaries may take; `None`: their share of the room."""
     brief: OfferedBrief | None = None
@@ -137,7 +137,7 @@ class Choice(msgspec.Struct, frozen=True):
                 return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens, kept)
         return self._fitting(flow, room, int(room * self.refill), front)
 
-    def _before(self, flow: Flow, place: int, kept: Kept) -> Iterator[Costed]:
+    def _before(self, flow: Flow, place: int, kept: HeldWindow) -> Iterator[Costed]:
         """What a kept window shows of the turns before it."""
         asked = next((n for n in reversed(flow.turns.spoken) if flow.turns.began(n) <= kept.asked), -1)
         if kept.asked and 0 <= asked < place:
@@ -216,10 +216,10 @@ class Choice(msgspec.Struct, frozen=True):
         )
         return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens_of(shown) + made.front_tokens, kept)
 
-    def _in_front(self, front: "InFront", begins: int, shown: Sequence[Costed]) -> Kept:
+    def _in_front(self, front: "InFront", begins: int, shown: Sequence[Costed]) -> HeldWindow:
         """What is in front of a window that begins at a seq and shows these atoms."""
         lines = front.lines.before(begins, self.render, self.counter)
-        kept = Kept(summary=lines.piece, summary_tokens=lines.tokens, summaries=lines.ids)
+        kept = HeldWindow(summary=lines.piece, summary_tokens=lines.tokens, summaries=lines.ids)
         block = front.brief.beside(_said_whole(shown), self.counter) if front.brief is not None else None
         messages = tuple(self.render(block.chunk(0))) if block is not None else ()
         if block is None or not messages:
