@@ -25,6 +25,7 @@ from memory_engine.core.events.compaction import (
     RestoredChunk,
     ThreadRereduced,
 )
+from memory_engine.core.events.context import ContextAsked, ContextRecalled, RecalledPassage
 from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import (
@@ -192,7 +193,7 @@ __all__ = [
     "CheckpointWritten", "CheckpointsDropped", "ChunkId",
     "CompactionAbandoned",
     "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "CompactorStoodIn",
-    "Content", "CycleStarted",
+    "Content", "ContextAsked", "ContextRecalled", "CycleStarted",
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
     "EnvironmentChange", "ErasedRow", "Event", "EventRegistry", "EventSkipped",
     "EventsErased", "ExchangeFinished", "ExecutionPause",
@@ -209,7 +210,7 @@ __all__ = [
     "ParentAgentMessage", "PatternApproved", "PatternProposed", "PatternPublished", "PatternRejected",
     "PatternRevoked", "PatternWithdrawn", "PatternsJoined", "PatternsLeft", "PlaybookCall", "PlaybookPromoted",
     "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated", "ProactiveResult",
-    "PromotionDecided", "PromotionScore", "Reach", "Replacement", "ReportSaved", "RestoredChunk",
+    "PromotionDecided", "PromotionScore", "Reach", "RecalledPassage", "Replacement", "ReportSaved", "RestoredChunk",
     "ResultsOffloaded", "RuleReference", "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected", "SeenSeq",
     "Seq", "SeqBack", "SeqBound", "SeqText", "SessionBegun", "SessionEnded", "SessionEntryKept",
     "SessionItemAdded", "SessionItemRemoved", "SessionStarted", "SharedStateSet", "SkillError", "SkillResult",

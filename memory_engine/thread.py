@@ -132,7 +132,15 @@ class Thread(Administered):
         without a query, or with threads that do not share this one's tenant, user or agent.
         """
         return await thread_context(
-            self, max_tokens, at=at, query=query, policy=policy, recall_from=recall_from, tools=tools, reserve=reserve
+            self,
+            max_tokens,
+            at=at,
+            query=query,
+            policy=policy,
+            recall_from=recall_from,
+            tools=tools,
+            reserve=reserve,
+            is_loop=True,
         )
 
     async def search(  # noqa: PLR0913 - what narrows a search, by keyword

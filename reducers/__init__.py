@@ -42,6 +42,7 @@ def core_plugin() -> Plugin:
     plugin.reducer(e.ThreadCleared)(memory.reduce_thread_cleared)
     plugin.reducer(e.ThreadUpdated)(memory.reduce_thread_updated)
     plugin.reducer(e.EventsErased)(memory.reduce_events_erased)
+    plugin.reducer(e.ContextRecalled)(memory.reduce_context_recalled)
     plugin.reducer(e.CompactionCompleted)(memory.reduce_compaction_completed)
     plugin.reducer(e.CompactionUndone)(memory.reduce_compaction_undone)
     plugin.reducer(e.ThreadRereduced)(memory.reduce_thread_rereduced)

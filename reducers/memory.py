@@ -5,7 +5,16 @@ from itertools import pairwise
 
 import msgspec
 
-from memory_engine.core.chunks import INSTRUCTIONS, Category, Chunk, ChunkType, Retention, is_of_session
+from memory_engine.core.chunks import (
+    INSTRUCTIONS,
+    OF_REQUEST,
+    RECALLED,
+    Category,
+    Chunk,
+    ChunkType,
+    Retention,
+    is_of_session,
+)
 from memory_engine.core.forgetting import Targets, remainders
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Update
 from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction, appended
@@ -17,6 +26,7 @@ from memory_engine.events import (
     CompactionFailed,
     CompactionStarted,
     CompactionUndone,
+    ContextRecalled,
     EnvironmentChange,
     EventsErased,
     ExecutionPause,
@@ -86,6 +96,27 @@ def reduce_memory_forget(view: StateView, event: MemoryForget, ctx: ReduceContex
             chunks.append(shorter)
             operations.append(Update(chunk.id, shorter.id))
     return Reduction(operations=tuple(operations), chunks=tuple(chunks))
+
+
+def reduce_context_recalled(view: StateView, event: ContextRecalled, ctx: ReduceContext) -> Reduction:
+    """The text before its request's message, in place of what was recalled for earlier ones.
+
+    It changes nothing where that message is no longer in the state: the next context recalls again.
+    """
+    if view.get(event.request) is None:
+        return NOTHING
+    operations: list[Operation] = [Delete(gone) for gone in dict.fromkeys(event.leaving) if view.get(gone) is not None]
+    if not event.content:
+        return Reduction(tuple(operations))
+    chunk = Chunk(
+        id=ctx.new_id(),
+        type=ChunkType.RECALLED,
+        content=event.content,
+        retention=Retention.DISPOSABLE,
+        name="" if event.at_end else f"{OF_REQUEST}{ctx.seq}",
+        status=RECALLED,
+    )
+    return Reduction((*operations, Add(chunk.id, before="" if event.at_end else event.request)), (chunk,))
 
 
 def reduce_compaction_completed(_view: StateView, event: CompactionCompleted, ctx: ReduceContext) -> Reduction:

@@ -10,6 +10,7 @@ from memory_engine.events import (
     CompactionStarted,
     CompactionUndone,
     CompactorStoodIn,
+    ContextRecalled,
     Event,
     EventsErased,
     EventSkipped,
@@ -68,9 +69,9 @@ SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
 }
 """Events that are found by their `content`: the kind, the role, and the field that names the speaker."""
 SILENT: tuple[type[Event], ...] = (
-    CompactionAbandoned, CompactionFailed, CompactionStarted, CompactorStoodIn, EventSkipped, EventsErased,
-    ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded, SessionStarted,
-    ThreadRereduced, ThreadUpdated, TodoUpdated,
+    CompactionAbandoned, CompactionFailed, CompactionStarted, CompactorStoodIn, ContextRecalled, EventSkipped,
+    EventsErased, ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded,
+    SessionStarted, ThreadRereduced, ThreadUpdated, TodoUpdated,
 )  # fmt: skip
 """Events with text that search does not find: reasoning, changes of to-do items, and words that other events hold."""
 

@@ -46,6 +46,7 @@ from memory_engine.projections.outbox import derived_id
 from memory_engine.replay.anchors import DELETE
 from memory_engine.replay.export.redaction import Hidden, Redaction
 from memory_engine.replay.export.redactor import PAUSE_ROWS, LogRedactor, RedactedLog, learn
+from memory_engine.runtime import recalled
 from memory_engine.runtime.commit import linked_row
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
@@ -270,6 +271,8 @@ class _Planner:
         brought = await self._kernel.reader.ids_at(thread_id, forgotten.origins())
         for target, arrived in (await self._kernel[Relay].arrivals(thread_id, brought)).items():
             await self.add_events(target, arrived)
+        for target, copies in (await recalled.elsewhere(self._kernel, thread_id, brought)).items():
+            await self.add_events(target, copies)
 
 
 async def _record(kernel: Kernel, thread_id: str) -> ThreadRecord:

@@ -20,6 +20,7 @@ from memory_engine.cli.commands import (
 from memory_engine.cli.messages import measure, put_messages
 from memory_engine.cli.terminal import Terminal
 from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.thread_context import thread_context
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.excerpts import Column, ago, counted, number, of_chunk, one_line, parents
 from memory_engine.core.json_form import named
@@ -180,7 +181,7 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
         asked.db, _exact(asked.tokenizer) if asked.tokenizer else None, plugins=asked.plugins
     ) as engine:
         thread = engine.thread(asked.thread)
-        found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
+        found = await thread_context(thread, asked.max_tokens, query=asked.query, at=asked.at)
         counter = engine.kernel[ContextBuilder].counter
     if terminal.as_json:
         names = "thread_id seq messages tokens tokens_exact tokenizer included excluded shortened"

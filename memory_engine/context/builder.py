@@ -378,7 +378,9 @@ class ContextBuilder:
             standing=_shown(blocks, divided.chosen.kept),
             spent=layout.spent(divided.chosen),
             room=divided.recalled,
-            before=next((n for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)),
+            before=next(
+                (n - len(layout.turn) for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)
+            ),
             builder=self,
             thinking=layout.thinking,
             kept=divided.chosen.kept,

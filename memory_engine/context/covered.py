@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from memory_engine.context.flow import TRAILING, Costed, cost
 from memory_engine.context.invariants import Bonds
 from memory_engine.context.rendering import Message
-from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.chunks import Chunk, ChunkType, is_of_request
 from memory_engine.store.reader import LogReader
 
 PAGE = 64
@@ -108,7 +108,7 @@ def _place(chunk_id: str) -> tuple[int, int]:
 def _anchors(flowing: Sequence[Chunk], last: int) -> Iterable[tuple[int, int]]:
     """The seqs and positions of a state's chunks that are older than the newest covered one."""
     for position, chunk in enumerate(flowing):
-        if chunk.type == ChunkType.COMPACTED:
+        if chunk.type == ChunkType.COMPACTED or is_of_request(chunk):
             continue
         if chunk.said_at > last:
             return

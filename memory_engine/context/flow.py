@@ -107,7 +107,7 @@ class FlowTurns(msgspec.Struct, frozen=True):
             [n for n, one in enumerate(costed) if one.spoken >= 0],
             tokens_of(costed),
             lambda first, end: costed[first:end],
-            lambda place: costed[place].atom.chunks[0].said_at,
+            lambda place: costed[place].atom.said_at,
         )
 
     def __len__(self) -> int:
@@ -185,7 +185,7 @@ class OlderTurns:
             return [self._again(atom) for atom in self._atoms[first:end]]
 
         atoms = self._atoms
-        began = lambda place: atoms[place].chunks[0].said_at  # noqa: E731
+        began = lambda place: atoms[place].said_at  # noqa: E731
         return FlowTurns(self.sizes, self.lights, self._firsts, self._spoken, sum(self.sizes), read, began)
 
 

@@ -16,7 +16,7 @@ from memory_engine.context.flow import TRAILING, Costed, Flow, FlowTurns, cost
 from memory_engine.context.invariants import Bonds
 from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.core.aside import AT_ONCE_MAX
-from memory_engine.core.chunks import Chunk, is_of_session, outdated_instructions
+from memory_engine.core.chunks import Chunk, is_of_request, is_of_session, outdated_instructions
 from memory_engine.core.persistent import SortedSequence, Splice
 from memory_engine.core.state import Placed, State
 from memory_engine.core.tokens import TokenCounter
@@ -193,7 +193,10 @@ class FlowIndex:
         )
 
     def _began(self, place: int) -> int:
-        return self._bonds.chunks[self._firsts[place]].said_at
+        chunks, at = self._bonds.chunks, self._firsts[place]
+        while is_of_request(chunks[at]) and at + 1 < len(chunks):  # as `Atom.said_at`
+            at += 1
+        return chunks[at].said_at
 
     def _turns(self, first: int, end: int) -> list[Costed]:
         """The turns from a place on, up to another: those that the context before showed too are not made again."""

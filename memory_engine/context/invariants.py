@@ -11,7 +11,7 @@ from typing import Protocol, Self
 import msgspec
 from attrs import define, field
 
-from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.chunks import Chunk, ChunkType, is_of_request
 from memory_engine.core.origins import RESULTS, SPOKEN
 
 ANSWERS = frozenset({ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION})
@@ -36,6 +36,14 @@ class Atom(msgspec.Struct, frozen=True, gc=False):
     def tokens(self) -> int:
         """Their estimated tokens together."""
         return sum(chunk.tokens for chunk in self.chunks)
+
+    @property
+    def said_at(self) -> int:
+        """The seq of the event that it began with: of a request its message, not what was recalled for it later."""
+        first = self.chunks[0]
+        if not is_of_request(first):
+            return first.said_at
+        return next((chunk.said_at for chunk in self.chunks if not is_of_request(chunk)), first.said_at)
 
 
 class Invariant(Protocol):
@@ -158,6 +166,30 @@ class Questions:
 
 
 @define
+class Requests:
+    """What was recalled for a request stays with the message that it stands before."""
+
+    _recalled: list[int] = field(factory=list)
+    """The positions of such chunks, nothing but more of them behind."""
+
+    def read(self, position: int, chunk: Chunk) -> Sequence[int]:
+        """A message takes what was recalled for it, directly before it."""
+        if is_of_request(chunk):
+            self._recalled.append(position)
+            return ()
+        recalled, self._recalled = self._recalled, [] if self._recalled else self._recalled
+        return (*recalled, position) if recalled and chunk.type in SPOKEN else ()
+
+    def pending(self, _passed: int, /) -> Iterable[int]:
+        """Return nothing: both are bound once the message is read."""
+        return ()
+
+    def copy(self) -> "Requests":
+        """A copy that can read on by itself."""
+        return Requests(self._recalled.copy())
+
+
+@define
 class Loops:
     """The thinking of a response stays with the words and calls that it led to, and the end of a loop is left alone.
 
@@ -237,7 +269,7 @@ class Bonds:
     """The position of the first chunk of all atoms that a newly read chunk has changed, since this was last set."""
     _leader: list[int] = field(factory=list)
     _calls: Calls = field(factory=Calls)
-    _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Loops()))
+    _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Requests(), Loops()))
     _spoken: int = NOBODY
     _passed: int = NOBODY
     responded: int = NOBODY

@@ -7,6 +7,7 @@ from attrs import define
 
 from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed, summaries_of
 from memory_engine.context.choice import Kept
+from memory_engine.context.context import Context
 from memory_engine.context.covered import Covered
 from memory_engine.context.flow_index import FlowIndex
 from memory_engine.core.aside import AT_ONCE_MAX, aside
@@ -54,6 +55,11 @@ class LoopWindow:
             found = cls(asked)
             kernel.caches.put(thread_id, "window", found)
         return found
+
+    def keeping(self, made: Context) -> Context:
+        """Keep what a context has kept; returns the context."""
+        self.kept = made.kept
+        return made
 
 
 async def covered_originals(

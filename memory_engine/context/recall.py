@@ -10,7 +10,7 @@ The block is a view: reading a context writes nothing to the log.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from itertools import groupby
 
@@ -29,8 +29,10 @@ from memory_engine.context.recall_from import searchable
 from memory_engine.context.rendering import IN_NO_STATE
 from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.aside import aside
+from memory_engine.core.events.context import RecalledPassage
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
+from memory_engine.errors import ThreadNotFound
 from memory_engine.recall.candidates import Choice
 from memory_engine.recall.hits import Hit, Shown, shown
 from memory_engine.recall.question import TERMS_MAX
@@ -69,6 +71,7 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The query, the budget in tokens (`None`: beside all of the state), the seq to read as of, and the threads.
 
     `covered` are the originals that summaries stand for, `kept` what the last context of the same loop has kept.
+    `most` bounds the tokens of the block.
     """
 
     query: str
@@ -78,6 +81,7 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     others: Sequence[ThreadHandle] = ()
     covered: Covered | None = None
     kept: Kept | None = None
+    most: int | None = None
 
 
 async def recalled_context(
@@ -87,10 +91,22 @@ async def recalled_context(
 
     Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
     """
+    checked_query(recall.query)
+    await searchable(thread, recall.others, at=recall.at)
+    draft = await _draft(thread.kernel, thread.id, state, recall, standing)
+    return await recalled_into(thread, state, recall, draft)
+
+
+async def recalled_into(thread: ThreadHandle, state: State, recall: RecallRequest, draft: ContextDraft) -> Context:
+    """The context of a draft with the passages that a question recalls, in the room that the draft leaves for them.
+
+    Raises `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
+    """
     kernel = thread.kernel
     query = checked_query(recall.query)
     others = await searchable(thread, recall.others, at=recall.at)
-    draft = await _draft(kernel, thread.id, state, recall, standing)
+    if recall.most is not None:
+        draft = replace(draft, room=min(draft.room, recall.most))
     if draft.room < ROOM_MIN or not state.seq:
         return await aside(draft.finished, items=len(draft.pieces))
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
@@ -107,6 +123,20 @@ async def recalled_context(
     if count < limit and block.left >= ROOM_MIN:
         await _fill(kernel, draft, block, recall.at or 0)
     return evolve(await aside(block.context, items=len(draft.pieces)), recall_failure=found.failure)
+
+
+async def context_with(
+    thread: ThreadHandle, state: State, recall: RecallRequest, standing: Sequence[OfferedBlock], text: str
+) -> Context | None:
+    """The context of a state with a block that was chosen before; `None` where the block no longer fits.
+
+    Raises `ContextBudgetError`.
+    """
+    draft = await _draft(thread.kernel, thread.id, state, recall, standing)
+    block = draft.block(text)
+    if draft.tokens(block) > draft.room:
+        return None
+    return await aside(lambda: draft.finished(block), items=len(draft.pieces))
 
 
 async def _draft(
@@ -351,3 +381,16 @@ def _said_lately(passage: Shown, thread_id: str) -> Hit:
         key=text.key,
         about=text.about,
     )
+
+
+async def recalled_hits(kernel: Kernel, thread_id: str, passages: Iterable[RecalledPassage]) -> tuple[Hit, ...]:
+    """The passages of an earlier choice, read back from the log in their order; those that are gone are left out."""
+    by_thread: dict[str, list[int]] = {}
+    for passage in passages:
+        by_thread.setdefault(passage.thread_id or thread_id, []).append(passage.seq << PLACES_BITS | passage.n)
+    hits: list[Hit] = []
+    for owner, places in by_thread.items():
+        with suppress(ThreadNotFound):
+            found = await shown(kernel.reader, kernel.extractors, owner, places)
+            hits += [replace(_said_lately(one, owner), why="recalled") for one in found.values()]
+    return tuple(sorted(hits, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n)))

@@ -6,11 +6,13 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from memory_engine.context.asked import AskedWindows
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
 from memory_engine.context.live import LoopWindow, covered_originals, over_newest
 from memory_engine.context.recall import RecallRequest, recalled_context
+from memory_engine.context.request_recall import Build, RequestRecall, Wanted
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
 from memory_engine.core.arguments import checked_number
 from memory_engine.core.aside import aside
@@ -21,6 +23,7 @@ from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ContextBudgetError, InvalidArgument, InvalidMessage, InvalidSearch, InvalidTool
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
+from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike
@@ -46,10 +49,11 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     recall_from: Sequence[ThreadHandle] = (),
     tools: Sequence[Mapping[str, object]] = (),
     reserve: int = 0,
+    is_loop: bool = False,
 ) -> Context:
-    """See `Thread.context`."""
+    """See `Thread.context`. `is_loop`: it is for the thread's own loop, and leaves notes to be recorded."""
     with thread.kernel.span("context", {"thread": thread.id, "max_tokens": max_tokens, "query": query}) as span:
-        context = await _thread_context(thread, max_tokens, at, query, policy, recall_from, tools, reserve)
+        context = await _thread_context(thread, max_tokens, at, query, policy, recall_from, tools, reserve, is_loop)
         span.say({"tokens": context.tokens, "messages": len(context.messages)})
         return context
 
@@ -63,6 +67,7 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     recall_from: Sequence[ThreadHandle],
     tools: Sequence[Mapping[str, object]],
     reserve: int,
+    is_loop: bool,
 ) -> Context:
     if query is None and (recall_from or not isinstance(recall_from, Collection)):
         raise InvalidSearch("query", query, "`recall_from` says where to look for what a query asks: give a query")
@@ -75,10 +80,9 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
         raise InvalidArgument("policy", policy, "give a ContextPolicy, or a function that divides a room")
     policy = policy if isinstance(policy, ContextPolicy) else ContextPolicy(split=policy)
     seq = await thread.upto(at)
+    runtime = None
     if seq is None:
         runtime = await thread.followed()
-        if max_tokens is not None:
-            runtime.window = max(max_tokens, runtime.window or 0)
         for prepare in kernel[OpenThreads].before_context:
             await prepare(runtime)
         state = runtime.state
@@ -88,34 +92,51 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     reserved = reserve + sum(TOOL_FRAME + builder.counter.count(json.dumps(tool)) for tool in _as_json(tools))
     room = None if max_tokens is None else max_tokens - reserved
     standing = await standing_blocks(thread, state, policy, query=query, at=seq)
+    loop = runtime if is_loop and not kernel.config.read_only else None
     try:
         covered = await covered_originals(thread, state, room, at=seq)
-        loop = LoopWindow.of(kernel, thread.id, (room, policy, query is not None)) if seq is None and room else None
-        kept = loop.kept if loop is not None else None
-        if query is not None:
-            wanted = RecallRequest(
+        window = LoopWindow.of(kernel, thread.id, (room, policy)) if runtime is not None and room and is_loop else None
+        build = partial(
+            builder.build, thread_id=thread.id, max_tokens=room, policy=policy, standing=standing, covered=covered
+        )
+
+        async def built(state: State) -> Context:
+            work = partial(build, kept=window.kept if window is not None else None)
+            if runtime is not None and room is not None:
+                made = await over_newest(kernel, thread.id, state, work)
+            else:
+                made = await aside(lambda: work(state), items=state.tally.chunks)
+            return window.keeping(made) if window is not None else made
+
+        if query is None:
+            context = await built(state)
+        else:
+            kept = window.kept if window is not None else None
+            recall = RecallRequest(
                 query=query, max_tokens=room, at=seq, policy=policy, others=recall_from, covered=covered, kept=kept
             )
-            made = await recalled_context(thread, state, wanted, standing)
-        else:
-            build = partial(
-                builder.build,
-                thread_id=thread.id,
-                max_tokens=room,
-                policy=policy,
-                standing=standing,
-                covered=covered,
-                kept=kept,
-            )
-            if seq is None and room is not None:
-                made = await over_newest(kernel, thread.id, state, build)
-            else:
-                made = await aside(lambda: build(state), items=state.tally.chunks)
-        if loop is not None:
-            loop.kept = made.kept
-        return made
+            context = await _with_recall(thread, state, recall, standing, (loop, built))
+            context = window.keeping(context) if window is not None else context
     except ContextBudgetError as error:
         raise ContextBudgetError(thread.id, error.needed + reserved, max_tokens or 0) from None
+    if loop is not None and max_tokens is not None:
+        tokens = context.tokens + context.thinking_tokens + reserved - reserve
+        await kernel[AskedWindows].ask(loop, max_tokens, 0 if context.tokens_exact else tokens)
+    return context
+
+
+async def _with_recall(
+    thread: ThreadHandle,
+    state: State,
+    wanted: RecallRequest,
+    standing: Sequence[OfferedBlock],
+    of_loop: tuple[ThreadRuntime | None, Build],
+) -> Context:
+    """A context with recall: chosen once a request for the thread's own loop, now for anybody else."""
+    loop, build = of_loop
+    if loop is None:
+        return await recalled_context(thread, state, wanted, standing)
+    return await thread.kernel[RequestRecall].context(Wanted(thread, loop, state, wanted, standing, build))
 
 
 def _as_json(tools: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:

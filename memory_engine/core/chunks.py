@@ -68,6 +68,8 @@ INSTRUCTIONS = "session:instructions"
 """The name of the chunk that holds the session's instructions."""
 RECALLED = "recalled"
 """The status of a chunk recalled from memory: nothing is learned or promoted from it a second time."""
+OF_REQUEST = "recalled:"
+"""How the names of chunks begin that hold what was recalled for the message behind them."""
 INTERRUPTED = "interrupted"
 """The status of a response that broke off before its end."""
 REDACTED = "redacted"
@@ -129,6 +131,11 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def is_compactable(self) -> bool:
         """Whether it counts towards a compaction of the working flow, and may be compacted by one."""
         return self.category is _FLOW and self.retention in _COMPACTABLE
+
+
+def is_of_request(chunk: Chunk) -> bool:
+    """Whether the chunk holds what was recalled for the message behind it."""
+    return chunk.type == ChunkType.RECALLED and chunk.name.startswith(OF_REQUEST)
 
 
 def is_of_session(chunk: Chunk) -> bool:

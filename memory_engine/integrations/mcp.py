@@ -17,6 +17,7 @@ from attrs import frozen
 from msgspec import Meta
 
 from memory_engine.agents.tools import ARGUMENTS, ENTRY_CHARS_MAX, Arguments, MemoryTools, parameters, read_arguments
+from memory_engine.context.thread_context import thread_context
 from memory_engine.core.aside import modules_spared
 from memory_engine.core.json_form import as_data
 from memory_engine.core.version import installed_version
@@ -253,8 +254,8 @@ class _Answers:
         sources = [self._engine.thread(info.id) for info in others if info.id != self._conversation.id]
         scopes = [self._agent, *([self._user()] if self._served.user_id else ())]
         sources += [scope for scope in scopes if await scope.exists()]
-        context = await self._conversation.context(
-            asked.max_tokens or CONTEXT_TOKENS, query=asked.query, recall_from=sources
+        context = await thread_context(  # what a client looks up is not what the conversation's own loop is shown
+            self._conversation, asked.max_tokens or CONTEXT_TOKENS, query=asked.query, recall_from=sources
         )
         text = "\n\n".join(filter(None, (_said(message) for message in context.messages)))
         recalled = sorted({hit.thread_id for hit in context.recalled})

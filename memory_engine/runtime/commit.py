@@ -43,9 +43,10 @@ from memory_engine.errors import (
     ThreadNotFound,
 )
 from memory_engine.runtime.correlation import current_links
+from memory_engine.runtime.notes import DueNote
 from memory_engine.runtime.queue import Prepared, Request
-from memory_engine.store.passages import PassageStep
-from memory_engine.store.protocol import Store
+from memory_engine.store.passages import PassageChange, PassageStep
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 from memory_engine.store.reader import LogReader
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Reduced(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attempt(msgspec.Struct, eq=False):
-    """A commit in the making."""
+    """A commit in the making. `notes` are those that it records, each with its seq; no sender awaits them."""
 
     state: State
     head: Head
@@ -72,6 +73,7 @@ class Attempt(msgspec.Struct, eq=False):
     reduced: list[Reduced] = []
     live: dict[str, LiveChunk | None] = {}
     passages: list[PassageStep] = []
+    notes: list[tuple[DueNote, int]] = []
 
     def defers(self, request: Request) -> bool:
         """Whether a further request has to wait for the end of this commit."""
@@ -83,6 +85,28 @@ class Attempt(msgspec.Struct, eq=False):
             return False
         ids = {event.id for event in request.events}
         return any(step.stored.id in ids for step in self.reduced)
+
+    def unit(
+        self,
+        expected: Head,
+        known: ThreadRecord,
+        projections: Sequence[ProjectionChange],
+        *,
+        makes: ThreadRecord | None,
+        is_indexed: bool,
+    ) -> CommitUnit:
+        """The attempt as the store takes it, for a thread with this head and record; `makes`: the thread is new."""
+        return CommitUnit(
+            thread_id=known.id,
+            expected=expected,
+            head=self.head,
+            events=[step.stored for step in self.reduced],
+            live=self.live,
+            projections=projections,
+            passages=PassageChange(expected.seq, self.head.seq, self.passages) if is_indexed else None,
+            makes=makes,
+            record=self.record if self.record is not known else None,
+        )
 
     def make_receipts(self, log: "RecordedLog") -> None:
         """Done while the store is at work: nobody waits for them yet."""

@@ -34,6 +34,7 @@ from memory_engine.errors import (
     SeqNotInLog,
     ThreadClosed,
 )
+from memory_engine.runtime import recalled
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
@@ -250,11 +251,35 @@ async def forget(
 ) -> Receipt:
     """See `Thread.forget`."""
     event_ids = [*checked_list("event_ids", event_ids, str, each="ids of events"), *await _ids_at(thread, seqs)]
+    before = await thread.last_seq()
     event = await forgetting(thread, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
     receipt = await thread.dispatch(event)
+    if await recalled.since(thread, before):  # a context may have shown it, and left that, meanwhile
+        later = await forgetting(thread, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
+        if later.chunk_ids != event.chunk_ids:
+            await thread.dispatch(later)
     await _forget_in_forks(thread, chunk_ids, event_ids, reason)
     await thread.kernel[Relay].deliver(thread.id)
+    await _forget_recalled(thread, event, reason)
     return receipt
+
+
+async def _forget_recalled(thread: ThreadHandle, event: MemoryForget, reason: str) -> None:
+    """The same in other threads that have recalled it, from here or from where its facts went.
+
+    The first error is raised at the end.
+    """
+    errors: list[MemoryEngineError] = []
+    own = await thread.kernel.reader.ids_at(thread.id, event.origins())
+    forgotten = {thread.id: own, **await thread.kernel[Relay].arrivals(thread.id, own)}
+    for source_id, ids in forgotten.items():
+        for other_id, copies in (await recalled.elsewhere(thread.kernel, source_id, ids)).items():
+            try:
+                await forget(ThreadHandle(thread.kernel, other_id), event_ids=copies, reason=reason)
+            except MemoryEngineError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 async def _forget_in_forks(

@@ -37,10 +37,10 @@ from memory_engine.projections.inline import InlineProjections
 from memory_engine.projections.outbox import check_destinations
 from memory_engine.runtime.commit import Attempt, RecordedLog, Reduced, linked_row, updated
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
+from memory_engine.runtime.notes import DueNote, Notes
+from memory_engine.runtime.queue import BlockingReason, Prepared, Request, ThreadQueue
 from memory_engine.store import snapshots
-from memory_engine.store.passages import LookUp, PassageChange, PassageStep, passage_step
-from memory_engine.store.protocol import CommitUnit
+from memory_engine.store.passages import LookUp, passage_step
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -59,7 +59,8 @@ Committed = Callable[["ThreadRuntime", Sequence[Reduced]], None]
 class ThreadRuntime:
     """A thread in memory: head, state and queue. The engine makes one for each open thread.
 
-    With `makes`, a record, the store does not have the thread yet: its first commit makes it.
+    With `makes`, a record, the store does not have the thread yet: its first commit makes it. `window` is the budget in
+    tokens that the thread's loop asks its contexts for, as recorded (`None`: no loop has asked yet).
     """
 
     def __init__(  # noqa: PLR0913 - what a thread at work is made of
@@ -76,25 +77,20 @@ class ThreadRuntime:
         self._makes = makes
         self._log = RecordedLog(kernel.reader, kernel.store, loaded.record.id)
         self._on_commit = committed
-        self.record = loaded.record
+        self.record, self.id = loaded.record, loaded.record.id
         self.kind = kernel.kind(loaded.record.kind)
-        self.id = loaded.record.id
-        self.head = loaded.head
-        self.state = state
-        self.projections = projections
-        self.indexed = loaded.indexed
+        self.head, self.state = loaded.head, state
+        self.projections, self.indexed = projections, loaded.indexed
         self.queue = ThreadQueue(self.id, kernel.config.queue_capacity)
         self.busy = self._pumping = False
         self.failed: MemoryEngineError | None = None
-        self.window: int | None = None
-        """The tokens that the thread's own contexts were asked to fit, as far as that is known."""
-        self.compaction_backoff = 0
-        self.compaction_failures = 0
+        self.compaction_backoff = self.compaction_failures = 0
         self.incompressible: set[str] = set()
+        self.notes = Notes()
+        self.window: int | None = None
         self._idle: list[asyncio.Future[None]] = []
         self._woken: list[asyncio.Future[None]] = []
-        self._watching = False
-        self._is_stale = False
+        self._watching = self._is_stale = False
         self._looked_s = asyncio.get_running_loop().time()
         self._follow_status()
 
@@ -150,6 +146,8 @@ class ThreadRuntime:
             is_based_elsewhere |= request.based_on not in (None, self.head.seq)
             for prepared in request.events:
                 missing += self.projections.missing(prepared.event.event_type)
+        if self.notes.waiting:
+            missing += self.notes.missing(self.projections)
         if missing:
             self.busy = True
             self._kernel.tasks.spawn(self._bring_in(requests, missing))
@@ -186,31 +184,43 @@ class ThreadRuntime:
         self.pump()
 
     def _add(self, attempt: Attempt, request: Request) -> None:
-        """Reduce a request onto the attempt; if that fails, the attempt is as before and the sender is told."""
+        """Reduce a request onto the attempt, behind the notes that wait; alone where these cannot be reduced.
+
+        If it fails, the attempt is as before and the sender is told.
+        """
+        notes = self.notes.due(attempt.head, request) if self.notes.waiting and not attempt.notes else []
         try:
             self._check_open(request)
-            state, head, reduced, live = self._reduce(attempt, request)
-            record = updated(attempt.record, reduced)
-            passages = self._passages(reduced) if self.indexed else ()
-            concerned = [self.recorded(step) for step in reduced if self.projections.concerned(step.stored.type)]
-            if concerned:
-                self.projections.apply(concerned)
+            try:
+                self._join(attempt, request, notes)
+            except MemoryEngineError:
+                if not notes:
+                    raise
+                self._join(attempt, request, [])
+                self.notes.drop(notes)
         except MemoryEngineError as error:
             if request.has_callers_ids:
                 self._kernel.tasks.spawn(self._log.find_or_fail(self.head, request, error))
             else:
                 request.fail(error)
-            return
+
+    def _join(self, attempt: Attempt, request: Request, notes: Sequence[DueNote]) -> None:
+        """Reduce a request, behind notes, onto the attempt. Raises what reducing raises; then it is as before."""
+        prepare = self._kernel.preparer.parts
+        before = [prepare(one.event, correlation_id=request.events[0].correlation_id) for one in notes]
+        state, head, reduced, live = self._reduce(attempt, request, before)
+        record = updated(attempt.record, reduced)
+        extractors = self._kernel.extractors  # raise `ReducerError` naming the type for which one fails
+        found = [passage_step(extractors, self.id, step.event, step.stored) for step in reduced] if self.indexed else []
+        concerned = [self.recorded(step) for step in reduced if self.projections.concerned(step.stored.type)]
+        if concerned:
+            self.projections.apply(concerned)
         attempt.state, attempt.head, attempt.record = state, head, record
-        attempt.requests.append((request, reduced, state))
+        attempt.requests.append((request, reduced[len(notes) :], state))
+        attempt.notes += ((one, step.stored.seq) for one, step in zip(notes, reduced, strict=False))
         attempt.reduced += reduced
         attempt.live.update(live)
-        attempt.passages += passages
-
-    def _passages(self, reduced: Sequence[Reduced]) -> list[PassageStep]:
-        """The changes of events for search. Raises `ReducerError` naming the type whose extractor fails."""
-        found = (passage_step(self._kernel.extractors, self.id, step.event, step.stored) for step in reduced)
-        return [step for step in found if step is not None]
+        attempt.passages += (step for step in found if step is not None)
 
     def _check_open(self, request: Request) -> None:
         if self._kernel.tasks.closed:
@@ -227,7 +237,7 @@ class ThreadRuntime:
             raise self.failed
 
     def _reduce(
-        self, attempt: Attempt, request: Request
+        self, attempt: Attempt, request: Request, before: Sequence[Prepared]
     ) -> tuple[State, Head, list[Reduced], dict[str, LiveChunk | None]]:
         state, head = attempt.state, attempt.head
         reduced: list[Reduced] = []
@@ -235,7 +245,7 @@ class ThreadRuntime:
         now_us = self.kind.recorded_us(self._kernel.now_us())
         if request.check is not None:
             request.check(state)
-        for sent in request.pending:
+        for sent in (*before, *request.pending) if before else request.pending:
             prepared = self.kind.admit(sent) if self.kind.admit is not None else sent
             event, draft = prepared.event, state.draft()
             if event.event_delivers:
@@ -256,17 +266,7 @@ class ThreadRuntime:
         self.busy = True
         projections = self.projections.changes(attempt.head.seq)
         projections += snapshots.of_commit(self.head, attempt.state, attempt.head)
-        unit = CommitUnit(
-            thread_id=self.id,
-            expected=self.head,
-            head=attempt.head,
-            events=[step.stored for step in attempt.reduced],
-            live=attempt.live,
-            projections=projections,
-            passages=PassageChange(self.head.seq, attempt.head.seq, attempt.passages) if self.indexed else None,
-            makes=self._makes,
-            record=attempt.record if attempt.record is not self.record else None,
-        )
+        unit = attempt.unit(self.head, self.record, projections, makes=self._makes, is_indexed=self.indexed)
         future = self._kernel.store.commit(unit)
         attempt.make_receipts(self._log)
         if future.done():
@@ -293,6 +293,8 @@ class ThreadRuntime:
             was, self.head = self.head.status, attempt.head
             if self.head.status != was:
                 self._follow_status()
+            if attempt.notes:
+                self.notes.recorded(attempt.notes)
             for request, _, _ in attempt.requests:
                 request.resolve()
             self._on_commit(self, attempt.reduced)
@@ -359,6 +361,7 @@ class ThreadRuntime:
                         if any(view in self.projections.missing(one.event.event_type) for one in request.events):
                             request.fail(error)
                     again = [request for request in again if not request.future.done()]
+                    self.notes.drop_missing(view, self.projections)
         finally:
             self.queue.put_back(again)
             self._rest()
@@ -440,6 +443,7 @@ class ThreadRuntime:
         await aside(loaded.let_go, items=len(loaded.live))
         if loaded.head.epoch != self.head.epoch:  # it may be another: who was deleted has come back
             self._kernel.caches.drop(self.id)
+            self.notes = Notes()
         self.state, self.record, self.head, self.indexed = state, loaded.record, loaded.head, loaded.indexed
         await self.projections.load()
         self._follow_status()

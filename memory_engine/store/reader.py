@@ -348,7 +348,7 @@ class LogReader:
                 if stored.type not in types:
                     continue
                 event, reduction = decode_row(thread_id, stored, self.registry)
-                if _recalls(event, recalled_from):
+                if _recalls(event, recalled_from, reached, seqs):
                     versions += (chunk.id for chunk in reduction.chunks)
                     reached.update(chunk.id for chunk in reduction.chunks)
                 for chunk in reduction.chunks:
@@ -376,11 +376,18 @@ def unlinked(stored: StoredEvent) -> StoredEvent:
     return msgspec.structs.replace(stored, previous=None)
 
 
-def _recalls(event: Event | UnknownEvent, event_ids: Collection[str]) -> bool:
-    """Whether an event shows the words of one of these."""
+def _recalls(
+    event: Event | UnknownEvent, event_ids: Collection[str], chunk_ids: Collection[str], seqs: Collection[int]
+) -> bool:
+    """Whether an event shows the words of one of these events, or was made for one of these chunks."""
     if isinstance(event, UnknownEvent) or event.event_chunks != "recalled":
         return False
-    return any(source is Source.EVENT and value in event_ids for source, value in sources_in(event))
+    for source, value in sources_in(event):
+        if source is Source.EVENT and value in event_ids:
+            return True
+        if source is Source.CHUNK and isinstance(value, str) and (value in chunk_ids or _seq(value) in seqs):
+            return True
+    return False
 
 
 def covered_in(chunks: Iterable[Chunk], known: Mapping[str, Chunk]) -> list[str]:

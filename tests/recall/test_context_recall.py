@@ -159,10 +159,10 @@ async def test_what_a_pinned_chunk_says_is_not_recalled() -> None:
     async with memory_engine.open(":memory:", config=KEPT) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([*talk(20), ExternalInject(content=CODE, retention="critical")])
-        context = await thread.context(600, query=ASKED)
-        assert 1 == str(context.messages).count(CODE)
         await thread.mark_critical("2.0")
+        context = await thread.context(600, query=ASKED)
         marked = await thread.context(900, query="word1")
+    assert 1 == str(context.messages).count(CODE)
     assert 1 == sum("word1 " in content(message) for message in marked.messages)
 
 

@@ -58,6 +58,16 @@ SAMPLES: tuple[Event, ...] = (
     e.TodoUpdated(id="2", text="drink it all", status="in_progress", lenient=True),
     e.TodoDeleted(id="3", lenient=True),
     e.MemoryMarkCritical(chunk_ids=("1.0", "2.0"), lenient=True),
+    e.ContextRecalled(
+        content="Oldest first:\n[2026-01-02]\n- user: é",
+        query="What is é?",
+        request="5.0",
+        at_end=True,
+        passages=(e.RecalledPassage("id-1"), e.RecalledPassage("id-2", "user:acme/u1", 7, 1)),
+        threads=("user:acme/u1", "t2"),
+        leaving=("3.0",),
+    ),
+    e.ContextAsked(max_tokens=8_000, window=32_000, less=2, counted=1_000, upto=7, reports=1),
     e.EventsErased(
         rows=(e.ErasedRow(2, "ab" * 32), e.ErasedRow(3, "cd" * 32)), act="act1", by="officer", reason="asked"
     ),

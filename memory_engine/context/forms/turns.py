@@ -251,12 +251,17 @@ def _with_thinking(piece: RenderedChunk, carried: Collection[str]) -> RenderedCh
 
 def _newest_turn(pieces: Sequence[RenderedChunk]) -> int:
     """The position of the first piece that a new question changes: what was recalled for it, else the question."""
-    recalled = (n for n, piece in enumerate(pieces) if piece.chunk.type == ChunkType.RECALLED)
     spoken = (n for n in range(len(pieces) - 1, -1, -1) if pieces[n].chunk.type in SPOKEN)
-    newest = min((n for n in (next(recalled, None), next(spoken, None)) if n is not None), default=len(pieces))
-    while newest and pieces[newest - 1].position < 0:  # a standing block, which belongs to the turn
+    recalled = (n for n, piece in enumerate(pieces) if piece.chunk.type == ChunkType.RECALLED)
+    newest = next(spoken, next(recalled, len(pieces)))
+    while newest and _belongs_to_turn(pieces[newest - 1]):
         newest -= 1
     return newest
+
+
+def _belongs_to_turn(piece: RenderedChunk) -> bool:
+    """Whether a piece before the newest message is there for it: recalled passages, or a standing block."""
+    return piece.position < 0 or piece.chunk.type == ChunkType.RECALLED
 
 
 def _turn(message: Message, piece: RenderedChunk | None, zone: Zone, ids: _Ids) -> FormTurn | None:
