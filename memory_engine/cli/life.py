@@ -47,7 +47,8 @@ async def clear(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Start a thread over; its log keeps what was."""
     async with existing(asked.db, plugins=asked.plugins) as engine:
         receipt = await engine.thread(asked.thread).clear(asked.reason)
-    put_receipt(terminal, receipt, f"cleared; as it was: memory-engine show {asked.thread} --at {receipt.seq - 1}")
+    before = f"memory-engine show {asked.thread} --at {receipt.seq - 1}"
+    put_receipt(terminal, receipt, f"cleared; to see it as it was: {before}")
     return 0
 
 
