@@ -5,16 +5,22 @@ being worked on.
 """
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from memory_engine.context.invariants import Atom, atoms_of
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
-from memory_engine.formats.origin import form_of
+
+if TYPE_CHECKING:
+    from memory_engine.formats import origin
+else:
+    origin = lazy_module("memory_engine.formats.origin")
 
 SINGLE_TOKENS_MIN = 64
 """A COMPRESSIBLE chunk below this stays as it is: a summary of one line would not be shorter."""
@@ -179,7 +185,7 @@ def _is_begun(last: Chunk) -> bool:
     """Whether the last chunk of a flow is a text after which more of the loop may come."""
     if last.type != ChunkType.AGENT_RESPONSE:
         return False
-    form = None if last.response_id else form_of(last.text)
+    form = None if last.response_id else origin.form_of(last.text)
     return bool(last.response_id) or (form is not None and form.sure)
 
 

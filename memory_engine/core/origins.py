@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.events.base import Event, EventRole
+from memory_engine.core.events.messages import UserMessage
 
 SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
 """Messages of a person or of the leading agent: a turn begins with one of these."""
@@ -18,7 +20,7 @@ RESULTS = frozenset({ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.OBSERVA
 """What tools give back, with or without the id of a call."""
 
 
-class Origin(StrEnum):
+class Speaker(StrEnum):
     """Where words come from, from the highest to the lowest.
 
     `OPERATOR`: the instructions of whoever runs the agent. `CLIENT`, `SUMMARY` and `IMPORTED` rank equal: notices of
@@ -35,48 +37,55 @@ class Origin(StrEnum):
     TOOL = "tool"
 
 
-_RANKS: Mapping[Origin, int] = {
-    Origin.OPERATOR: 4,
-    Origin.PERSON: 3,
-    Origin.AGENT: 2,
-    Origin.CLIENT: 1,
-    Origin.SUMMARY: 1,
-    Origin.IMPORTED: 1,
-    Origin.TOOL: 0,
+_RANKS: Mapping[Speaker, int] = {
+    Speaker.OPERATOR: 4,
+    Speaker.PERSON: 3,
+    Speaker.AGENT: 2,
+    Speaker.CLIENT: 1,
+    Speaker.SUMMARY: 1,
+    Speaker.IMPORTED: 1,
+    Speaker.TOOL: 0,
 }
-_OF_TYPES: Mapping[str, Origin] = {
-    ChunkType.SYSTEM: Origin.OPERATOR,
-    ChunkType.USER_MESSAGE: Origin.PERSON,
-    ChunkType.PARENT_MESSAGE: Origin.AGENT,
-    ChunkType.AGENT_RESPONSE: Origin.AGENT,
-    ChunkType.THINKING: Origin.AGENT,
-    ChunkType.AGENT_ACTION: Origin.AGENT,
-    ChunkType.CLARIFICATION: Origin.AGENT,
-    ChunkType.TASK: Origin.AGENT,
-    ChunkType.TODO_LIST: Origin.AGENT,
-    ChunkType.TODO_ITEM: Origin.AGENT,
-    ChunkType.SCRATCHPAD: Origin.AGENT,
-    ChunkType.SNIPPET: Origin.AGENT,
-    ChunkType.EXECUTION: Origin.AGENT,
-    ChunkType.NOTICE: Origin.CLIENT,
-    ChunkType.FOREIGN_SUMMARY: Origin.SUMMARY,
-    ChunkType.RECALLED: Origin.IMPORTED,
+_OF_TYPES: Mapping[str, Speaker] = {
+    ChunkType.SYSTEM: Speaker.OPERATOR,
+    ChunkType.USER_MESSAGE: Speaker.PERSON,
+    ChunkType.PARENT_MESSAGE: Speaker.AGENT,
+    ChunkType.AGENT_RESPONSE: Speaker.AGENT,
+    ChunkType.THINKING: Speaker.AGENT,
+    ChunkType.AGENT_ACTION: Speaker.AGENT,
+    ChunkType.CLARIFICATION: Speaker.AGENT,
+    ChunkType.TASK: Speaker.AGENT,
+    ChunkType.TODO_LIST: Speaker.AGENT,
+    ChunkType.TODO_ITEM: Speaker.AGENT,
+    ChunkType.SCRATCHPAD: Speaker.AGENT,
+    ChunkType.SNIPPET: Speaker.AGENT,
+    ChunkType.EXECUTION: Speaker.AGENT,
+    ChunkType.NOTICE: Speaker.CLIENT,
+    ChunkType.FOREIGN_SUMMARY: Speaker.SUMMARY,
+    ChunkType.RECALLED: Speaker.IMPORTED,
 }
-_OF_SECTIONS: Mapping[str, Origin] = {"said": Origin.PERSON, "decided": Origin.AGENT}
+_OF_SECTIONS: Mapping[str, Speaker] = {"said": Speaker.PERSON, "decided": Speaker.AGENT}
 
 
-def origin_of(chunk: Chunk) -> Origin:
+def origin_of(chunk: Chunk) -> Speaker:
     """The origin of a chunk's words; of a summary, the lowest of its lines. An unknown type counts as a tool's."""
     if chunk.type == ChunkType.COMPACTED:
         return lowest(origin_of_section(line.section) for line in chunk.lines)
-    return _OF_TYPES.get(chunk.type, Origin.TOOL)
+    return _OF_TYPES.get(chunk.type, Speaker.TOOL)
 
 
-def origin_of_section(section: str) -> Origin:
+def role_of(event: Event) -> EventRole:
+    """The role of an event; of a message of the user role that no person wrote, `tool` or `other`."""
+    if isinstance(event, UserMessage) and event.origin:
+        return "tool" if event.origin == "tool" else "other"
+    return event.event_role
+
+
+def origin_of_section(section: str) -> Speaker:
     """The origin of a summary's line by its section: `said` holds people's words, `decided` the agent's."""
-    return _OF_SECTIONS.get(section, Origin.TOOL)
+    return _OF_SECTIONS.get(section, Speaker.TOOL)
 
 
-def lowest(origins: Iterable[Origin]) -> Origin:
+def lowest(origins: Iterable[Speaker]) -> Speaker:
     """The lowest of some origins, the first of those that rank equal; of none, a tool's."""
-    return min(origins, key=_RANKS.__getitem__, default=Origin.TOOL)
+    return min(origins, key=_RANKS.__getitem__, default=Speaker.TOOL)

@@ -14,9 +14,9 @@ person's, and in doubt a message is.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from re import RegexFlag
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from memory_engine.core.chunks import ChunkType, content_text
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExternalInject, SessionStarted
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, MessageOrigin, UserMessage
+from memory_engine.core.lazy import regex
 from memory_engine.core.state import State
 from memory_engine.formats.native import Json
 
@@ -58,15 +59,16 @@ _CLIENT_TAGS = (
 )
 _CLIENT_LINES = frozenset({"[Request interrupted by user]", "[Request interrupted by user for tool use]"})
 """Constants that a client puts where a person broke off a response."""
-_CALL = re.compile(rf"^[ \t]*<({_CALL_TAGS})(?:[=\s][^<>\n]*)?>", re.MULTILINE)
-_LAST_TAG = re.compile(r"</([A-Za-z][\w.:-]*)>$")
-_FENCE = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$", re.MULTILINE)
-_REACT = re.compile(r"^Action:[^\n]*\S[^\n]*\n+Action Input:", re.MULTILINE)
-_REACT_GOES_ON = re.compile(r"^(?:Final Answer|Observation|Thought):", re.MULTILINE)
-_FIELD = re.compile(r"^[ \t]*([^\W\d][\w -]{0,24}?)(?: ?\d+)?[ \t]*[:\uff1a][ \t]*\S")
-_LABEL = re.compile(r"^\s*[\[(<{]*\s*(?:[^\s\[(<{:\uff1a>\])}]+[ \t]?){1,4}[\[(<{:\uff1a>\])}]")
-_PROMPT = re.compile(r"^\S{0,30}[$#%>]$")
-_CLIENT_BLOCK = re.compile(rf"\s*<({_CLIENT_TAGS})(?:\s[^<>]*)?>(.*?)</\1>\s*", re.DOTALL)
+_CALL = regex(rf"^[ \t]*<({_CALL_TAGS})(?:[=\s][^<>\n]*)?>", RegexFlag.MULTILINE)
+_CLOSING = regex(r"</[\w.:-]+>")
+_LAST_TAG = regex(r"</([A-Za-z][\w.:-]*)>$")
+_FENCE = regex(r"^[ \t]{0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$", RegexFlag.MULTILINE)
+_REACT = regex(r"^Action:[^\n]*\S[^\n]*\n+Action Input:", RegexFlag.MULTILINE)
+_REACT_GOES_ON = regex(r"^(?:Final Answer|Observation|Thought):", RegexFlag.MULTILINE)
+_FIELD = regex(r"^[ \t]*([^\W\d][\w -]{0,24}?)(?: ?\d+)?[ \t]*[:\uff1a][ \t]*\S")
+_LABEL = regex(r"^\s*[\[(<{]*\s*(?:[^\s\[(<{:\uff1a>\])}]+[ \t]?){1,4}[\[(<{:\uff1a>\])}]")
+_PROMPT = regex(r"^\S{0,30}[$#%>]$")
+_CLIENT_BLOCK = regex(rf"\s*<({_CLIENT_TAGS})(?:\s[^<>]*)?>(.*?)</\1>\s*", RegexFlag.DOTALL)
 _LABEL_CHARS = 60
 _HEAD = "head "
 
@@ -221,7 +223,7 @@ def _written_call(text: str) -> Form | None:
     if calls:
         last = calls[-1]
         _, closed, after = text[last.end() :].rpartition(f"</{last[1]}>")
-        outer = re.sub(r"</[\w.:-]+>", "", after) if closed else ""
+        outer = _CLOSING.sub("", after) if closed else ""
         if not outer.strip() and not _in_fence(text, last.start()):
             return Form(f"call {last[1]}", sure=True)
     asked = list(_REACT.finditer(text)) if "Action Input:" in text else []

@@ -15,6 +15,7 @@ from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.messages import SkillError, SubagentError, SystemFailure, ToolError, UserMessage
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import JsonForm, named
+from memory_engine.core.origins import role_of
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import EventDecodeError
 from memory_engine.errors.effects import Usage
@@ -176,8 +177,7 @@ class Annals:
             event = self._registry.decode(stored.type, stored.version, stored.payload)
         except EventDecodeError:
             return "user"
-        origin = event.origin if isinstance(event, UserMessage) else ""
-        return {"": "user", "tool": "tool"}.get(origin, "other")
+        return role_of(event) if isinstance(event, Event) else "other"
 
     def _exchange(self, seq: int, role: str, at_us: int) -> TimedExchange:
         """The exchange that an event belongs to: consecutive messages to the agent begin one together."""

@@ -19,6 +19,7 @@ from memory_engine.core.events.compaction import (
 )
 from memory_engine.core.excerpts import of_event, one_line
 from memory_engine.core.json_form import as_data
+from memory_engine.core.origins import role_of
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import SeqNotInLog
 from memory_engine.inspector.annals import FAILED, LogClock, ModelUse, TimedExchange, ToolTimes, answered_by, calls_of
@@ -187,7 +188,7 @@ class _Bars:
             self._end(self._compaction or self._instant("compaction", stored, at_us, 0), stored, at_us, tokens)
             self._compaction = None
         else:
-            self._instant(event.event_role, stored, at_us, tokens)
+            self._instant(role_of(event), stored, at_us, tokens)
 
     def _respond(self, stored: StoredEvent, event: Event, at_us: int, tokens: int) -> None:
         """A part of a response extends the bar of the part before; each of its calls starts a bar."""

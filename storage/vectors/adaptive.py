@@ -16,7 +16,7 @@ from memory_engine.errors import MissingExtra
 from memory_engine.llm.vectors import Packed, Vector
 from memory_engine.storage.vectors.exact import ExactIndex
 from memory_engine.storage.vectors.graph import Graph, row_digests
-from memory_engine.storage.vectors.graph_files import GraphOrigin, UnusableGraph, new_graph, read_graph, write_graph
+from memory_engine.storage.vectors.graph_files import Origin, UnusableGraph, new_graph, read_graph, write_graph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,7 +142,7 @@ class AdaptiveIndex:
             time.sleep(TURN_S)  # else this thread would have the lock back before another wakes up
         return len(self._waiting)
 
-    def save(self, path: Path, origin: GraphOrigin) -> None:
+    def save(self, path: Path, origin: Origin) -> None:
         """Write the graph to `path` and `path`.graph, so that it need not be built again; without one, remove them.
 
         It takes a second for 100,000 vectors, during which nobody else gets a turn. The vectors
@@ -151,7 +151,7 @@ class AdaptiveIndex:
         with self._lock:
             write_graph(path, origin, self.dimension, self._graph)
 
-    def load(self, path: Path, origin: GraphOrigin) -> UnusableGraph | None:
+    def load(self, path: Path, origin: Origin) -> UnusableGraph | None:
         """Load the graph of a file, once the vectors are put. It drops entries for other vectors; missing ones wait.
 
         So a graph may be older than the vectors. Returns why it could not be used; then nothing has changed.

@@ -30,7 +30,7 @@ HEAD_DIGEST_BYTES = 32
 
 
 @frozen
-class GraphOrigin:
+class Origin:
     """The origin of a graph: the embedder's name, and a caller's stamp. A graph of another origin is not used."""
 
     model: str
@@ -58,7 +58,7 @@ class GraphHead(msgspec.Struct, frozen=True):
     entries: list[GraphEntry]
 
 
-def write_graph(path: Path, origin: GraphOrigin, dimension: int, graph: Graph | None) -> None:
+def write_graph(path: Path, origin: Origin, dimension: int, graph: Graph | None) -> None:
     """Write a graph, or remove the files of an older one. Raises `OSError`."""
     if graph is None:
         path.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def write_graph(path: Path, origin: GraphOrigin, dimension: int, graph: Graph | 
         draft.write_bytes(MARK + _digest(body) + body)
 
 
-def read_graph(path: Path, origin: GraphOrigin, dimension: int) -> Graph | UnusableGraph:
+def read_graph(path: Path, origin: Origin, dimension: int) -> Graph | UnusableGraph:
     """The graph as it was written, or the reason why not. Raises `OSError` for a file that cannot be read."""
     try:
         head = _head(path.read_bytes())

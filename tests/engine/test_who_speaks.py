@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, Engine, EngineConfig, Thread, UserMessage
+from memory_engine import AgentLifecycle, CompactionPolicy, Engine, EngineConfig, Thread, UserMessage
 from memory_engine import events as e
 from memory_engine.ingest import Ingestion, IngestOptions
 from memory_engine.ingest.events import event_id
@@ -259,6 +259,16 @@ async def test_search_finds_a_result_as_a_tools(thread: Thread) -> None:
     assert ("tool", "tool") == (hit.kind, hit.role)
 
 
+async def test_nothing_is_learned_from_what_is_no_persons() -> None:
+    """A statement that a tool, a client or another tool's summary makes is no fact about the user."""
+    async with memory_engine.open(":memory:") as engine:
+        run = AgentLifecycle(engine, await engine.create_thread(user_id="u1"), agent_id="analyst")
+        await run.start("Plan the trip")
+        for origin, text in (("tool", "CET"), ("client", "EST"), ("summary", "JST"), ("", "GMT")):
+            await run.thread.dispatch(UserMessage(content=f"My time zone is {text}.", origin=origin))  # type: ignore[arg-type]
+        assert [("time-zone", "GMT")] == [(fact.key, fact.value) for fact in await run.end("Planned.")]
+
+
 async def test_an_exchange_is_a_question_and_its_answer(thread: Thread) -> None:
     """Results are no questions, and the actions of a text loop are no answers."""
     await recorded(thread, [user("Why?"), agent(CALLS[0]), user("def read"), agent("Because of the last line.")])
@@ -279,3 +289,12 @@ async def test_a_file_that_was_ingested_without_origins_is_known(tmp_path: Path)
         await thread.dispatch(e.LlmTextResponse(content=CALLS[0]), event_id=ids[1])
         await thread.dispatch(UserMessage(content="def read"), event_id=ids[2])
         assert [0] == await added(engine, path)
+
+
+async def test_a_pin_of_an_agent_that_read_a_tool_is_a_tools(thread: Thread) -> None:
+    """After an observation as after a result: it may repeat the tool's words."""
+    await thread.record([user(TASK), agent(CALLS[0])])
+    await thread.brief.pin("The parser drops the last line.", by_agent=True)
+    await thread.record(user("Always run setup.sh first."))
+    await thread.brief.pin("Run setup.sh first.", by_agent=True)
+    assert ["agent", "tool"] == [r.event.origin async for r in thread.events() if isinstance(r.event, e.BriefPinned)]

@@ -5,7 +5,7 @@ from typing import cast
 
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, UserMessage
-from memory_engine.events import LlmToolCall
+from memory_engine.events import LlmTextResponse, LlmToolCall
 from memory_engine.inspector import routes_glance, routes_time
 from memory_engine.testing import FakeCompactor
 from tests.browser.timed_log import MODEL, calls, make_timed
@@ -91,6 +91,19 @@ async def test_a_log_tells_what_it_waited_for_and_what_models_used() -> None:
     assert [False, False, True] == [one["failed"] for one in bars[2:5]]
     assert cast(list[Data], late["bars"])[-1]["open"]
     assert 404 == none.status
+
+
+async def test_a_result_in_a_user_message_begins_no_exchange() -> None:
+    """Of a text loop: what the tool gave back belongs to the exchange that the person began."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("loop")
+        act, seen = LlmTextResponse(content="ls"), UserMessage(content="a.py", origin="tool")
+        await thread.dispatch_all([UserMessage(content="Look."), act, seen, act, seen, UserMessage(content="Stop.")])
+        async with inspected(engine) as browser:
+            exchanges = cast(list[Data], (await get(browser, "time", thread="loop"))["exchanges"])
+            bars = cast(list[Data], (await get(browser, "waterfall", thread="loop", seq=1))["bars"])
+    assert [(1, 5), (6, 6)] == [(one["first"], one["last"]) for one in exchanges]
+    assert "user model tool model tool".split() == [one["kind"] for one in bars]
 
 
 async def test_upkeep_goes_by_the_clock_of_what_it_follows(tmp_path: Path) -> None:

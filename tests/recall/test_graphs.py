@@ -18,12 +18,12 @@ from memory_engine import errors
 from memory_engine.llm.vectors import Packed, VectorIndex, packed
 from memory_engine.storage.vectors.adaptive import THRESHOLD, AdaptiveIndex
 from memory_engine.storage.vectors.exact import ExactIndex
-from memory_engine.storage.vectors.graph_files import GraphOrigin, UnusableGraph
+from memory_engine.storage.vectors.graph_files import Origin, UnusableGraph
 
 np = pytest.importorskip("numpy", reason="vectors need NumPy (extra `vectors`)")
 
 DIMENSION = 24
-ORIGIN = GraphOrigin("model", "stamp")
+ORIGIN = Origin("model", "stamp")
 Index = Callable[[int], VectorIndex]
 
 
@@ -307,7 +307,7 @@ def test_without_a_graph_there_are_no_files(tmp_path: Path) -> None:
     assert "missing" == refusal(path)
 
 
-def refusal(path: Path, origin: GraphOrigin = ORIGIN, dimension: int = DIMENSION) -> str:
+def refusal(path: Path, origin: Origin = ORIGIN, dimension: int = DIMENSION) -> str:
     """Why a graph is not read. The index that asked is as it was."""
     index = adaptive(dimension, threshold=0)
     index.put("a", [1.0] * dimension)
@@ -337,8 +337,8 @@ def test_a_graph_of_something_else_is_not_read(tmp_path: Path) -> None:
     """Of another model, another stamp or another dimension; or half of two that were written in turn."""
     path = tmp_path / "graph"
     built(clustered(300)).save(path, ORIGIN)
-    assert "origin" == refusal(path, GraphOrigin("other", "stamp"))
-    assert "origin" == refusal(path, GraphOrigin("model", "other"))
+    assert "origin" == refusal(path, Origin("other", "stamp"))
+    assert "origin" == refusal(path, Origin("model", "other"))
     assert "dimension" == refusal(path, dimension=DIMENSION + 1)
     half = path.read_bytes()
     built(clustered(310)).save(path, ORIGIN)
@@ -360,9 +360,9 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
 import resource, signal
 from pathlib import Path
 from memory_engine.storage.vectors.adaptive import AdaptiveIndex
-from memory_engine.storage.vectors.graph_files import GraphOrigin
+from memory_engine.storage.vectors.graph_files import Origin
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-path, origin = Path({str(tmp_path / "graph")!r}), GraphOrigin("model", "stamp")
+path, origin = Path({str(tmp_path / "graph")!r}), Origin("model", "stamp")
 index = AdaptiveIndex(8, threshold=0, library={using[0]!r})
 index.put_many((f"k{{n}}", [float(n % 7), float(n), 1, 2, 3, 4, 5, 6]) for n in range(500))
 index.build()
@@ -393,14 +393,14 @@ import sys; sys.modules |= {{"hnswlib": None, "usearch": None, "usearch.index": 
 import logging; logging.basicConfig(stream=sys.stdout, format="%(message)s")
 from pathlib import Path
 from memory_engine.storage.vectors.adaptive import AdaptiveIndex
-from memory_engine.storage.vectors.graph_files import GraphOrigin
+from memory_engine.storage.vectors.graph_files import Origin
 for _ in range(2):
     index = AdaptiveIndex({DIMENSION}, threshold=1)
     for key in "abc":
         index.put(key, [1.0] * {DIMENSION})
     print(index.build(), len(index.search([1.0] * {DIMENSION}, 5)))
-print(index.load(Path({str(path)!r}), GraphOrigin("model", "stamp")).reason)
-index.save(Path({str(path)!r}), GraphOrigin("model", "stamp"))
+print(index.load(Path({str(path)!r}), Origin("model", "stamp")).reason)
+index.save(Path({str(path)!r}), Origin("model", "stamp"))
 """
     warning, *rest = run(code)
     helps = "pip install '.[usearch]' (or `hnsw`, which takes a C++ compiler)"

@@ -8,8 +8,10 @@ from attrs import frozen
 
 from memory_engine.context.brief_block import Weighed
 from memory_engine.core.arguments import checked_text
-from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.chunks import Chunk
 from memory_engine.core.excerpts import WIDTH, Line, line, one_line, plain
+from memory_engine.core.origins import SPOKEN, Speaker
+from memory_engine.core.origins import origin_of as speaker_of
 from memory_engine.core.records import Receipt
 from memory_engine.core.state import State
 from memory_engine.core.tokens import estimate_text
@@ -35,8 +37,8 @@ Kind = Literal["forbids", "binds", "prefers", "corrects", "asks", "says", "mater
 """What the form of a statement says of it. `material` was pasted into a message, a `pin` was put into the brief."""
 Origin = Literal["person", "parent", "agent", "tool"]
 """Whose it is: a person's of this thread, of the agent that started this one, the agent's, or the agent's after a tool."""
-_TOOLS = frozenset({ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.EXTERNAL, ChunkType.SUBAGENT_MESSAGE})
-_PEOPLE = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
+_TRUSTED = frozenset({Speaker.OPERATOR, Speaker.PERSON, Speaker.AGENT})
+"""Whose words leave what an agent pins the agent's."""
 
 
 class BriefStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
@@ -184,9 +186,9 @@ def _check_room(thread_id: str, pinned: Sequence[str], text: str) -> None:
 def origin_of(state: State) -> PinOrigin:
     """The lowest origin among the chunks since a person last spoke: what an agent pins may repeat any of them."""
     for chunk in state.newest():
-        if chunk.type in _PEOPLE:
+        if chunk.type in SPOKEN:
             break
-        if chunk.type in _TOOLS or chunk.type not in {*ChunkType}:
+        if speaker_of(chunk) not in _TRUSTED:
             return "tool"
     return "agent"
 
