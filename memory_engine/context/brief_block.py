@@ -27,9 +27,9 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A statement as the brief offers it.
 
     `prefix` and `note` stand before and behind it: what it answers, what was said about it later. `request`: it belongs
-    to the message that is being worked on. `binds`: it stays where others of a long request go. `reference` is the
-    chunk that holds the whole message, to be opened (empty: it is in another thread). `others` says whose it is where
-    it is not a person's of this thread.
+    to the message that is being worked on. `binds`: it stays where others of a long request go. `stands`: nothing has
+    spent or superseded it. `reference` is the chunk that holds the whole message, to be opened (empty: it is in another
+    thread).
     """
 
     thread_id: str
@@ -41,6 +41,7 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     note: str = ""
     request: bool = False
     binds: bool = False
+    stands: bool = False
     reference: str = ""
     pinned: bool = False
 
@@ -212,7 +213,14 @@ class OfferedBrief(msgspec.Struct, frozen=True):
         sized = [(self._since(one), tokens_of(one, counter)) for one in own]
         heading = counter.count(self.block.heading) + HEADING_TOKENS
         sized.append((min((seq for seq, _ in sized), default=0), heading))
-        return RoomyBrief(msgspec.structs.replace(self.block, weighed=tuple(own)), self.thread_id, cap, Front.of(sized, cap))
+        return RoomyBrief(
+            msgspec.structs.replace(self.block, weighed=tuple(own)), self.thread_id, cap, Front.of(sized, cap)
+        )
+
+    def whole(self, shown: Collection[int], counter: TokenCounter) -> RankedBlock | None:
+        """All statements but those of messages shown whole; `None` where nothing is left to say."""
+        block = self.block.within(None, counter, shown=frozenset((self.thread_id, seq) for seq in shown))
+        return block if block.lines else None
 
     def _since(self, one: Weighed) -> int:
         """The seq after which a window begins that does not show the statement: none shows a pin, or another thread's."""

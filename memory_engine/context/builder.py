@@ -205,7 +205,7 @@ class Layout(msgspec.Struct, frozen=True):
     def within(self, max_tokens: int | None, choice: Choice) -> Chosen | None:
         """The atoms that a budget leaves room for, in order; `None` where it is too small for those that must be in."""
         if max_tokens is None:
-            return Chosen(self.flow.atoms())
+            return choice.unbounded(self.flow)
         return choice.of(self.flow, max_tokens - self.fixed)
 
     def pieces(self, chosen: Chosen) -> tuple[RenderedChunk, ...]:
@@ -360,7 +360,7 @@ class ContextBuilder:
         choice = self.choice(policy, kept, _brief(standing, thread_id))
         layout = self._layout(state, parts, max_tokens, blocks, choice)
         if max_tokens is None:
-            divided = whole(layout.flow, policy)
+            divided = whole(layout.flow, policy, choice)
         else:
             fitting = divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, choice)
             if fitting is None:

@@ -108,6 +108,12 @@ class Choice(msgspec.Struct, frozen=True):
     """The tokens that the lines of summaries may take; `None`: their share of the room."""
     brief: OfferedBrief | None = None
 
+    def unbounded(self, flow: Flow) -> Chosen:
+        """All atoms, where there is no budget, with the brief of what they do not show whole."""
+        atoms = flow.atoms()
+        block = self.brief.whole(_said_whole(atoms), self.counter) if self.brief is not None else None
+        return Chosen(atoms, kept=self._with_brief(Kept(), block))
+
     def of(self, flow: Flow, room: int) -> Chosen | None:
         """The atoms to show in `room` tokens; `None` where the fixed ones and something of the newest do not fit."""
         room -= flow.fixed_tokens
@@ -220,7 +226,10 @@ class Choice(msgspec.Struct, frozen=True):
         """What is in front of a window that begins at a seq and shows these atoms."""
         lines = front.lines.before(begins, self.render, self.counter)
         kept = Kept(summary=lines.piece, summary_tokens=lines.tokens, summaries=lines.ids)
-        block = front.brief.beside(_said_whole(shown), self.counter) if front.brief is not None else None
+        return self._with_brief(kept, front.brief.beside(_said_whole(shown), self.counter) if front.brief else None)
+
+    def _with_brief(self, kept: Kept, block: RankedBlock | None) -> Kept:
+        """The same with this brief in front."""
         messages = tuple(self.render(block.chunk(0))) if block is not None else ()
         if block is None or not messages:
             return kept

@@ -294,6 +294,7 @@ def _weighed(one: BriefStatement, thread_id: str) -> Weighed:
         prefix=f'(you asked: "{one.asked}")' if one.asked else "",
         note=f"(later: {one.later})" if one.later else "",
         request=one.request,
+        stands=one.status == "stands",
         binds=one.kind in ("forbids", "binds", "corrects", "prefers"),
         reference=f"{one.seq}.0" if one.thread_id == thread_id and not one.pinned else "",
         pinned=one.pinned,
