@@ -10,6 +10,7 @@ import msgspec
 from attrs import field, frozen
 from msgspec import Meta
 
+from memory_engine.agents.pins import AgentPins
 from memory_engine.core.json_form import named
 from memory_engine.core.secrets import holds_secret, tells_secret
 from memory_engine.errors import InvalidInput, NotGranted, UnknownChunk, UnknownMemory
@@ -21,6 +22,7 @@ from memory_engine.views.layers.summaries import shortened
 EntryText = Annotated[str, Meta(min_length=1, max_length=100_000)]
 SnippetText = Annotated[str, Meta(min_length=1, max_length=4_000)]
 """The scratchpad is in every context, whole: one long snippet would leave no room for the conversation."""
+PinText = Annotated[str, Meta(min_length=1, max_length=1_500)]
 KeyName = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Limit = Annotated[int, Meta(ge=1, le=50)]
 
@@ -145,8 +147,35 @@ class ScratchpadRead(Arguments, frozen=True):
     purpose = "Read what is on the scratchpad."
 
 
+class BriefPin(Arguments, frozen=True):
+    """Keep a text for the task."""
+
+    tool = "brief_pin"
+    purpose = (
+        "Remember this for the task: keep a decision or condition word for word in front of you, whatever becomes of "
+        "the history. What people say is kept anyway. There is room for a few: take out what no longer holds."
+    )
+    text: Annotated[PinText, Meta(description="What to keep, in a sentence or two.")]
+
+
+class BriefUnpin(Arguments, frozen=True):
+    """Take a pin out."""
+
+    tool = "brief_unpin"
+    purpose = "Take out what you kept with brief_pin."
+    pin: Annotated[Annotated[int, Meta(ge=1)], Meta(description="Its number, as brief_pin and brief_read give it.")]
+
+
+class BriefRead(Arguments, frozen=True):
+    """Read what people said."""
+
+    tool = "brief_read"
+    purpose = "Read what people said in this conversation and what of it still stands, and what is pinned."
+
+
 ARGUMENTS: tuple[type[Arguments], ...] = (
-    Append, Search, Learn, RecallFact, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead
+    Append, Search, Learn, RecallFact, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead, BriefPin,
+    BriefUnpin, BriefRead,
 )  # fmt: skip
 """Every tool, in the order that models see them."""
 
@@ -270,6 +299,7 @@ class MemoryTools:
         self._memory = memory.memory
         self._thread = memory
         self._conversation = scratchpad or memory
+        self._pins = AgentPins(self._conversation)
         self._calls: Mapping[type[Arguments], Callable[..., Awaitable[str | _Told]]] = {
             Append: self._append,
             Search: self._search,
@@ -281,6 +311,9 @@ class MemoryTools:
             Open: self._open,
             ScratchpadWrite: self._write,
             ScratchpadRead: self._read,
+            BriefPin: self._pin,
+            BriefUnpin: self._unpin,
+            BriefRead: self._brief,
         }
 
     async def call(self, name: str, arguments: "str | bytes | Mapping[str, object]" = "{}") -> ToolAnswer:
@@ -394,6 +427,19 @@ class MemoryTools:
         return "\n".join(
             f"- {RECALLED_MARK + ' ' if s.recalled else ''}{shortened(s.text, ENTRY_CHARS_MAX)}" for s in snippets
         )
+
+    async def _pin(self, asked: BriefPin) -> _Told:
+        pin = await self._pins.add(asked.text)
+        return _Told(f"Pinned. number: {pin}", {"pin": pin})
+
+    async def _unpin(self, asked: BriefUnpin) -> str:
+        if not await self._pins.take_out(asked.pin):
+            raise _Refused(f"Pin {asked.pin} is a person's: only people can take it out.")
+        return f"Pin {asked.pin} is taken out."
+
+    async def _brief(self, _asked: BriefRead) -> _Told:
+        text, statements = await self._pins.read()
+        return _Told(text, {"statements": statements})
 
 
 def read_arguments(cls: type[A], arguments: "str | bytes | Mapping[str, object]") -> A | str:

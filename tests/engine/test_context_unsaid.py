@@ -11,6 +11,7 @@ import memory_engine
 from memory_engine import LlmTextResponse, Thread, UserMessage
 from memory_engine.cli import main
 from memory_engine.core.codec import encode_json
+from memory_engine.events import ContextAsked
 from memory_engine.runtime.probe import UNPROBED, Span
 from tests.conversations import log
 
@@ -69,7 +70,7 @@ async def test_the_next_dispatch_records_that_a_context_lacked_a_statement(threa
     await thread.dispatch(LlmTextResponse(content="Good."))
     await thread.context(8_000)
     await thread.dispatch(LlmTextResponse(content="Good."))
-    found = [one.event for one in await log(thread) if one.event.event_type == "context_asked"]
+    found = [one.event for one in await log(thread) if isinstance(one.event, ContextAsked)]
     first, last = (json.loads(encode_json(one)) for one in found)
     seqs = list(dict.fromkeys(one.seq for one in small.unsaid))
     assert (len(small.unsaid), seqs) == (first["lacks"], first["unsaid"])
