@@ -26,6 +26,7 @@ from memory_engine.recall.hits import Found, Hit
 from memory_engine.recall.search import Asked
 from memory_engine.recall.service import Recall, checked_query
 from memory_engine.replay.data import chunk_as_data
+from memory_engine.views.brief.view import BriefView
 
 CHUNKS_MAX = 2_000
 ROWS_MAX = 1_000
@@ -170,6 +171,21 @@ async def originals(inspection: Inspection, query: Query) -> object:
     return {"total": len(summary.parent_ids), "chunks": [chunk_row(one) for one in chunks.values()]}
 
 
+async def brief(inspection: Inspection, query: Query) -> object:
+    """What people said up to a seq, in the order of time, and what became of each statement; and the pins."""
+    past = await inspection.past(query)
+    found = await BriefView(past).read(at=past.seq)
+    ordered = sorted(found, key=lambda one: (one.origin != "parent", one.seq, one.n))
+    return {
+        "seq": found.seq,
+        "total": len(found),
+        "standing": len(found.standing),
+        "statements": [
+            msgspec.structs.asdict(one) | {"text": one.text[:MESSAGE_MAX]} for one in ordered[-STATEMENTS_MAX:]
+        ],
+    }
+
+
 async def views(inspection: Inspection, query: Query) -> object:
     """The views that have rows at a seq: those in use, in order of registration, then the others.
 
@@ -212,6 +228,7 @@ STATE_ROUTES = (
     Route.of("recall", "thread seq query limit", recall),
     Route.of("chunk", "thread id", chunk),
     Route.of("originals", "thread chunk", originals),
+    Route.of("brief", "thread seq", brief),
     Route.of("views", "thread seq", views),
     Route.of("view", "thread seq name offset limit", view),
 )
