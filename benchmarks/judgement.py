@@ -1,4 +1,4 @@
-"""What is learned without a model: of labelled replies and statements, which share of what was learned is right.
+"""What is learned without a model: of labelled replies, statements and snippets, which share of it is right.
 
 The tables stand in `judgement/`, each in two halves. Rules are made by looking at `dev` alone; `held_out` says what
 they are worth. `python -m benchmarks.judgement` prints both, and each line of `dev` that was judged wrongly.
@@ -16,29 +16,39 @@ from benchmarks.figures import Bar, Figure
 from benchmarks.setting import Setting
 from memory_engine.agents.extraction import Finished, Said, StatedFacts
 from memory_engine.views.playbooks.reactions import WordingJudge
+from memory_engine.views.promotion.judge import Judge, route_by_wording
+from memory_engine.views.promotion.scorers import PromotionContext
+from memory_engine.views.scratchpad.view import Snippet
 
 TABLES = Path(__file__).resolve().parent / "judgement"
 PRECISION_MIN = 0.95
 ASKED = "Show revenue by month"
 Half = Literal["dev", "held_out"]
 HALVES: tuple[Half, ...] = ("dev", "held_out")
-LEARNED_FROM = {"replies": frozenset({"satisfied", "moves_on"}), "statements": frozenset({"fact"})}
+LEARNED_FROM = {
+    "replies": frozenset({"satisfied", "moves_on"}),
+    "statements": frozenset({"fact"}),
+    "snippets": frozenset({"rule", "preference"}),
+}
 """The labels of the lines of each table from which something should be learned."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of a table, and whether it should teach anything."""
+    """A line of a table, its label, and whether it should teach anything."""
 
     language: str
     text: str
+    label: str
     teaches: bool
 
 
 def table(name: str, half: Half) -> list[Line]:
-    """The lines of one half of a table, `replies` or `statements`."""
+    """The lines of one half of a table, `replies`, `statements` or `snippets`."""
     rows = (TABLES / f"{name}_{half}.tsv").read_text("utf-8").splitlines()[1:]
     cells = (row.split("\t") for row in rows)
-    return [Line(language, text.replace("\\n", "\n"), label in LEARNED_FROM[name]) for language, label, text in cells]
+    return [
+        Line(language, text.replace("\\n", "\n"), label, label in LEARNED_FROM[name]) for language, label, text in cells
+    ]
 
 
 @frozen
@@ -80,7 +90,18 @@ async def _states(text: str) -> bool:
     return bool(await StatedFacts().extract(Finished(task="", said=(Said(text=text),))))
 
 
-LEARNS: dict[str, Callable[[str], Awaitable[bool]]] = {"replies": _promotes, "statements": _states}
+async def _rises(text: str) -> bool:
+    return bool(await placed(text))
+
+
+async def placed(text: str) -> str:
+    """Where promotion puts a snippet that it judges by itself: `agent_md`, `preferences`, or nowhere."""
+    snippet = Snippet(id="1.0", text=text, flow="", seq=1, recalled=False)
+    (judgement,) = await Judge(()).judge([snippet], PromotionContext(snippets=[snippet]), {})
+    return route_by_wording(snippet).target if judgement.rises else ""
+
+
+LEARNS: dict[str, Callable[[str], Awaitable[bool]]] = {"replies": _promotes, "statements": _states, "snippets": _rises}
 
 
 async def judgement(_setting: Setting) -> list[Figure]:

@@ -20,7 +20,19 @@ from memory_engine.agents.extraction import (
     Said,
     StatedFacts,
 )
-from memory_engine.agents.preparation import STARTED, TEXT_CHARS_MAX, Keeper, Known, Preparation, known_for, told
+from memory_engine.agents.people import People
+from memory_engine.agents.preparation import (
+    STARTED,
+    TEXT_CHARS_MAX,
+    Keeper,
+    Known,
+    Learned,
+    Memories,
+    Preparation,
+    known_for,
+    told,
+)
+from memory_engine.context.ownership import Viewer
 from memory_engine.core.aside import aside
 from memory_engine.core.chunks import RECALLED, Chunk
 from memory_engine.core.origins import PEOPLE
@@ -50,7 +62,7 @@ from memory_engine.events import (
 )
 from memory_engine.llm.base import MemoryModel
 from memory_engine.projections.outbox import derived_id
-from memory_engine.scopes import Agent
+from memory_engine.scopes import Agent, User
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, check_layers
 from memory_engine.views.layers.shared_memory import also_share
@@ -132,7 +144,7 @@ class AgentLifecycle:
         task_id, started = self._engine.kernel.new_id(), self._engine.kernel.new_id()
         events: list[Event | NewEvent] = [
             NewEvent(TaskStarted(goal=task, task_id=task_id), id=started),
-            self._keeper.episode(STARTED, [f"Started: {task}"], task_id, (started,)),
+            (await self._keeper()).episode(STARTED, [f"Started: {task}"], task_id, (started,)),
         ]
         if known.note:
             events.append(MemoryRecalled(content=known.note, query=told([task], TEXT_CHARS_MAX), sources=known.sources))
@@ -187,17 +199,18 @@ class AgentLifecycle:
         task = self._running("end")
         done = _end_id(task, 0)
         drawn_from = (done, *sources)
-        facts = await self._learned(task, Said(text=result, sources=drawn_from))
+        learned = await self._learned(task, Said(text=result, sources=drawn_from))
+        keeper = await self._keeper()
         events: list[Event] = [
             TaskCompleted(content=result, task_id=task.task_id, lenient=True),
-            self._keeper.episode(
+            keeper.episode(
                 "completed", [f"Completed: {task.task}", result], task.task_id, (*drawn_from, *await self._asked(task))
             ),
-            *(self._keeper.knowledge(fact, task.task_id) for fact in facts),
+            *(keeper.knowledge(one, task.task_id) for one in learned),
         ]
         call_id = self._call.call_id if self._call is not None else ""
         await self._finish(task, events, SubagentResult(call_id=call_id, content=result, agent_id=self.agent_id))
-        return facts
+        return tuple(one.fact for one in learned)
 
     async def fail(self, error: BaseException | str) -> None:
         """Record in both places that the task failed or (for a cancellation) was stopped. Raises `TaskNotRunning`."""
@@ -215,7 +228,7 @@ class AgentLifecycle:
                 TaskAbandoned(content=what, task_id=task.task_id, lenient=True),
             ]
         sources = (failed, *await self._asked(task))
-        episode = self._keeper.episode("failed", [f"Failed: {task.task}", what], task.task_id, sources)
+        episode = (await self._keeper()).episode("failed", [f"Failed: {task.task}", what], task.task_id, sources)
         call_id = self._call.call_id if self._call is not None else ""
         await self._finish(
             task, [*ended, episode], SubagentError(call_id=call_id, content=what, agent_id=self.agent_id)
@@ -299,21 +312,30 @@ class AgentLifecycle:
             raise InvalidMemory("tenant_id", self._tenant_id, f"the conversation is of tenant {info.tenant_id!r}")
         self._tenant_id = self._tenant_id or info.tenant_id
         lead = self._call.parent.agent if self._call is not None else None
-        known = await known_for(self.agent, lead, task, self._memories_max)
-        if not info.user_id:
-            return known
-        user = self._engine.user(info.user_id, tenant_id=self._tenant_id)
-        found = await user.playbooks.find(task, limit=1)
+        user = await self._user()
+        viewer = Viewer(info.user_id, self.thread.id)
+        memories = Memories(agent=self.agent, lead=lead, user=user, viewer=viewer)
+        known = await known_for(memories, task, self._memories_max)
+        found = await user.playbooks.find(task, limit=1) if user is not None else ()
         return evolve(known, playbook=found[0].playbook.text) if found else known
 
-    @property
-    def _keeper(self) -> Keeper:
-        """Makes the events that carry entries into the agent's memory."""
-        destination = Destination(kind="agent", id=self.agent_id, tenant_id=self._tenant_id)
-        return Keeper(destination, self.thread.id, self._engine.kernel.now_us())
+    async def _user(self) -> User | None:
+        """The conversation's user; `None` if nobody is known."""
+        user_id = (await self.thread.info()).user_id
+        return self._engine.user(user_id, tenant_id=self._tenant_id) if user_id else None
 
-    async def _learned(self, task: Preparation, result: Said) -> tuple[Fact, ...]:
-        """The facts that the extractor found and the agent's memory does not hold yet, none of which tells a secret."""
+    async def _keeper(self) -> Keeper:
+        """Makes the events that carry entries into the memories of agent and user."""
+        agent = Destination(kind="agent", id=self.agent_id, tenant_id=self._tenant_id)
+        known = await self._user()
+        user = Destination(kind="user", id=known.scope_id, tenant_id=self._tenant_id) if known is not None else None
+        return Keeper(agent, user, self.thread.id, self._engine.kernel.now_us())
+
+    async def _learned(self, task: Preparation, result: Said) -> tuple[Learned, ...]:
+        """The facts that the extractor found and nobody's memory holds yet, none of which tells a secret.
+
+        What a person said goes to that person's memory, what the agent found out to the agent's.
+        """
         snippets = [s for s in await self.thread.scratchpad.read() if s.seq > task.seq and not s.recalled]
         state = await self.thread.state()
         heard, recalled = await aside(partial(_heard_and_recalled, state, task.seq), items=len(state))
@@ -324,11 +346,17 @@ class AgentLifecycle:
         said += [*(Said(text=text, sources=(ids[seq],)) for seq, text in texts), result]
         finished = Finished(task=task.task, said=tuple(said), recalled=(task.prompt, *recalled))
         found = {fact.key: fact for fact in await self._extractor.extract(finished) if fact.key}
+        people = People.of([(task.task, said[0].sources), *((c.text, (ids[c.said_at],)) for c in heard)])
+        seq_of = {id_: seq for seq, id_ in ids.items()} | dict.fromkeys(said[0].sources, task.seq)
+        user = await self._user()
         new = []
         for fact in found.values():
-            known = await self.agent.memory.recall(fact.key)
+            is_said = not fact.sources or people.said(fact.key, fact.value, fact.sources)
+            memory = (user or self.thread).memory if is_said else self.agent.memory
+            known = await memory.recall(fact.key)
             if (known is None or known.value != fact.value) and not tells_secret(fact.key, fact.value):
-                new.append(fact)
+                drawn_from = tuple(seq_of[id_] for id_ in fact.sources if id_ in seq_of)
+                new.append(Learned(fact=fact, is_said=is_said, seqs=drawn_from))
         return tuple(new)
 
     async def _asked(self, task: Preparation) -> list[str]:

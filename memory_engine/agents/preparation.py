@@ -8,14 +8,16 @@ from collections.abc import Iterable, Sequence
 from attrs import field, frozen
 
 from memory_engine.agents.extraction import Fact
+from memory_engine.context.ownership import Viewer
 from memory_engine.context.rendering import Message
 from memory_engine.core.secrets import mask_secrets
-from memory_engine.events import Destination, Layer, MemoryShared
-from memory_engine.scopes import Agent
+from memory_engine.events import Destination, Layer, MemoryAppended, MemoryShared
+from memory_engine.scopes import Agent, Scope, User
 from memory_engine.views.layers.entries import MemoryHit, ProceduralRule
 from memory_engine.views.layers.keywords import MemoryQuery, search_memories
 from memory_engine.views.layers.search import applicable
 from memory_engine.views.layers.summaries import shortened
+from memory_engine.views.layers.view import Memory
 
 STARTED = "started"
 """Episodic entries of this kind say nothing that a later task could use."""
@@ -68,16 +70,30 @@ class Known:
         return "\n".join(parts)[:NOTE_CHARS_MAX]
 
 
-async def known_for(agent: Agent, lead: Agent | None, task: str, limit: int) -> Known:
-    """The agent's own memory that fits the task, and that of its lead as far as the lead grants it."""
-    sought: list[tuple[Agent, Sequence[Layer]]] = [(agent, SEARCHED)]
-    rules = await agent.memory.rules()
-    if lead is not None:
-        shared = agent.shared(lead.scope_id)
-        grant = await shared.granted()
-        sought.append((lead, [layer for layer in SEARCHED if grant is not None and layer in grant.layers]))
-        rules += await shared.rules() if grant is not None and "procedural" in grant.layers else []
-    memories = await search_memories(sought, MemoryQuery(query=task, limit=limit * 2))  # both in one order
+@frozen(kw_only=True)
+class Memories:
+    """The memories that a run may draw on: the agent's, its lead's as far as granted, and its user's."""
+
+    agent: Agent
+    lead: Agent | None
+    user: User | None
+    viewer: Viewer
+
+
+async def known_for(of: Memories, task: str, limit: int) -> Known:
+    """What fits the task, and nothing that another user said."""
+    sought: list[tuple[Scope, Sequence[Layer]]] = [(of.agent, SEARCHED)]
+    rules = await Memory(of.agent, viewer=of.viewer).rules()
+    if of.lead is not None:
+        grant = await of.agent.shared(of.lead.scope_id).granted()
+        granted = grant.layers if grant is not None else ()
+        sought.append((of.lead, [layer for layer in SEARCHED if layer in granted]))
+        rules += await Memory(of.lead, viewer=of.viewer).rules() if "procedural" in granted else []
+    if of.user is not None:
+        sought.append((of.user, SEARCHED))
+        rules += await of.user.memory.rules()
+    wanted = MemoryQuery(query=task, limit=limit * 2, viewer=of.viewer)
+    memories = await search_memories(sought, wanted)  # all in one order
     useful = [hit for hit in memories if hit.entry.metadata.get("event") != STARTED]
     return Known(memories=tuple(_different(useful)[:limit]), rules=tuple(applicable(rules, task)))
 
@@ -107,11 +123,24 @@ def told(texts: Sequence[str], chars_max: int) -> str:
 TEXT_CHARS_MAX = 500
 
 
+@frozen(kw_only=True)
+class Learned:
+    """A fact, whether a person's words are in it, and the seqs of those events of the conversation that said it."""
+
+    fact: Fact
+    is_said: bool
+    seqs: tuple[int, ...] = ()
+
+
 @frozen
 class Keeper:
-    """Makes the events that carry entries from a conversation (`thread_id`) to an agent's memory, as of `now_us`."""
+    """Makes the events that carry entries from a conversation (`thread_id`) to other memories, as of `now_us`.
+
+    `user` is the conversation's; without one what a person said stays in the conversation.
+    """
 
     agent: Destination
+    user: Destination | None
     thread_id: str
     now_us: int
 
@@ -127,10 +156,23 @@ class Keeper:
             sources=sources,
         )
 
-    def knowledge(self, fact: Fact, task_id: str) -> MemoryShared:
-        """Something that was learned."""
+    def knowledge(self, learned: Learned, task_id: str) -> MemoryShared | MemoryAppended:
+        """Something that was learned: for the agent if it found it out, else for the user who said it."""
+        fact = learned.fact
+        destination = self.user if learned.is_said else self.agent
+        if destination is None:
+            return MemoryAppended(
+                layer="semantic",
+                content=fact.value,
+                key=fact.key,
+                metadata={"task_id": task_id},
+                timestamp_us=self.now_us,
+                source_thread=self.thread_id,
+                sources=fact.sources,
+                drawn_from=learned.seqs,
+            )
         return MemoryShared(
-            destination=self.agent,
+            destination=destination,
             layer="semantic",
             content=fact.value,
             key=fact.key,
@@ -138,4 +180,5 @@ class Keeper:
             timestamp_us=self.now_us,
             source_thread=self.thread_id,
             sources=fact.sources,
+            own=not learned.is_said,
         )

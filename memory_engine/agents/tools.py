@@ -11,6 +11,8 @@ from attrs import field, frozen
 from msgspec import Meta
 
 from memory_engine.agents.pins import AgentPins
+from memory_engine.agents.remembering import Remembering
+from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import named
 from memory_engine.core.secrets import holds_secret, tells_secret
 from memory_engine.errors import InvalidInput, NotGranted, UnknownChunk, UnknownMemory
@@ -292,7 +294,8 @@ class _Refused(Exception):
 class MemoryTools:
     """Runs a model's calls on a thread's memory. `scratchpad` is the conversation that the agent works in.
 
-    Pass an agent (`engine.agent("a")`) as `memory` to let it remember across conversations.
+    Pass an agent (`engine.agent("a")`) as `memory` to let it remember across conversations: what people said in the
+    conversation is then kept in their user's memory, and a model sees nothing that another user said.
     """
 
     def __init__(self, memory: Thread, scratchpad: Thread | None = None) -> None:
@@ -300,6 +303,7 @@ class MemoryTools:
         self._thread = memory
         self._conversation = scratchpad or memory
         self._pins = AgentPins(self._conversation)
+        self._remembering = Remembering(owner=memory, conversation=self._conversation)
         self._calls: Mapping[type[Arguments], Callable[..., Awaitable[str | _Told]]] = {
             Append: self._append,
             Search: self._search,
@@ -339,37 +343,41 @@ class MemoryTools:
             raise _Refused("A rule needs a condition: when does it apply? Call memory_append again with condition.")
         if asked.layer != "working" and holds_secret(asked.content):
             raise _Refused(SECRET)
-        entry = await self._memory.append(asked.layer, asked.content, condition=asked.condition or "")
-        return _Told(f"Remembered in {asked.layer} memory. id: {entry.id}", {"id": entry.id})
+        entry_id = await self._remembering.keep(asked.layer, asked.content, condition=asked.condition or "")
+        return _Told(f"Remembered in {asked.layer} memory. id: {entry_id}", {"id": entry_id})
 
     async def _search(self, asked: Search) -> _Told:
         query = (asked.query or "").strip()
         if asked.last is not None and query:
             raise _Refused("Give either query or last, not both: a query finds what fits, last gives the latest.")
         if query:
-            hits = await self._memory.search(asked.layer, query, asked.limit or 10)
+            hits = await self._remembering.search(asked.layer, query, asked.limit or 10)
         else:
-            hits = await self._memory.search(asked.layer, last=asked.last or asked.limit or 10)
+            hits = await self._remembering.latest(asked.layer, asked.last or asked.limit or 10)
         if not hits:
             where = f"{asked.layer} memory" if asked.layer else "memory"
             hint = " Try fewer or other words." if query else ""
             return _Told(f"Nothing was found in {where}.{hint}", {"entries": []})
-        return _Told("\n".join([RECALLED_MARK, *map(_hit_line, hits)]), {"entries": list(map(_hit_data, hits))})
+        return _Told(
+            "\n".join([RECALLED_MARK, *(_entry_line(hit.entry) for hit in hits)]),
+            {"entries": list(map(_hit_data, hits))},
+        )
 
     async def _learn(self, asked: Learn) -> str:
         if tells_secret(asked.key, asked.value):
             raise _Refused(SECRET)
-        former = await self._memory.recall(asked.key)
-        await self._memory.learn(asked.key, asked.value)
+        former = await self._remembering.recall(asked.key)
+        check_identifier("key of an entry", asked.key)
+        await self._remembering.keep("semantic", asked.value, key=asked.key)
         if former is None or former.value == asked.value:
             return f"Learned under {asked.key!r}."
         return f"Learned under {asked.key!r}. Until now it said: {shortened(former.value, 300)}"
 
     async def _recall(self, asked: RecallFact) -> _Told:
-        known = await self._memory.recall(asked.key)
+        known = await self._remembering.recall(asked.key)
         if known is not None:
             return _Told(f"{RECALLED_MARK}\n{known.key}: {known.value}", {"key": known.key, "value": known.value})
-        alike = await self._memory.search("semantic", asked.key, 3)
+        alike = await self._remembering.search("semantic", asked.key, 3)
         hint = f" Similar keys: {', '.join(hit.entry.key for hit in alike)}." if alike else ""
         return _Told(f"Nothing is known under {asked.key!r}.{hint}", {})
 
@@ -399,7 +407,7 @@ class MemoryTools:
 
     async def _open(self, asked: Open) -> str:
         try:
-            entries = await self._memory.open(asked.reference.strip())
+            entries = await self._remembering.open(asked.reference.strip())
         except UnknownMemory:
             return await self._open_result(asked)
         return "\n".join([RECALLED_MARK, *map(_entry_line, entries)])
@@ -483,12 +491,7 @@ def _allowed(cls: type[Arguments]) -> str:
 
 
 def _hit_data(hit: MemoryHit) -> dict[str, object]:
-    names = "id layer key condition content timestamp"
-    return {**named(hit.entry, names), "score": hit.score}
-
-
-def _hit_line(hit: MemoryHit) -> str:
-    return _entry_line(hit.entry)
+    return {**named(hit.entry, "id layer key condition content timestamp"), "score": hit.score}
 
 
 def _entry_line(entry: MemoryEntry) -> str:

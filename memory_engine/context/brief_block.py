@@ -205,10 +205,15 @@ class OfferedBrief(msgspec.Struct, frozen=True):
     block: RankedBlock
     thread_id: str
     share: float = BRIEF_SHARE
+    least: int = BRIEF_MIN
+
+    def beside_recall(self) -> "OfferedBrief":
+        """The brief where passages are recalled, too: half of it, since a question finds what it needs of the rest."""
+        return msgspec.structs.replace(self, share=self.share / 2, least=self.least // 2)
 
     def within(self, room: int, counter: TokenCounter) -> "RoomyBrief":
         """The brief in its share of a room."""
-        cap = max(int(room * self.share), min(BRIEF_MIN, int(room * BRIEF_SHARE_MAX)))
+        cap = max(int(room * self.share), min(self.least, int(room * BRIEF_SHARE_MAX)))
         own = [one for one in self.block.weighed if one.pinned or not one.request or one.binds]
         sized = [(self._since(one), tokens_of(one, counter)) for one in own]
         heading = counter.count(self.block.heading) + HEADING_TOKENS

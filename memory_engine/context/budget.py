@@ -155,6 +155,8 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, choice: Choic
     turns, at = flow.turns, flow.newest_turn
     offered = _room(flow, flowing, at)
     split = _split(policy, offered)
+    if choice.brief is not None:
+        choice = replace(choice, brief=choice.brief.beside_recall())
     if offered.newest > flowing:
         return _cut(flow, room, min(split.recalled, int(flowing * SPARED_SHARE)), choice)
     least = offered.newest

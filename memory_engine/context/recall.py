@@ -25,6 +25,7 @@ from memory_engine.context.context import Context
 from memory_engine.context.covered import Covered
 from memory_engine.context.excerpt import excerpt
 from memory_engine.context.live import over_newest
+from memory_engine.context.ownership import Viewer, visible
 from memory_engine.context.recall_from import searchable
 from memory_engine.context.rendering import IN_NO_STATE
 from memory_engine.context.standing import OfferedBlock
@@ -34,6 +35,7 @@ from memory_engine.core.state import State
 from memory_engine.core.text import terms
 from memory_engine.errors import ThreadNotFound
 from memory_engine.recall.candidates import Choice
+from memory_engine.recall.extractors import MEMORY
 from memory_engine.recall.hits import Hit, Shown, shown
 from memory_engine.recall.question import TERMS_MAX
 from memory_engine.recall.search import LIMIT_MAX, Asked
@@ -117,12 +119,28 @@ async def recalled_into(thread: ThreadHandle, state: State, recall: RecallReques
     count = len(found)
     async with aclosing(behind):
         hits: Sequence[Hit] | None = found.hits
-        while hits is not None and block.take(h for h in hits if h.thread_id != thread.id or h.seq <= state.seq):
+        while hits is not None:
+            seen = await _seen_in(thread, hits) if others else hits
+            if not block.take(h for h in seen if h.thread_id != thread.id or h.seq <= state.seq):
+                break
             hits = await anext(behind, None)
             count += len(hits or ())
     if count < limit and block.left >= ROOM_MIN:
         await _fill(kernel, draft, block, recall.at or 0)
     return evolve(await aside(block.context, items=len(draft.pieces)), recall_failure=found.failure)
+
+
+async def _seen_in(thread: ThreadHandle, hits: Sequence[Hit]) -> list[Hit]:
+    """The hits that may be shown in a thread: an agent's memory also holds what other users said."""
+    kernel = thread.kernel
+    viewer = Viewer((await thread.info()).user_id, thread.id)
+    entries: dict[str, set[int]] = {}
+    for hit in hits:
+        if hit.kind == MEMORY and hit.thread_id != thread.id:
+            entries.setdefault(hit.thread_id, set()).add(hit.seq)
+    seen = {there: await visible(kernel, there, seqs, viewer) for there, seqs in entries.items()}
+    everything = frozenset(hit.seq for hit in hits)
+    return [hit for hit in hits if hit.kind != MEMORY or hit.seq in seen.get(hit.thread_id, everything)]
 
 
 async def context_with(

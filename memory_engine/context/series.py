@@ -256,6 +256,16 @@ class ContextSeries:
         self._costed: Sequence[Costed] = ()
         """The atoms after the settled ones, as the last context read them."""
 
+    @property
+    def covered(self) -> Covered | None:
+        """The originals that the summaries of the state stand for."""
+        return self._originals.covered
+
+    @property
+    def kept(self) -> Kept | None:
+        """What the last context kept for the next one."""
+        return self._kept
+
     def mark(self) -> SeriesMark:
         """Where it stands now."""
         bonds = self._bonds

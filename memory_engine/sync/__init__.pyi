@@ -61,6 +61,7 @@ from memory_engine.runtime.threads import Observer
 from memory_engine.storage.places import Durability
 from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats
 from memory_engine.store.reader import MomentLike
+from memory_engine.views.brief.view import BriefStatement, BriefView
 from memory_engine.views.conversation.exchanges import Cycle, Exchange, Summary
 from memory_engine.views.documents.events import DocumentPassage
 from memory_engine.views.documents.fold import Described, Document, DocumentReport
@@ -268,6 +269,9 @@ class Thread:
         """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`."""
     def blocking_reason(self) -> BlockingReason | None:
         """Why events are waiting, or `None`."""
+    @property
+    def brief(self) -> BriefView:
+        """What people said and still holds, word for word, and what is pinned."""
     def cache_ledger(
         self,
         *,
@@ -390,6 +394,8 @@ class Thread:
         """The originals behind a summary, through any number of compactions, in order."""
     def pause(self, reason: str = "") -> Receipt:
         """Make events wait from now on, across processes and restarts, until `resume`."""
+    def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
+        """Keep a text, or that of a chunk, in every context until it is unpinned (see `BriefView.pin`)."""
     def prepare_search(self, progress: IndexProgress | None = None) -> None:
         """Bring the index and, if there is an embedder, all vectors up to date before a first search."""
     @property
@@ -463,6 +469,8 @@ class Thread:
         """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest."""
     def undo_rereduce(self, *, reason: str = "") -> Receipt:
         """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back."""
+    def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
+        """Take a pin out of the brief (see `BriefView.unpin`)."""
     def update(
         self,
         *,
@@ -567,8 +575,16 @@ class Scratchpad:
 
 class Promotion:
     """Promotes snippets of one conversation. `route` chooses where to."""
+    def accept(self, proposal_id: str, *, key: str = "", by: str = "") -> Verdict:
+        """Make a proposal (by its `event_id`) the user's preference, under `key` or one made from the text."""
     def evaluate(self, *, trigger: str = "") -> PromotionReport:
         """Judge every snippet. `trigger` names what asks for it, such as the id of an event."""
+    def proposals(self, *, at: int | None = None) -> tuple[Verdict, ...]:
+        """The proposals that nobody has answered, oldest first."""
+    def propose(self, seq: int | None = None, text: str = "") -> tuple[Verdict, ...]:
+        """Propose what the user said is to hold from now on ("always answer in French") as their preference."""
+    def reject(self, proposal_id: str, *, by: str = "", reason: str = "") -> Verdict:
+        """Turn a proposal down. Raises `EventNotFound` for one that does not wait."""
     def report_saved(self, title: str, content: Content = "", *, flow: str = "", event_id: str = "") -> PromotionReport:
         """Record that a report was saved, and judge every snippet."""
     def request(self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "") -> PromotionReport:
@@ -710,6 +726,8 @@ class Memory:
         at: int | None = None,
     ) -> list[MemoryHit]:
         """The entries of one layer, several or all (`None`) that best match a query, best first."""
+    def seen_in(self, thread_id: str) -> Memory:
+        """The same memory without what people said in conversations other than this, but for those of its user."""
 
 class SharedMemory:
     """Another agent's memory, as far as it is granted to this one. Every call checks the grant again."""

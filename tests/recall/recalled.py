@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import memory_engine
 from memory_engine import (
     Context,
+    ContextPolicy,
     EngineConfig,
     Event,
     UserMessage,
@@ -53,4 +54,4 @@ async def asked(
         for event in events:
             await thread.dispatch(event)
             await thread.settle()
-        return await thread.context(max_tokens, query=query)
+        return await thread.context(max_tokens, query=query, policy=ContextPolicy(blocks=()))

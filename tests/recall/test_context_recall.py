@@ -13,6 +13,7 @@ from memory_engine import (
     Add,
     Chunk,
     CompactionPolicy,
+    ContextPolicy,
     Engine,
     EngineConfig,
     Event,
@@ -41,6 +42,9 @@ from memory_engine.testing import HashEmbedder
 from tests.conversations import flaws, turns
 from tests.recall.recalled import ASKED, CODE, COMPACTS, KEPT, asked, block_at, content, lines, talk, user
 
+ALONE = ContextPolicy(blocks=())
+"""Without the brief, which says word for word what a question would recall."""
+
 # What is recalled, and where it stands.
 
 
@@ -50,8 +54,8 @@ async def test_what_a_question_needs_comes_back() -> None:
         thread = await engine.create_thread()
         await thread.dispatch(user(CODE, name="Ann"), occurred_at=datetime(2024, 5, 3, 9, tzinfo=UTC))
         await thread.dispatch_all(turns(20))
-        assert CODE not in str((await thread.context(600)).messages)
-        context = await thread.context(600, query=ASKED)
+        assert CODE not in str((await thread.context(600, policy=ALONE)).messages)
+        context = await thread.context(600, query=ASKED, policy=ALONE)
     at = lines(context).index("[3 May 2024]")
     assert f"- Ann: {CODE}" == lines(context)[at + 1]
     assert CODE in [hit.text for hit in context.recalled]
@@ -123,7 +127,7 @@ async def test_a_day_is_told_once() -> None:
             await thread.dispatch(user(text, "Ann"), occurred_at=datetime(2024, 5, day, tzinfo=UTC))
         for event in turns(40):
             await thread.dispatch(event, occurred_at=datetime(2024, 6, 1, tzinfo=UTC))
-        shown = lines(await thread.context(400, query="What of the gate?"))
+        shown = lines(await thread.context(400, query="What of the gate?", policy=ALONE))
     assert [
         "[3 May 2024]",
         "- Ann: The gate opens at seven.",
@@ -160,8 +164,8 @@ async def test_what_a_pinned_chunk_says_is_not_recalled() -> None:
         thread = await engine.create_thread()
         await thread.dispatch_all([*talk(20), ExternalInject(content=CODE, retention="critical")])
         await thread.mark_critical("2.0")
-        context = await thread.context(600, query=ASKED)
-        marked = await thread.context(900, query="word1")
+        context = await thread.context(600, query=ASKED, policy=ALONE)
+        marked = await thread.context(900, query="word1", policy=ALONE)
     assert 1 == str(context.messages).count(CODE)
     assert 1 == sum("word1 " in content(message) for message in marked.messages)
 
@@ -183,11 +187,11 @@ async def test_what_was_forgotten_does_not_come_back(config: EngineConfig) -> No
         thread = await engine.create_thread()
         await thread.dispatch_all([*turns(6), user(CODE), *turns(5, start=7)])
         await thread.settle()
-        found = [await thread.context(900, query=query) for query in (ASKED, "zzz")]
+        found = [await thread.context(900, query=query, policy=ALONE) for query in (ASKED, "zzz")]
         seq = (await thread.info()).events
         await thread.forget(chunk_ids=["7.0"])
-        after = [await thread.context(900, query=query) for query in (ASKED, "zzz")]
-        assert CODE not in (await thread.context(900, query=ASKED, at=seq)).recalled_text
+        after = [await thread.context(900, query=query, policy=ALONE) for query in (ASKED, "zzz")]
+        assert CODE not in (await thread.context(900, query=ASKED, policy=ALONE, at=seq)).recalled_text
     assert [True, True] == [CODE in str(context.messages) for context in found]
     assert [False, False] == [CODE in str(context.messages) for context in after]
 
@@ -198,11 +202,11 @@ async def test_reading_writes_nothing_to_the_log() -> None:
         thread = await engine.create_thread()
         await thread.dispatch_all(talk(20))
         before = await thread.info()
-        context = await thread.context(600, query=ASKED)
+        context = await thread.context(600, query=ASKED, policy=ALONE)
         assert before == await thread.info()
         sources = tuple(hit.event_id for hit in context.recalled)
         await thread.dispatch(MemoryRecalled(content=context.recalled_text, query=ASKED, sources=sources))
-        again = await thread.context(2_000, query=ASKED)
+        again = await thread.context(2_000, query=ASKED, policy=ALONE)
         found = await thread.search(ASKED)
     assert 1 == str(again.messages).count(CODE)
     assert {"user_message"} == {hit.event_type for hit in found if CODE in hit.text}
@@ -232,8 +236,8 @@ async def test_other_threads_are_searched_when_they_are_named() -> None:
         mine = engine.user("u1", tenant_id="acme")
         await mine.memory.append("semantic", "The warehouse code is 9921-KX.", key="code")
         nobody = engine.agent("nobody", tenant_id="acme")
-        alone = await thread.context(600, query=ASKED)
-        context = await thread.context(600, query=ASKED, recall_from=[mine, nobody, thread])
+        alone = await thread.context(600, query=ASKED, policy=ALONE)
+        context = await thread.context(600, query=ASKED, policy=ALONE, recall_from=[mine, nobody, thread])
     assert "9921-KX" not in alone.recalled_text
     assert [(mine.id, "memory")] == [(h.thread_id, h.kind) for h in context.recalled if "9921-KX" in h.text]
 
@@ -259,13 +263,13 @@ async def test_what_is_anothers_is_never_recalled() -> None:
         open_to_all = await engine.create_thread()
         for other in await strangers(engine):
             with pytest.raises(errors.InvalidSearch, match="recall_from"):
-                await thread.context(600, query=ASKED, recall_from=[other])
+                await thread.context(600, query=ASKED, policy=ALONE, recall_from=[other])
         with pytest.raises(errors.InvalidSearch, match="no tenant"):
-            await open_to_all.context(600, query=ASKED, recall_from=[thread])
+            await open_to_all.context(600, query=ASKED, policy=ALONE, recall_from=[thread])
         with pytest.raises(errors.ThreadNotFound):
-            await thread.context(600, query=ASKED, recall_from=[engine.thread("nowhere")])
+            await thread.context(600, query=ASKED, policy=ALONE, recall_from=[engine.thread("nowhere")])
         with pytest.raises(errors.InvalidSearch, match="seq of this thread"):
-            await thread.context(600, query=ASKED, recall_from=[thread], at=0)
+            await thread.context(600, query=ASKED, policy=ALONE, recall_from=[thread], at=0)
         with pytest.raises(errors.InvalidSearch, match="give a query"):
             await thread.context(600, recall_from=[thread])
 
@@ -277,8 +281,8 @@ async def test_other_threads_are_not_searched_by_themselves() -> None:
         await other.dispatch(user(CODE))
         thread = await engine.create_thread(user_id="u1", tenant_id="acme")
         await thread.dispatch_all(turns(20))
-        assert CODE not in str((await thread.context(600, query=ASKED)).messages)
-        assert CODE in str((await thread.context(600, query=ASKED, recall_from=[other])).messages)
+        assert CODE not in str((await thread.context(600, query=ASKED, policy=ALONE)).messages)
+        assert CODE in str((await thread.context(600, query=ASKED, policy=ALONE, recall_from=[other])).messages)
 
 
 # The past, failures, hostile texts.
@@ -289,8 +293,8 @@ async def test_the_past_is_asked_as_it_was() -> None:
     async with memory_engine.open(":memory:", config=KEPT) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([*turns(20), user(CODE), *turns(20, start=21)])
-        now, then = await thread.context(600, query=ASKED), await thread.context(600, query=ASKED, at=20)
-        assert [] == (await thread.context(600, query=ASKED, at=0)).messages
+        now, then = await thread.context(600, query=ASKED, policy=ALONE), await thread.context(600, query=ASKED, policy=ALONE, at=20)
+        assert [] == (await thread.context(600, query=ASKED, policy=ALONE, at=0)).messages
     assert (True, False) == (CODE in now.recalled_text, CODE in str(then.messages))
     assert {True} == {hit.seq <= 20 for hit in then.recalled}
 
@@ -308,7 +312,7 @@ async def test_an_embedder_that_is_down_leaves_the_words() -> None:
     async with memory_engine.open(":memory:", config=KEPT, embedder=Unreachable()) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all(talk(20))
-        context = await thread.context(600, query=ASKED)
+        context = await thread.context(600, query=ASKED, policy=ALONE)
     assert CODE in context.recalled_text
     assert "nobody there" in context.recall_failure
 
@@ -320,7 +324,7 @@ async def test_a_renderer_may_hide_what_is_recalled() -> None:
     async with memory_engine.open(":memory:", config=KEPT, plugins=[hiding]) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all(talk(20))
-        context = await thread.context(600, query=ASKED)
+        context = await thread.context(600, query=ASKED, policy=ALONE)
     assert ((), "", 0) == (context.recalled, context.recalled_text, context.spent.recalled)
 
 
@@ -340,7 +344,7 @@ async def test_a_budget_holds_with_any_tokenizer() -> None:
     async with memory_engine.open(":memory:", config=KEPT, tokens=Steep()) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all(talk(30))
-        contexts = [await thread.context(budget, query=ASKED) for budget in range(300, 900, 50)]
+        contexts = [await thread.context(budget, query=ASKED, policy=ALONE) for budget in range(300, 900, 50)]
     assert [True] * 12 == [
         context.tokens <= budget for context, budget in zip(contexts, range(300, 900, 50), strict=True)
     ]
@@ -360,7 +364,7 @@ async def test_any_question_may_be_asked(query: str) -> None:
         await (await engine.create_thread("other")).dispatch(user(f"secret {CODE}"))
         thread = await engine.create_thread("t")
         await thread.dispatch_all(turns(20))
-        context = await thread.context(500, query=query)
+        context = await thread.context(500, query=query, policy=ALONE)
     assert [] == flaws(context)
     assert context.tokens <= 500
     assert "secret" not in str(context.messages)
@@ -402,8 +406,8 @@ async def test_any_context_is_valid_and_in_its_budget(
             await thread.dispatch_all(events)
             await thread.settle()
         try:
-            context = await thread.context(max_tokens, query=query)
-            other = await thread.context(max_tokens, query="something else")
+            context = await thread.context(max_tokens, query=query, policy=ALONE)
+            other = await thread.context(max_tokens, query="something else", policy=ALONE)
         except errors.ContextBudgetError as error:
             assert error.needed > error.max_tokens == max_tokens  # noqa: PT017 - either is right
             return
@@ -431,7 +435,7 @@ async def test_a_chunk_of_ones_own_is_no_obstacle() -> None:
     async with memory_engine.open(":memory:", plugins=[plugin], config=KEPT) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([*talk(10), *(memory_engine.ExternalTimer() for _ in range(10))])
-        context = await thread.context(400, query=ASKED)
+        context = await thread.context(400, query=ASKED, policy=ALONE)
     assert [] == flaws(context)
     assert CODE in context.recalled_text
 
@@ -445,7 +449,7 @@ async def test_it_works_on_a_file_that_is_opened_again(tmp_path: Path) -> None:
             if n == 0:
                 thread = await engine.create_thread("t")
                 await thread.dispatch_all([NewEvent(event, id=f"e{i}") for i, event in enumerate(talk(20))])
-            found.append(await engine.thread("t").context(600, query=ASKED))
+            found.append(await engine.thread("t").context(600, query=ASKED, policy=ALONE))
     assert found[0] == found[1]
     assert CODE in found[0].recalled_text
 
@@ -474,7 +478,7 @@ async def test_a_context_is_the_same_however_few_passages_are_read_at_once(
         thread = await long_talk(engine)
         for at_once in (1_000, 64, 7):
             monkeypatch.setattr("memory_engine.context.recall.READ_AT_ONCE", at_once)
-            made.append(await thread.context(4_000, query=query))
+            made.append(await thread.context(4_000, query=query, policy=ALONE))
     assert made[0].recalled
     assert [made[0].recalled] * 3 == [context.recalled for context in made]
     assert [made[0].messages] * 3 == [context.messages for context in made]

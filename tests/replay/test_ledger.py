@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import (
+    Context,
+    ContextPolicy,
     Add,
     BatchReplace,
     Chunk,
@@ -22,8 +24,10 @@ from memory_engine import (
     UserMessage,
 )
 from memory_engine import events as e
-from memory_engine.context.builder import FRAME, ContextBuilder
+from memory_engine.context.builder import FRAME, ContextBuilder, summaries_of
 from memory_engine.context.rendering import Message, common_prefix, message_tokens
+from memory_engine.context.choice import Kept
+from memory_engine.context.covered import Covered
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.errors import CompactionError, ContextBudgetError, SeqNotInLog
 from memory_engine.replay.cache_breaks import CacheBreak
@@ -179,14 +183,18 @@ async def test_a_late_result_takes_the_place_of_its_placeholder() -> None:
 async def test_a_full_budget_moves_the_window() -> None:
     """The oldest turns leave once in a while, and each time the ledger says that it was the budget."""
     async with plain() as thread:
-        await say(thread, exchanges(20))
+        tokens = []
+        for n in range(20):
+            asked, answered = exchanges(1, start=n)
+            await thread.dispatch(asked)
+            tokens.append((await thread.context(1_500, policy=ContextPolicy(blocks=()))).tokens)
+            await thread.dispatch(answered)
         found = await thread.cache_ledger(max_tokens=1_500)
         check(found)
         assert 1 <= len(found.breaks) <= 16
         assert {"the window moved: the budget of 1,500 tokens is full"} == {one.why for one in found.breaks}
         assert {"user_message", "llm_text_response"} >= {one.event_type for one in found.breaks}
-        for one in found.calls:
-            assert (await thread.context(1_500, at=one.seq - 1)).tokens == one.tokens
+        assert tokens == [one.tokens for one in found.calls]
 
 
 async def test_a_text_that_was_cut_is_said() -> None:
@@ -320,7 +328,8 @@ async def test_contexts_of_a_series_are_those_of_the_states(log: list[Event], bu
                 continue
             try:
                 state = await engine.kernel.reader.state_at("t", event.seq)
-                expected = engine.kernel[ContextBuilder].build(state, "t", budget)
+                builder = engine.kernel[ContextBuilder]
+                expected = builder.build(state, "t", budget, covered=series.covered, kept=series.kept)
             except ContextBudgetError:
                 with pytest.raises(ContextBudgetError):
                     series.context()
@@ -380,7 +389,7 @@ async def test_a_series_goes_back_where_the_newest_are_replaced(
 def same_context(series: ContextSeries, builder: ContextBuilder, budget: int | None) -> None:
     """The context of a series is that of its state."""
     try:
-        expected = builder.build(series.state(), "t", budget)
+        expected = builder.build(series.state(), "t", budget, covered=series.covered, kept=series.kept)
     except ContextBudgetError:
         with pytest.raises(ContextBudgetError):
             series.context()
@@ -445,20 +454,25 @@ async def test_a_ledger_says_what_the_contexts_say(parts: list[list[Event]], bud
             assert before <= one.seq < one.call_seq
 
 
-async def sent(thread: Thread, seq: int, budget: int | None) -> list[Message]:
-    """What was sent at a seq, forgotten since or not."""
-    state = await thread.kernel.reader.state_at(thread.id, seq)
-    return thread.kernel[ContextBuilder].build(state, thread.id, budget).messages
+async def sent(thread: Thread, seq: int, budget: int | None, kept: Kept | None) -> Context:
+    """What a loop was sent at a seq, forgotten since or not."""
+    reader = thread.kernel.reader
+    state = await reader.state_at(thread.id, seq)
+    under = [await reader.originals(thread.id, summary) for summary in summaries_of(state.chunks())[0]]
+    covered = Covered.known(chunk for chunks in under for chunk in chunks)
+    return thread.kernel[ContextBuilder].build(state, thread.id, budget, covered=covered, kept=kept)
 
 
 async def expected_breaks(thread: Thread, found: CacheLedger, budget: int | None) -> list[tuple[int, int, int]]:
     """The calls whose context does not begin with that of the one before, by comparing all bytes of both."""
-    broken = []
-    for former, later in zip(found.calls, found.calls[1:], strict=False):
-        old, new = await sent(thread, former.seq - 1, budget), await sent(thread, later.seq - 1, budget)
+    broken, contexts = [], list[Context]()
+    for one in found.calls:
+        contexts.append(await sent(thread, one.seq - 1, budget, contexts[-1].kept if contexts else None))
+    for former, later, call in zip(contexts, contexts[1:], found.calls[1:], strict=False):
+        old, new = former.messages, later.messages
         if new[: len(old)] != old:
             same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-            broken.append((later.seq, common_prefix(rendered(old), rendered(new)), same))
+            broken.append((call.seq, common_prefix(rendered(old), rendered(new)), same))
     return broken
 
 

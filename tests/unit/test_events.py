@@ -135,6 +135,8 @@ LATER_SAMPLES: tuple[Event, ...] = (
     )),
     e.ItemPut(namespace=("users", "ann"), key="k1", value={"text": "Java 21", "deep": [1, None]}, index=("text",),
               created_us=5, ttl_us=6, order=(1, 0)),
+    e.MemoryAppended(layer="semantic", content="Java 21", key="jdk", own=True),
+    e.MemoryShared(destination=e.Destination("agent", "helper", "acme"), layer="semantic", content="Java 21", own=True),
 )  # fmt: skip
 ALL_SAMPLES = (*SAMPLES, *LATER_SAMPLES)
 

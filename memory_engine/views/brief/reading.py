@@ -82,7 +82,7 @@ async def record_of(thread: ThreadHandle) -> ThreadRecord | None:
 async def parents_of(thread: ThreadHandle) -> list[PastHandle]:
     """The threads of the agents that led to this one, each as it was when it started the next, the nearest first.
 
-    Those of another tenant, and deleted ones, are left out with all before them.
+    Those of another tenant or another user, and deleted ones, are left out with all before them.
     """
     found: list[PastHandle] = []
     seen = {thread.id}
@@ -94,8 +94,8 @@ async def parents_of(thread: ThreadHandle) -> list[PastHandle]:
         except ThreadNotFound:
             break
         parent = PastHandle(thread.kernel, record.parent_id, seq)
-        tenant, record = record.tenant_id, await record_of(parent)
-        if record is None or record.tenant_id != tenant:
+        child, record = record, await record_of(parent)
+        if record is None or record.tenant_id != child.tenant_id or child.user_id not in ("", record.user_id):
             break
         found.append(parent)
     return found

@@ -22,7 +22,7 @@ class MemoryAppended(Event):
     bounds the working layer; `recalled` marks an entry that came out of memory, so that nothing is learned from it
     a second time. `sources` are the ids of the events that it was drawn from, in `source_thread`; `drawn_from`
     are seqs of this very thread, and forgetting one of them forgets the entry (not in episodic memory, whose
-    rows a dispatch does not read).
+    rows a dispatch does not read). `own`: the agent found it out itself, so it may be shown to any of its users.
     """
 
     layer: Layer
@@ -37,6 +37,7 @@ class MemoryAppended(Event):
     source_thread: Id = ""
     sources: tuple[SourceEventId, ...] = ()
     drawn_from: tuple[SourceSeq, ...] = ()
+    own: bool = False
 
     def in_few_words(self) -> str:
         """Its key or its condition, and its text."""
@@ -107,10 +108,10 @@ class MemoryRevoked(Event):
 
 @event("memory_shared", role="memory", chunks="none", delivers="tenant")
 class MemoryShared(Event):
-    """An entry that goes to an agent's memory: another's, which granted it, or that of the agent at work here.
+    """An entry for another memory: of an agent that granted it, of the agent at work here, or of this thread's user.
 
     `source_thread` is this thread; `sources` are the events of it that the entry was drawn from:
-    forgetting one of them here forgets the entry there.
+    forgetting one of them here forgets the entry there. `own` is that of `MemoryAppended`.
     """
 
     destination: Destination
@@ -125,9 +126,10 @@ class MemoryShared(Event):
     recalled: bool = False
     source_thread: Id = ""
     sources: tuple[SourceEventId, ...] = ()
+    own: bool = False
 
     def deliveries(self) -> tuple[Delivery, ...]:
-        """The entry, for the agent's thread."""
+        """The entry, for the thread of the agent or the user."""
         entry = MemoryAppended(
             layer=self.layer,
             content=self.content,
@@ -140,6 +142,7 @@ class MemoryShared(Event):
             recalled=self.recalled,
             source_thread=self.source_thread,
             sources=self.sources,
+            own=self.own,
         )
         return (Delivery(self.destination, entry),)
 

@@ -56,6 +56,7 @@ class EntryRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     lines: tuple[LayerLine, ...] = ()
     left_out: int = 0
     method: str = ""
+    own: bool = False
 
     @property
     def text(self) -> str:
@@ -95,6 +96,7 @@ def entry_row(appended: MemoryAppended, *, seq: int, event_id: str, recorded_us:
         source_thread=appended.source_thread,
         sources=appended.sources,
         drawn_from=appended.drawn_from,
+        own=appended.own,
     )
 
 

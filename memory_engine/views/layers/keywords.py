@@ -18,6 +18,7 @@ from weakref import ref
 
 from attrs import frozen
 
+from memory_engine.context.ownership import Viewer
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import InvalidMemory
 from memory_engine.projections.base import ReadableRows
@@ -26,10 +27,13 @@ from memory_engine.views.layers.entries import MemoryEntry, MemoryHit, SearchMod
 from memory_engine.views.layers.events import Layer
 from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_rows
 from memory_engine.views.layers.search import query_terms, recency_points, relevant, searched_text
+from memory_engine.views.layers.viewers import rows_for
 
 BLOCK_ENTRIES = 4_096
 """Entries that stand in one long text; the newest, fewer than that, are joined by each search."""
 TERMS_KEPT = 128
+HIDDEN_FACTOR = 10
+"""For a viewer, who may not see every entry, so many times more of them are looked at."""
 
 
 class EntryIndex:
@@ -236,12 +240,13 @@ def index_of(thread: ThreadHandle, layer: Layer) -> LayerIndex:
 
 @frozen(kw_only=True)
 class MemoryQuery:
-    """The query of a search, and its bounds."""
+    """The query of a search, its bounds, and the conversation that it is for (`None`: any)."""
 
     query: str
     limit: int
     mode: SearchMode = "hybrid"
     at: int | None = None
+    viewer: Viewer | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.mode not in ("hybrid", "keyword"):
@@ -269,7 +274,7 @@ async def search_memories(
     """
     hits: list[MemoryHit] = []
     if wanted.mode == "hybrid":
-        hits = await relevant(sought, wanted.query, wanted.limit, wanted.at)
+        hits = await relevant(sought, wanted.query, wanted.limit, wanted.at, viewer=wanted.viewer)
     if not hits:
         found = [await _by_keywords(thread, layer, wanted) for thread, layers in sought for layer in layers]
         hits = sorted((hit for some in found for hit in some), key=_order, reverse=True)
@@ -285,12 +290,14 @@ async def _by_keywords(thread: ThreadHandle, layer: Layer, wanted: MemoryQuery) 
     rows = await followed.follow(thread, layer, wanted.at)
     now_us = thread.kernel.now_us()
     terms = query_terms(wanted.query)
+    limit = wanted.limit if wanted.viewer is None else wanted.limit * HIDDEN_FACTOR
+    best = [(points, rows.get(followed.index.keys[place])) for place, points in followed.index.best(terms, limit)]
+    points_of = {row.seq: points for points, row in best if row is not None}
     hits = []
-    for place, points in followed.index.best(terms, wanted.limit):
-        row = rows.get(followed.index.keys[place])
-        if row is not None:
-            text = searched_text(row.said, row.metadata)
-            found = ", ".join(f"{term} ×{text.count(term)}" for term in dict.fromkeys(terms) if term in text)
-            score = points + recency_points(row.timestamp_us, now_us)
+    for row in await rows_for(thread, (row for _, row in best if row is not None), wanted.viewer):
+        text = searched_text(row.said, row.metadata)
+        found = ", ".join(f"{term} ×{text.count(term)}" for term in dict.fromkeys(terms) if term in text)
+        if found or wanted.viewer is None:
+            score = points_of[row.seq] + recency_points(row.timestamp_us, now_us)
             hits.append(MemoryHit(entry=MemoryEntry.of(row), score=score, why=found, layer=layer))
     return hits

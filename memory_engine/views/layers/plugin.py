@@ -1,11 +1,13 @@
 """The plug-in of memory in layers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from memory_engine.context.ownership import Viewer
 from memory_engine.context.standing import Situation, StandingBlock, StandingLine
 from memory_engine.core.state import Mark
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
+from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.store.passages import Extracted, Text
 from memory_engine.views.layers.events import (
     MemoryAppended,
@@ -21,6 +23,10 @@ from memory_engine.views.layers.events import (
 from memory_engine.views.layers.fold import EPISODIC, LAYERS, EntryRow, keys_of
 from memory_engine.views.layers.grants import GRANTS
 from memory_engine.views.layers.offloads import reduce_memory_recalled, reduce_results_offloaded
+from memory_engine.views.layers.viewers import is_doubtful, rows_for
+
+LOOKED_AT_MAX = 500
+"""Entries of unknown origin, the newest, that a block looks up: each costs about a millisecond, once a process."""
 
 PLUGIN = Plugin("layers")
 PLUGIN.events += [MemoryAppended, MemoryRemoved, MemoryCompacted, MemoryCleared]
@@ -34,22 +40,50 @@ PLUGIN.projection(LAYERS)
 PLUGIN.projection(GRANTS)
 
 
+@PLUGIN.context_block("user_memory")
+async def _user_block(situation: Situation) -> StandingBlock | None:
+    """What the user of a conversation has said of themselves in their other conversations, the latest last.
+
+    Entries that an application appended are found by a question (`recall_from`).
+    """
+    user = await situation.user()
+    if user is None:
+        return None
+    heard = [row for row in await _known(user) if row.source_thread not in ("", situation.thread.id)]
+    lines = _lines(situation, user, heard)
+    return StandingBlock(name="user_memory", heading="What this user has said of themselves:", lines=lines)
+
+
 @PLUGIN.context_block("agent_memory")
-async def _block(situation: Situation) -> StandingBlock | None:
+async def _agent_block(situation: Situation) -> StandingBlock | None:
     """What the agent of a conversation knows, and the rules it goes by, the latest last.
 
-    What was put into the conversation as recalled memory is not said a second time.
+    Nothing that another user said, whenever it was filed there.
     """
     agent = await situation.agent()
     if agent is None:
         return None
-    rows = await agent.rows(LAYERS)
+    viewer = Viewer(situation.user_id, situation.thread.id)
+    known = await _known(agent)
+    doubtful = [row for row in known if is_doubtful(row)]
+    old = {row.seq for row in doubtful[:-LOOKED_AT_MAX]}
+    rows = await rows_for(agent, (row for row in known if row.seq not in old), viewer)
+    lines = _lines(situation, agent, rows)
+    return StandingBlock(name="agent_memory", heading="What you know and go by:", lines=lines)
+
+
+async def _known(memory: ScopeHandle) -> list[EntryRow]:
+    """Facts and rules, the latest last."""
+    rows = await memory.rows(LAYERS)
     keys = [*keys_of(rows, "semantic"), *keys_of(rows, "procedural")]
-    entries = sorted((row for key in keys if (row := rows.get(key)) is not None), key=lambda row: row.seq)
+    return sorted((row for key in keys if (row := rows.get(key)) is not None), key=lambda row: row.seq)
+
+
+def _lines(situation: Situation, memory: ScopeHandle, rows: Iterable[EntryRow]) -> tuple[StandingLine, ...]:
+    """What was put into the conversation as recalled memory is not said a second time."""
     recalled = "\n".join(chunk.text for chunk in situation.state.marked(Mark.RECALLED))
-    new = (row for row in entries if row.content not in recalled)
-    lines = (StandingLine(f"- {_told(row)}", agent.id, row.seq) for row in new)
-    return StandingBlock(name="agent_memory", heading="What you know and go by:", lines=tuple(lines))
+    new = (row for row in rows if row.content not in recalled)
+    return tuple(StandingLine(f"- {_told(row)}", memory.id, row.seq) for row in new)
 
 
 def _told(row: EntryRow) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from memory_engine.context.ownership import Viewer
 from memory_engine.core.text import common_words, fold_case, stem, terms, words
 from memory_engine.projections.base import seq_key
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
@@ -22,6 +23,7 @@ from memory_engine.store.passages import PLACES_BITS
 from memory_engine.views.layers.entries import MemoryEntry, MemoryHit, ProceduralRule
 from memory_engine.views.layers.events import Layer, MemoryAppended
 from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_rows, summary_of
+from memory_engine.views.layers.viewers import rows_for
 
 DAY_US = 24 * 60 * 60 * 1_000_000
 RECENCY_POINTS = 0.5
@@ -59,6 +61,8 @@ def _numbers(found: Iterable[str]) -> set[str]:
     return {word for word in found if any(sign.isdigit() for sign in word)}
 
 
+HIDDEN_FACTOR = 4
+"""For a viewer, who may not see every entry, so many times more passages are looked at."""
 PASSAGES_PER_HIT = 3
 """An entry may be long, and be found by several of its passages."""
 WORDS_READ = 8_192
@@ -95,11 +99,16 @@ class _Memory(msgspec.Struct, frozen=True):
 
 
 async def relevant(
-    sought: Sequence[tuple[ThreadHandle, Sequence[Layer]]], query: str, limit: int, at: int | None
+    sought: Sequence[tuple[ThreadHandle, Sequence[Layer]]],
+    query: str,
+    limit: int,
+    at: int | None,
+    *,
+    viewer: Viewer | None = None,
 ) -> list[MemoryHit]:
     """The entries that say most about a query, best first; none where nothing has a word of it or is near in meaning.
 
-    Raises the errors of a search.
+    Only what the `viewer` may see. Raises the errors of a search.
     """
     memories = {thread.id: await _memory(thread, layers, at) for thread, layers in sought}
     parts = {thread_id: part for thread_id, memory in memories.items() if (part := memory.part()).within}
@@ -108,7 +117,7 @@ async def relevant(
     kernel = sought[0][0].kernel
     asked = Asked(
         query=query,
-        limit=min(LIMIT_MAX, PASSAGES_PER_HIT * limit),
+        limit=min(LIMIT_MAX, PASSAGES_PER_HIT * limit * (1 if viewer is None else HIDDEN_FACTOR)),
         kinds=(MEMORY, SUMMARY),
         parts=parts,
         upto=at or 0,
@@ -122,12 +131,30 @@ async def relevant(
         row = memories[hit.thread_id].row(hit)
         if row is not None and (said.words_of(hit) or (hit.likeness or 0.0) >= LIKENESS_MIN):
             rows.setdefault((hit.thread_id, row.seq, row.layer), (hit, row))
-    best = _collapsed(rows.values())
+    best = _collapsed(await _seen(memories, list(rows.values()), viewer))
     if kernel[Recall].reranker is None:
         best.sort(key=lambda one: (one.hits[0].score, one.rows[0].timestamp_us, one.rows[0].seq), reverse=True)
     best = best[:limit]
     ids = await _entry_ids(memories, [hit for one in best for hit in one.hits])
     return [_memory_hit(one, said, ids) for one in best]
+
+
+async def _seen(
+    memories: Mapping[str, _Memory], found: Sequence[tuple[Hit, EntryRow]], viewer: Viewer | None
+) -> Iterable[tuple[Hit, EntryRow]]:
+    """The hits whose rows a viewer may see, with these rows."""
+    if viewer is None:
+        return found
+    seen: dict[tuple[str, str, int], EntryRow] = {}
+    for thread_id, memory in memories.items():
+        rows = await rows_for(memory.thread, (row for hit, row in found if hit.thread_id == thread_id), viewer)
+        seen |= {(thread_id, row.layer, row.seq): row for row in rows}
+    shown = ((hit, seen.get((hit.thread_id, row.layer, row.seq))) for hit, row in found)
+    return [
+        (hit, row)
+        for hit, row in shown
+        if row is not None and (not row.count or any(line.text.strip() == hit.text for line in row.lines))
+    ]
 
 
 async def _memory(thread: ThreadHandle, layers: Sequence[Layer], at: int | None) -> _Memory:

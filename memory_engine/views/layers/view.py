@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.ownership import Viewer
 from memory_engine.core.arguments import checked_flag, checked_text, checked_type
 from memory_engine.errors import InvalidArgument, InvalidMemory, UnknownMemory
 from memory_engine.llm.base import LanguageModel, MemoryModel
@@ -44,18 +45,32 @@ from memory_engine.views.layers.fold import (
     layer_rows,
     summary_of,
 )
-from memory_engine.views.layers.keywords import MemoryQuery, check_limit, search_layers
+from memory_engine.views.layers.keywords import HIDDEN_FACTOR, MemoryQuery, check_limit, search_layers
 from memory_engine.views.layers.summaries import Older, SummaryDraft, covered_rows, drafted, material_of, older_entries
+from memory_engine.views.layers.viewers import rows_for
 
 KEEP_LAST = 10
 _TRIES = 2
 
 
 class Memory:
-    """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from the log."""
+    """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from the log.
 
-    def __init__(self, thread: ThreadHandle) -> None:
+    With a `viewer` it reads only what may be shown in that conversation (see `seen_in`).
+    """
+
+    def __init__(self, thread: ThreadHandle, *, viewer: Viewer | None = None) -> None:
         self._thread = thread
+        self._viewer = viewer
+
+    async def seen_in(self, thread_id: str) -> "Memory":
+        """The same memory without what people said in conversations other than this, but for those of its user.
+
+        An agent's memory serves many users: show a model only this. Raises `ThreadNotFound`.
+        """
+        checked_text("thread_id", thread_id)
+        info = await ThreadHandle(self._thread.kernel, thread_id).info()
+        return Memory(self._thread, viewer=Viewer(info.user_id, info.id))
 
     # in
 
@@ -134,10 +149,13 @@ class Memory:
         if last is not None:
             check_limit("last", last)
             return await self._latest(layers, last, at)
-        return await search_layers(self._thread, layers, MemoryQuery(query=query, limit=limit, mode=mode, at=at))
+        wanted = MemoryQuery(query=query, limit=limit, mode=mode, at=at, viewer=self._viewer)
+        return await search_layers(self._thread, layers, wanted)
 
     async def _latest(self, layers: Sequence[Layer], last: int, at: int | None) -> list[MemoryHit]:
-        rows = [row for layer in layers for row in await self._latest_rows(layer, last, at)]
+        looked_at = last if self._viewer is None else last * HIDDEN_FACTOR
+        found = [row for layer in layers for row in await self._latest_rows(layer, looked_at, at)]
+        rows = await self._seen(found)
         rows.sort(key=lambda row: row.upto or row.seq)
         entries = map(MemoryEntry.of, rows[-last:])
         return [MemoryHit(entry=e, score=0.0, why="among the latest", layer=e.layer or "working") for e in entries]
@@ -153,27 +171,32 @@ class Memory:
         """The fact under a key; `None` if there is none."""
         checked_text("key", key)
         row = (await self._thread.rows(LAYERS, at=at)).get(f"semantic/{key}")
-        return knowledge_of(row) if row is not None else None
+        seen = await self._seen([row] if row is not None else [])
+        return knowledge_of(seen[0]) if seen else None
 
     async def rules(self, *, at: int | None = None) -> list[ProceduralRule]:
         """The rules of procedural memory, oldest first."""
-        return [rule_of(row) for row in (await layer_rows(self._thread, "procedural", at)).rows()]
+        return [rule_of(row) for row in await self._seen((await layer_rows(self._thread, "procedural", at)).rows())]
 
     async def entries(self, layer: Layer, *, at: int | None = None) -> list[MemoryEntry]:
         """All entries of a layer, oldest first, after a summary of older ones."""
         rows = await layer_rows(self._thread, check_layer(layer), at)
-        return [MemoryEntry.of(row) for row in rows.rows()]
+        return [MemoryEntry.of(row) for row in await self._seen(rows.rows())]
+
+    async def _seen(self, rows: list[EntryRow]) -> list[EntryRow]:
+        return await rows_for(self._thread, rows, self._viewer)
 
     async def open(self, entry_id: str) -> list[MemoryEntry]:
         """An entry by id, even one that a summary covers; for a summary, the entries it covers, in order.
 
         Covered entries are read from the log. Raises `UnknownMemory`.
         """
-        found = await self._find(entry_id, LAYER_NAMES)
+        found = await self._seen(await self._find(entry_id, LAYER_NAMES))
         if not found:
             raise UnknownMemory(self._thread.id, entry_id)
         row = found[-1]
-        return [MemoryEntry.of(one) for one in (await covered_rows(self._thread, row) if row.count else [row])]
+        opened = await self._seen(await covered_rows(self._thread, row)) if row.count else [row]
+        return [MemoryEntry.of(one) for one in opened]
 
     async def originals(self, summary: "MemoryEntry | MemoryHit") -> list[MemoryEntry]:
         """The entries that a summary covers, in order. Raises `UnknownMemory` if it no longer exists."""

@@ -39,7 +39,8 @@ class PromotionScore(msgspec.Struct, frozen=True, omit_defaults=True):
 class PromotionDecided(Event):
     """The verdict on one snippet (a chunk id), with the scores that it rests on.
 
-    With a `target` the text goes to the thread `destination`, for preferences under `key`. Without one it is `noted`
+    With a `target` the text goes to the thread `destination`, for preferences under `key`; without a `destination` it
+    is only proposed. Without a target it is `noted`
     for the user whose conversations may find it again. `trigger` names the cause of the verdict, `sources` are the ids
     of the events that the snippet came from, in `source_thread`. Version 1 noted nothing (see
     `upcast_promotion_decided_v1`).

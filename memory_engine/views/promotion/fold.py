@@ -11,7 +11,7 @@ from memory_engine.views.promotion.events import PromotionDecided, PromotionScor
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The decision on a snippet, and why. An empty `target`: it was not promoted.
+    """The decision on a snippet, and why. An empty `target`: it was not promoted. No `destination` for it: proposed.
 
     With `noted` its user's thread keeps it, for conversations that find it again.
     """
@@ -32,7 +32,12 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def promoted(self) -> bool:
         """Whether the snippet rose."""
-        return bool(self.target)
+        return bool(self.target) and not self.is_proposed
+
+    @property
+    def is_proposed(self) -> bool:
+        """Whether it names a target and waits for somebody to accept it."""
+        return bool(self.target) and self.destination is None
 
 
 class PromotionFold:

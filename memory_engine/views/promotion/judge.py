@@ -18,7 +18,15 @@ from memory_engine.core.secrets import holds_secret
 from memory_engine.errors import InvalidEvent
 from memory_engine.views.promotion.events import PromotionDecided, PromotionScore, PromotionTarget
 from memory_engine.views.promotion.scorers import Explicit, PromotionContext, Scorer, embedded_scorers
-from memory_engine.views.promotion.wording import normalized, quoted, same_text, says_the_same, wordings, words_of
+from memory_engine.views.promotion.wording import (
+    is_first_person,
+    normalized,
+    quoted,
+    same_text,
+    says_the_same,
+    wordings,
+    words_of,
+)
 from memory_engine.views.scratchpad.view import Snippet
 
 AT_ONCE = 8
@@ -169,8 +177,13 @@ PlacementRoute = Callable[[Snippet], Placement]
 
 
 def route_by_wording(snippet: Snippet) -> Placement:
-    """Snippets on one user's own way of working go to the preferences, all others to `agent.md`."""
+    """Snippets on one user go to the preferences, all others to `agent.md`.
+
+    In the first person somebody speaks of themselves, whatever else it says.
+    """
     text = normalized(snippet.text)
+    if is_first_person(snippet.text):
+        return Placement("preferences", reason="it is said in the first person")
     shown = (*wordings().lasting.found_in(text), *wordings().asking.found_in(text))
     if shown and not wordings().at_large.found_in(text):
         return Placement("preferences", reason=f"it speaks of the user: {quoted(shown)}")
@@ -186,13 +199,16 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     def choose_destination(self, placement: Placement, snippet: Snippet) -> tuple[Placement, Destination | None]:
         """The destination of a placement, given the conversation's owners.
 
-        Without a tenant, a snippet for `agent.md` goes to the user. A user's own snippet never goes
-        to the tenant: without a user it stays in the scratchpad.
+        Without a tenant, a snippet for `agent.md` goes to the user. A user's own snippet, and one in the first person,
+        never goes to the tenant, whoever asks for it: without a user it stays in the scratchpad.
         """
         reason = placement.reason
-        if placement.target == "agent_md" and self.tenant_id:
+        is_own = is_first_person(snippet.text)
+        if placement.target == "agent_md" and is_own:
+            reason += "; in the first person it is the user's own"
+        elif placement.target == "agent_md" and self.tenant_id:
             return placement, Destination("tenant", self.tenant_id)
-        if placement.target == "agent_md":
+        elif placement.target == "agent_md":
             reason += "; the conversation has no tenant"
         if placement.target and self.user_id:
             key = placement.key or preference_key(snippet.text)

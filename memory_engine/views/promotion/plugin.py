@@ -1,12 +1,15 @@
 """The plug-in of promotion and `agent.md`."""
 
+from collections.abc import Sequence
+
 from memory_engine.context.rendering import render_system
 from memory_engine.context.standing import Situation, StandingBlock, StandingLine
 from memory_engine.core.chunks import content_text
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import PIECE_MAX, pieces
 from memory_engine.store.passages import NOTHING, Extracted, Text
-from memory_engine.views.promotion.agent_md import AGENT_MD, AgentMd, one_line
+from memory_engine.store.protocol import ThreadFilter
+from memory_engine.views.promotion.agent_md import AGENT_MD, AgentMd, PromotedLine, one_line
 from memory_engine.views.promotion.events import (
     AgentMdPromoted,
     AgentMdRemoved,
@@ -18,6 +21,7 @@ from memory_engine.views.promotion.events import (
 )
 from memory_engine.views.promotion.finding import FINDINGS
 from memory_engine.views.promotion.fold import PROMOTION
+from memory_engine.views.promotion.wording import is_first_person
 
 PLUGIN = Plugin(
     "promotion",
@@ -33,15 +37,33 @@ PLUGIN.renderer("agent_md")(render_system)
 
 @PLUGIN.context_block("agent_md", share=0.15)
 async def _block(situation: Situation) -> StandingBlock | None:
-    """The tenant's `agent.md`: people's own text, then the promoted lines."""
+    """The tenant's `agent.md`: people's own text, then the promoted lines.
+
+    A line in the first person is shown to the user alone in whose conversation it was written.
+    """
     tenant = await situation.tenant()
     if tenant is None:
         return None
     own, promoted = await AgentMd(tenant).parts()
     written = own.content.splitlines() if own is not None else ()
     lines = [StandingLine(line, tenant.id, own.seq) for line in written if own is not None and line.strip()]
-    lines += [StandingLine(f"- {one_line(line.text)}", tenant.id, line.id) for line in promoted]
+    others = await _lines_of_others(situation, promoted)
+    shown = (line for line in promoted if line.id not in others)
+    lines += [StandingLine(f"- {one_line(line.text)}", tenant.id, line.id) for line in shown]
     return StandingBlock(name="agent_md", heading="From agent.md:", lines=tuple(lines))
+
+
+async def _lines_of_others(situation: Situation, lines: Sequence[PromotedLine]) -> frozenset[int]:
+    """The ids of the lines in which another user speaks of themselves: earlier versions promoted such, too."""
+    store = situation.thread.kernel.store
+    others = set()
+    for line in lines:
+        if is_first_person(line.text):
+            threads = {source.source_thread for source in line.promotions}
+            found = [record for thread in threads for record, _ in await store.threads(ThreadFilter(id=thread))]
+            if all(record.user_id != situation.user_id or not record.user_id for record in found):
+                others.add(line.id)
+    return frozenset(others)
 
 
 @PLUGIN.passages(ReportSaved)

@@ -18,13 +18,17 @@ from memory_engine.errors import ModelError
 from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import Completion, LanguageModel, ask
 from memory_engine.views.promotion.finding import NotedFinding
+from memory_engine.views.promotion.generality import generality, measured
 from memory_engine.views.promotion.wording import (
+    NO_EVIDENCE,
+    READ_CHARS_MAX,
     SHOWN_MAX,
+    Evidence,
     evidence,
+    joined,
     normalized,
     quoted,
     says_the_same,
-    specifics_of,
     wordings,
     words_of,
 )
@@ -32,6 +36,9 @@ from memory_engine.views.scratchpad.view import Snippet
 
 NUMBERS_PENALTY = 1.5
 """The factor by which the share of specifics among the words lowers salience: at two thirds nothing is left."""
+HABIT_MIN = 0.5
+"""From this strength of its form on a sentence tells a habit, and its numbers are rather a part of that."""
+HABIT_FACTOR = 0.5
 ONE_OFF_FACTOR = 0.5
 SENTENCES = regex(r"(?<=[.!?])[\"'\u201d)]* |(?<=[\u3002\uff01\uff1f?])")
 OTHERS_MIN = 3
@@ -121,31 +128,54 @@ class Salience:
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
         """The strength of the wording, lowered by the share of specifics and by ties to one moment.
 
-        Read without its questions, and without sentences that are said to somebody: offers and courtesies.
+        Where the words alone do not reach the threshold, the form of the sentences counts too. Read without questions,
+        and without sentences that are said to somebody: offers and courtesies.
         """
         if not is_all_prose(snippet.text):
             return NO_PROSE
-        text = _findings(normalized(snippet.text))
-        general = evidence(text, (*wordings().general, wordings().lasting))
-        if not general.found:
-            return Score(value=0.0, reason="no wording that reaches beyond this case")
-        words = words_of(text)
-        specifics = specifics_of(text)
-        value = general.strength * max(0.0, 1.0 - NUMBERS_PENALTY * len(specifics) / max(1, len(words)))
-        reason = str(general)
-        if specifics:
-            reason += f"; less for specifics: {quoted(specifics)}"
-        moments = wordings().one_off.found_in(text)
-        if moments:
-            value *= ONE_OFF_FACTOR
-            reason += f"; less for being of a moment: {quoted(moments)}"
-        return Score(value=round(value, 4), reason=reason)
+        sentences = _findings(snippet.text)
+        text = normalized(" ".join(sentences))
+        wording = evidence(text, (*wordings().general, wordings().lasting))
+        by_words = _weighed(wording, text, NUMBERS_PENALTY)
+        if by_words.value >= self.threshold or _is_wish(text):
+            return by_words
+        forms = [generality(sentence, normalized(sentence)) for sentence in sentences]
+        form = max(forms, key=lambda found: found.strength, default=NO_EVIDENCE)
+        tells_habit = form.strength >= HABIT_MIN
+        return _weighed(joined(wording, form), text, NUMBERS_PENALTY * (HABIT_FACTOR if tells_habit else 1.0))
 
 
-def _findings(text: str) -> str:
-    """The sentences of folded text that state something. One that says how its user likes things does too."""
-    said = (s for s in SENTENCES.split(text) if not s.endswith(("?", "\u061f")))
-    return " ".join(s for s in said if wordings().lasting.pattern.search(s) or not wordings().talk.pattern.search(s))
+def _weighed(general: Evidence, text: str, penalty: float) -> Score:
+    """The evidence in a folded text, less for what ties it to one case: measurements, and words of a moment."""
+    if not general.found:
+        return Score(value=0.0, reason="no wording that reaches beyond this case")
+    specifics = measured(text)
+    value = general.strength * max(0.0, 1.0 - penalty * len(specifics) / max(1, len(words_of(text))))
+    reason = str(general)
+    if specifics:
+        reason += f"; less for specifics: {quoted(specifics)}"
+    moments = wordings().one_off.found_in(text)
+    if moments:
+        value *= ONE_OFF_FACTOR
+        reason += f"; less for being of a moment: {quoted(moments)}"
+    return Score(value=round(value, 4), reason=reason)
+
+
+def _findings(text: str) -> list[str]:
+    """The sentences of a text that state something. One that says how its user likes things does too."""
+    read = " ".join(text[:READ_CHARS_MAX].split())
+    said = [s for s in SENTENCES.split(read) if not s.rstrip().endswith(("?", "\u061f", "\uff1f"))]
+    folded = [normalized(s) for s in said]
+    return [
+        sentence
+        for sentence, plain in zip(said, folded, strict=True)
+        if wordings().lasting.pattern.search(plain) or not wordings().talk.pattern.search(plain)
+    ]
+
+
+def _is_wish(text: str) -> bool:
+    """Whether folded text says what one person wants: of a wish only its wording tells whether it lasts."""
+    return wordings().asking.pattern.search(text) is not None and wordings().lasting.pattern.search(text) is None
 
 
 @frozen

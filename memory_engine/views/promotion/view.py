@@ -24,6 +24,7 @@ from memory_engine.views.promotion.events import PromotionDecided, PromotionTarg
 from memory_engine.views.promotion.finding import FINDINGS, NotedFinding
 from memory_engine.views.promotion.fold import PROMOTION, Verdict
 from memory_engine.views.promotion.judge import Judge, Judgement, Owner, Placement, PlacementRoute, route_by_wording
+from memory_engine.views.promotion.proposals import Proposals
 from memory_engine.views.promotion.scorers import PromotionContext, Scorers
 from memory_engine.views.scratchpad.view import Scratchpad, Snippet
 
@@ -118,6 +119,30 @@ class Promotion:
         checked_text("trigger", trigger)
         trigger = check_identifier("trigger", trigger or self._thread.kernel.new_id())
         return await self._evaluate_retrying(_Judging(trigger=trigger, name=("trigger", trigger)))
+
+    async def propose(self, seq: int | None = None, text: str = "") -> tuple[Verdict, ...]:
+        """Propose what the user said is to hold from now on ("always answer in French") as their preference.
+
+        Without a `seq`, of all their messages in the state; with one, of that message, and with `text` that part of it.
+        Nothing holds before `accept`. Proposing again changes nothing. Returns the proposals that wait; none in a
+        conversation without a user. Raises `InvalidArgument` where no person said that.
+        """
+        return await Proposals(self._thread).make(seq, text)
+
+    async def proposals(self, *, at: int | None = None) -> tuple[Verdict, ...]:
+        """The proposals that nobody has answered, oldest first."""
+        return await Proposals(self._thread).waiting(at=at)
+
+    async def accept(self, proposal_id: str, *, key: str = "", by: str = "") -> Verdict:
+        """Make a proposal (by its `event_id`) the user's preference, under `key` or one made from the text.
+
+        Raises `EventNotFound` for one that does not wait.
+        """
+        return await Proposals(self._thread).answer(proposal_id, accepted=True, by=by, key=key, reason="")
+
+    async def reject(self, proposal_id: str, *, by: str = "", reason: str = "") -> Verdict:
+        """Turn a proposal down. Raises `EventNotFound` for one that does not wait."""
+        return await Proposals(self._thread).answer(proposal_id, accepted=False, by=by, key="", reason=reason)
 
     async def verdicts(self, *, at: int | None = None) -> tuple[Verdict, ...]:
         """Every verdict, oldest first."""

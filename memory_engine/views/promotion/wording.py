@@ -70,12 +70,56 @@ class Wordings(msgspec.Struct, frozen=True):
     lasting: Phrases
     asking: Phrases
     at_large: Phrases
+    of_oneself: Phrases
+    from_now_on: Phrases
 
 
 @cache
 def wordings() -> Wordings:
     """The phrases by which a snippet shows its kind. Read when they are first asked for."""
     return msgspec.toml.decode(data_file("memory_engine.views.promotion", "phrases.toml"), type=Wordings)
+
+
+_ONESELF = regex(
+    r"(?<![\w.])I(?:['\u2019]|\s+(?!(?:is|has|and|or|of|to)\b|\w+i\b)[a-zà-ÿ])"
+    r"|我(?![们們国國司方])|私(?!たち|達)|僕|俺"
+)
+"""Words of the first person that small letters or a plural would make another word: `I dati`, `Phase I is`, 我们."""
+_FRENCH_OWN = regex(r"(?<!\w)(?:mon|ma|mes)\s+\w{3}.*\s(?:est|sont|a|ont|n'|ne|au|aux|des)\s")
+"""`mon`, `ma`, `mes` with another French word: elsewhere they mean a day, a conjunction, a month."""
+
+
+def is_first_person(text: str) -> bool:
+    """Whether somebody speaks of themselves alone, in any of several languages: `I`, `my`, `ich`, `je`, `私`.
+
+    `we` and `our` are those of a business, and do not count.
+    """
+    said = normalized(text)
+    if wordings().of_oneself.pattern.search(said) or _ONESELF.search(text[:READ_CHARS_MAX]):
+        return True
+    return _FRENCH_OWN.search(said) is not None
+
+
+_SO_FAR = regex(
+    r"(?<!\w)(?:have|has|had|was|were|habe|hast|hat|haben|hatte|war|waren|he|ha|hemos|han|era|ai|as|a|ont|étais|était)"
+    r" (?:always|never|immer|nie|niemals|siempre|nunca|toujours|jamais)(?!\w)|(?<=\w)'(?:ve|s) (?:always|never)(?!\w)"
+)
+"""What was always or never so: it says nothing of the times to come."""
+
+
+def is_from_now_on(text: str) -> bool:
+    """Whether a sentence wishes or rules something for all times to come. A question does not."""
+    said = normalized(text)
+    if said.endswith(("?", "\u061f", "\uff1f")):
+        return False
+    return wordings().from_now_on.pattern.search(_SO_FAR.sub(" ", said)) is not None
+
+
+def is_of_a_person(text: str) -> bool:
+    """Whether a text is about one person: in the first person, or on how the user likes, wants or does things."""
+    said = normalized(text)
+    is_of_user = wordings().lasting.pattern.search(said) or wordings().asking.pattern.search(said)
+    return is_first_person(text) or bool(is_of_user and not wordings().at_large.pattern.search(said))
 
 
 @lru_cache(maxsize=64)
@@ -115,6 +159,14 @@ def evidence(text: str, kinds: Iterable[Phrases]) -> Evidence:
             doubt *= 1.0 - kind.weight
             found.append((kind.kind, phrases))
     return Evidence(1.0 - doubt, tuple(found))
+
+
+NO_EVIDENCE = Evidence(0.0, ())
+
+
+def joined(one: Evidence, other: Evidence) -> Evidence:
+    """The evidence of two independent looks at one text."""
+    return Evidence(1.0 - (1.0 - one.strength) * (1.0 - other.strength), (*one.found, *other.found))
 
 
 def quoted(phrases: Sequence[str]) -> str:

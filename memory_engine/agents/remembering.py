@@ -1,0 +1,125 @@
+"""An agent's memory as it is used in one conversation: what its people say is kept for their user, not for others.
+
+The agent's memory serves every user. Reads see what the agent found out and what this conversation's user said; what
+a person said is written to that user's memory, or stays in a conversation without a user.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from attrs import frozen
+
+from memory_engine.agents.people import people_in
+from memory_engine.context.ownership import Viewer
+from memory_engine.errors import UnknownMemory
+from memory_engine.events import Destination, Layer, MemoryAppended, MemoryShared
+from memory_engine.scopes import Agent, User
+from memory_engine.thread import Thread
+from memory_engine.views.layers.entries import KnowledgeEntry, MemoryEntry, MemoryHit, check_layers
+from memory_engine.views.layers.keywords import MemoryQuery, search_memories
+from memory_engine.views.layers.view import Memory
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@frozen(kw_only=True)
+class Remembering:
+    """The memory of `owner`, and beside it that of the user whose `conversation` an agent works in."""
+
+    owner: Thread
+    conversation: Thread
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the memory is an agent's that works in a conversation: in others it serves other users."""
+        return isinstance(self.owner, Agent) and self.conversation is not self.owner
+
+    async def search(self, layer: "Layer | None", query: str, limit: int) -> list[MemoryHit]:
+        """Like `Memory.search`, in both memories together."""
+        viewer, user = await self._viewer_and_user()
+        wanted = MemoryQuery(query=query, limit=limit, viewer=viewer)
+        layers = check_layers(layer)
+        sought: list[tuple[Thread, Sequence[Layer]]] = [(self.owner, layers)]
+        if self.is_shared:
+            sought.append((user or self.conversation, _lasting(layers)))
+        return await search_memories([(thread, some) for thread, some in sought if some], wanted)
+
+    async def latest(self, layer: "Layer | None", last: int) -> list[MemoryHit]:
+        """The latest entries of both memories, oldest first."""
+        shared, *own = await self._memories()
+        hits = await shared.search(layer, last=last)
+        layers = _lasting(check_layers(layer))
+        for memory in own if layers else ():
+            hits += await memory.search(layers, last=last)
+        return sorted(hits, key=lambda hit: hit.entry.timestamp or LONG_AGO)[-last:] if own else hits
+
+    async def recall(self, key: str) -> KnowledgeEntry | None:
+        """The fact under a key, that of the user before the agent's."""
+        found = [fact for memory in await self._memories() if (fact := await memory.recall(key)) is not None]
+        return found[-1] if found else None
+
+    async def open(self, entry_id: str) -> list[MemoryEntry]:
+        """See `Memory.open`. Raises `UnknownMemory`."""
+        for memory in await self._memories():
+            try:
+                return await memory.open(entry_id)
+            except UnknownMemory:
+                continue
+        raise UnknownMemory(self.owner.id, entry_id)
+
+    async def keep(self, layer: Layer, content: str, *, key: str = "", condition: str = "") -> str:
+        """Add an entry where it belongs, and return its id.
+
+        An entry of the working layer is the agent's. Where nobody's words are known, only this user will see it.
+        """
+        if not self.is_shared or layer == "working":
+            return (await self.owner.memory.append(layer, content, key=key, condition=condition)).id
+        people = await people_in(self.conversation)
+        _, user = await self._viewer_and_user()
+        if people.said(key, content, ()):
+            said = MemoryAppended(layer=layer, content=content, key=key, condition=condition)
+            return await self._keep_for(user, said, people.repeated(content) or ())
+        unknown = self.conversation.id if user is not None and not people.spoke else ""
+        entry = MemoryEntry(content=content, source_thread=unknown)
+        return (await self.owner.memory.append(layer, entry, key=key, condition=condition)).id
+
+    async def _keep_for(self, user: User | None, entry: MemoryAppended, sources: tuple[str, ...]) -> str:
+        """Bring an entry to the user's memory, from the events of the conversation that it repeats."""
+        if user is None:
+            receipt = await self.conversation.dispatch(entry)
+            return receipt.event_id
+        entry_id = self.conversation.kernel.new_id()
+        shared = MemoryShared(
+            destination=Destination("user", user.scope_id, user.tenant_id),
+            layer=entry.layer,
+            content=entry.content,
+            key=entry.key,
+            condition=entry.condition,
+            entry_id=entry_id,
+            source_thread=self.conversation.id,
+            sources=sources,
+        )
+        await self.conversation.dispatch(shared)
+        await self.conversation.delivered()
+        return entry_id
+
+    async def _memories(self) -> list[Memory]:
+        """The memory at work, and beside an agent's the one that holds what people said here."""
+        viewer, user = await self._viewer_and_user()
+        if viewer is None:
+            return [self.owner.memory]
+        return [Memory(self.owner, viewer=viewer), (user or self.conversation).memory]
+
+    async def _viewer_and_user(self) -> tuple[Viewer | None, User | None]:
+        if not self.is_shared:
+            return None, None
+        info = await self.conversation.info()
+        viewer = Viewer(info.user_id, info.id)
+        if not info.user_id:
+            return viewer, None
+        return viewer, User(self.conversation.kernel, "user", info.user_id, info.tenant_id)
+
+
+def _lasting(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The layers that a conversation's own memory adds: its working notes are of the task at hand."""
+    return tuple(layer for layer in layers if layer != "working")

@@ -1,0 +1,134 @@
+"""Whose words an entry of a shared memory rests on, and which conversations may see it.
+
+One agent serves many users. What a person said in a conversation belongs to that person, wherever it was filed; what
+the agent found out itself belongs to the agent. Both are decided by where an entry comes from (`source_thread` and
+`sources` of its event), never by its wording. Where that cannot be told, the entry counts as a person's.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.events.messages import ParentAgentMessage, UserMessage
+from memory_engine.core.events.tasks import TaskStarted
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import ThreadRecord
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.protocol import ThreadFilter
+
+DEPTH_MAX = 4
+"""Entries that agents passed on to each other are followed through this many memories; beyond, nothing is known."""
+OWNERLESS = frozenset({"agent", "tenant", "industry"})
+"""Kinds of threads in which no person speaks."""
+
+
+class Viewer(msgspec.Struct, frozen=True):
+    """The conversation that a memory is shown in: its user (empty: nobody is known) and its thread's id."""
+
+    user_id: str
+    thread_id: str
+
+
+class Ownership(msgspec.Struct, frozen=True):
+    """Where an entry comes from.
+
+    `is_said`: a person's words are in it, said by `user_id` (empty: unknown) in the thread `thread_id`. `is_run`: it
+    tells of a run, which conversations without a user have in common.
+    """
+
+    is_said: bool = False
+    user_id: str = ""
+    thread_id: str = ""
+    is_run: bool = False
+
+    def is_for(self, viewer: Viewer) -> bool:
+        """Whether the viewer may see the entry: its own user's, its own thread's, or nobody's words."""
+        if not self.is_said or self.thread_id == viewer.thread_id:
+            return True
+        if self.user_id:
+            return self.user_id == viewer.user_id
+        return self.is_run and not viewer.user_id
+
+
+FOUND_OUT = Ownership()
+"""The origin of an entry with no person's words in it."""
+
+
+async def visible(kernel: Kernel, thread_id: str, seqs: Collection[int], viewer: Viewer) -> frozenset[int]:
+    """Those of the events of a shared memory (at these seqs of its thread) that a viewer may see.
+
+    Reads each event and its sources once a process, as long as the thread stays in memory.
+    """
+    found = await _origins(kernel, thread_id, seqs, DEPTH_MAX)
+    return frozenset(seq for seq in seqs if found.get(seq, FOUND_OUT).is_for(viewer))
+
+
+async def _origins(kernel: Kernel, thread_id: str, seqs: Collection[int], depth: int) -> Mapping[int, Ownership]:
+    kept: dict[int, Ownership] = kernel.caches.made(thread_id, "origins", dict[int, Ownership])
+    stored = await kernel.reader.rows_at(thread_id, [seq for seq in seqs if seq not in kept])
+    events = {seq: kernel.reader.decode(thread_id, row).event for seq, row in stored.items()}
+    sources = {seq: _sources(event) for seq, event in events.items()}
+    wanted: dict[str, set[str]] = {}
+    for source_thread, ids in sources.values():
+        wanted.setdefault(source_thread, set()).update(ids)
+    threads = {source: await _DrawnFrom.of(kernel, source, ids, depth) for source, ids in wanted.items() if source}
+    gone: dict[int, Ownership] = {}
+    for seq, (source_thread, ids) in sources.items():
+        source = threads.get(source_thread)
+        origin = FOUND_OUT if source is None else source.origin(ids)
+        if origin.is_said and getattr(events[seq], "layer", "") == "episodic":
+            origin = msgspec.structs.replace(origin, is_run=True)
+        (gone if source is not None and source.record is None else kept)[seq] = origin
+    return {**kept, **gone}
+
+
+def _sources(event: Event | UnknownEvent) -> tuple[str, tuple[str, ...]]:
+    """The thread that an entry was drawn from, and the ids of its events there; no thread where nobody else spoke."""
+    if getattr(event, "own", False):
+        return "", ()
+    return getattr(event, "source_thread", ""), getattr(event, "sources", ())
+
+
+class _DrawnFrom(msgspec.Struct, frozen=True):
+    """The events of one thread that entries were drawn from: their origins by id. No `record`: the thread is gone."""
+
+    thread_id: str
+    record: ThreadRecord | None
+    by_id: Mapping[str, Ownership]
+
+    @classmethod
+    async def of(cls, kernel: Kernel, thread_id: str, ids: Collection[str], depth: int) -> "_DrawnFrom":
+        found = await kernel.store.threads(ThreadFilter(id=thread_id))
+        if not found or not depth:
+            return cls(thread_id, None, {})
+        record = found[0][0]
+        stored = await kernel.store.find(thread_id, sorted(ids)) if ids else ()
+        if record.kind in OWNERLESS:
+            passed_on = await _origins(kernel, thread_id, [row.seq for row in stored], depth - 1)
+            return cls(thread_id, record, {row.id: passed_on.get(row.seq, FOUND_OUT) for row in stored})
+        said = Ownership(is_said=True, user_id=record.user_id, thread_id=thread_id)
+        origins = {row.id: said if _is_said(kernel, thread_id, row) else FOUND_OUT for row in stored}
+        return cls(thread_id, record, origins)
+
+    def origin(self, ids: Sequence[str]) -> Ownership:
+        """The origin of an entry that was drawn from these events: a person's where one of them is."""
+        unknown = Ownership(is_said=True, thread_id=self.thread_id)
+        if self.record is None:
+            return unknown
+        if self.record.kind not in OWNERLESS:
+            unknown = Ownership(is_said=True, user_id=self.record.user_id, thread_id=self.thread_id)
+        elif not ids:
+            return FOUND_OUT
+        found = [self.by_id.get(id_, unknown) for id_ in ids] or [unknown]
+        return next((origin for origin in found if origin.is_said), FOUND_OUT)
+
+
+def _is_said(kernel: Kernel, thread_id: str, row: StoredEvent) -> bool:
+    """Whether a person said what an event holds: a message of theirs, or the request that a run began with."""
+    if row.type == TaskStarted.event_type:
+        return True
+    if kernel.events.role(row.type) != "user" or row.type == ParentAgentMessage.event_type:
+        return False
+    event = kernel.reader.decode(thread_id, row).event
+    return not (isinstance(event, UserMessage) and event.origin)

@@ -1,0 +1,170 @@
+"""How a sentence is built when it speaks of a kind: rules, habits and definitions, against measurements of one case.
+
+Word lists say which words count (`generality.toml`, a language after the other); this file looks at where they stand.
+A subject without an article in the present tense (`Orders under 20 EUR ship …`), a table or column with a verb that
+defines it, or a deed that is forbidden, holds beyond the case. A number that follows `under`, `after` or `=` is a part
+of such a rule; any other is a measurement.
+"""
+
+import re
+from functools import cache
+
+import msgspec
+
+from memory_engine.core.lazy import regex
+from memory_engine.core.text import data_file
+from memory_engine.views.promotion.wording import SPECIFIC, Evidence, Phrases, specifics_of
+
+KIND_WEIGHT = 0.35
+"""A sentence about a kind: alone it says too little, since a state of things is told in the same form."""
+HABIT_WEIGHT = 0.3
+RESTRICTED_WEIGHT = 0.25
+TENDENCY_WEIGHT = 0.4
+DEFINITION_WEIGHT = 0.5
+FORBIDDEN_WEIGHT = 0.5
+BEFORE_CHARS = 24
+"""So far before a number a word that makes it a limit is looked for."""
+
+_CLAUSES = regex(r"(?:^|[.;:!]\s+|,\s+(?:and|so|then|und|also|y|et)\s+)")
+_LABEL = regex(r"[^a-zà-ÿ]|(?:[\w*'-]+ ){0,3}[\w*'-]+\*{0,2}[:,](?: |$)")
+"""A list's item, or a heading before what it holds: no sentence about its first words."""
+_ACRONYM = regex(r"[A-Z]{2}")
+_BARE = regex(r"(?:[a-z][\w'-]+ )?(?:[a-z]\w+(?<![su])s|people|staff|children)(?= \w)")
+"""A plural without an article, alone or after one word, that something follows."""
+_WITH_ARTICLE = regex(r"(?:(?:los|las|les|os|as) (?:\w+ )?\w\w+s|(?:gli|i) \w\w+i)(?= \w)")
+"""Languages that give a kind the article, in the plural."""
+_PAST_FORM = regex(r"(?<!^)(?<!\w)\w{2,}ed(?!\w)")
+_PASSIVE = frozenset("is are be been being get gets".split())
+_BEFORE_ADJECTIVE = frozenset(
+    "when if once unless as not a an the no all any every each by only already never always without or and must"
+    " until".split()
+)
+"""After one of these a word in `-ed` is no past: `are archived`, `once signed`, `a signed contract`."""
+_MONTH = regex(
+    r"(?<!\w)(?:january|february|march|april|june|july|august|september|october|november|december|q[1-4]|januar|februar|märz"
+    r"|juni|juli|oktober|dezember|enero|febrero|marzo|abril|mayo|junio|julio|septiembre|octubre|noviembre|diciembre|janvier"
+    r"|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre)(?!\w)"
+)
+_COMPARED = regex(r"(?<!\w)\w+er than(?!\w)")
+_ANY_ONE = regex(r"(?:an?|any|every|each) (?:[a-z][\w-]+ ){1,2}(?!is |was |has )[a-z]+s(?= )")
+"""One that stands for all of its kind, with a deed: `A session ends after …`."""
+
+
+class _Lists(msgspec.Struct, frozen=True):
+    """The content of `generality.toml`."""
+
+    limits: str
+    limits_after: str
+    labels: str
+    determiners: str
+    addressed: str
+    restricting: str
+    past: str
+    states: str
+    observing: str
+    habit: str
+    tendency: str
+    parts_of_data: str
+    defining: str
+    forbidding: str
+
+
+@cache
+def _lists() -> _Lists:
+    return msgspec.toml.decode(data_file("memory_engine.views.promotion", "generality.toml"), type=_Lists)
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return Phrases(kind=name, phrases=getattr(_lists(), name)).pattern
+
+
+def measured(text: str) -> tuple[str, ...]:
+    """The specifics of a folded text that measure or name one case: not those that are limits or codes of a rule."""
+    kept: list[str] = []
+    for match in SPECIFIC.finditer(text):
+        found = specifics_of(match.group())
+        if found and not _is_limit(text, match):
+            kept += found
+    return tuple(kept)
+
+
+def _is_limit(text: str, number: "re.Match[str]") -> bool:
+    """Whether a number is part of a condition: `under 20`, `= 9`, `Type 7 …`, `20 EUR or more`."""
+    before = text[max(0, number.start() - BEFORE_CHARS) : number.start()].rstrip(" €$£")
+    after = text[number.end() : number.end() + BEFORE_CHARS].lstrip()
+    for name in ("limits", "labels"):
+        if any(match.end() == len(before) for match in _pattern(name).finditer(before)):
+            return True
+    compared = _COMPARED.search(before)
+    if compared is not None and compared.end() == len(before):
+        return True
+    return before.endswith(("=", "<", ">", "≥", "≤")) or _pattern("limits_after").match(after) is not None
+
+
+def generality(sentence: str, folded: str) -> Evidence:
+    """The evidence that a sentence speaks of a kind, by its form. `folded` is the same sentence, normalized."""
+    signs: list[tuple[str, float, str]] = []
+    if _pattern("parts_of_data").search(folded) and (verb := _pattern("defining").search(folded)):
+        signs.append(("defines data", DEFINITION_WEIGHT, verb.group()))
+    if forbidden := _forbidden(folded):
+        signs.append(("forbids or leaves out", FORBIDDEN_WEIGHT, forbidden))
+    if subject := _kind(sentence, folded):
+        signs.append(("speaks of a kind", KIND_WEIGHT, subject))
+        for kind, weight, name in (
+            ("says what is done as a habit", HABIT_WEIGHT, "habit"),
+            ("limits the kind", RESTRICTED_WEIGHT, "restricting"),
+            ("says what is likelier", TENDENCY_WEIGHT, "tendency"),
+        ):
+            found = _pattern(name).search(folded, 1)
+            if found := found or (_COMPARED.search(folded) if name == "restricting" else None):
+                signs.append((kind, weight, found.group()))
+        if not _pattern("states").search(folded):
+            signs.append(("tells of deeds", HABIT_WEIGHT, subject))
+    doubt = 1.0
+    for _, weight, _ in signs:
+        doubt *= 1.0 - weight
+    return Evidence(1.0 - doubt, tuple((kind, (said,)) for kind, _, said in signs))
+
+
+def _forbidden(folded: str) -> str:
+    """A prohibition, or a wish to leave something out, at the beginning of a clause."""
+    starts = [match.end() for match in _CLAUSES.finditer(folded)]
+    found = (_pattern("forbidding").match(folded, start) for start in starts)
+    return next((match.group() for match in found if match is not None), "")
+
+
+def _kind(sentence: str, folded: str) -> str:
+    """The subject of a sentence about a kind in the present tense; empty for any other sentence."""
+    if any(_pattern(name).search(folded) for name in ("past", "observing", "addressed")):
+        return ""
+    if _LABEL.match(folded) or _ACRONYM.match(sentence) or _is_past(folded):
+        return ""
+    if any_one := _ANY_ONE.match(folded):
+        return any_one.group()
+    article = _WITH_ARTICLE.match(folded)
+    if article is not None:
+        return article.group()
+    if _pattern("determiners").match(folded):
+        return ""
+    subject = _BARE.match(folded)
+    return subject.group() if subject is not None else _bare_german(sentence)
+
+
+def _is_past(folded: str) -> bool:
+    """Whether a form in `-ed` tells what became of something, or a month dates a measurement."""
+    for match in _PAST_FORM.finditer(folded):
+        before = folded[: match.start()].split()[-2:]
+        if before and _PASSIVE.isdisjoint(before) and before[-1] not in _BEFORE_ADJECTIVE:
+            return True
+    return bool(measured(folded)) and _MONTH.search(folded) is not None
+
+
+_GERMAN_NOUN = regex(r"(?:[A-ZÄÖÜ]?[\wäöüß]+e )?([A-ZÄÖÜ][\wäöüß]+(?:e|en|n|er|s))(?= )")
+_GERMAN_VERB = regex(r" [a-zäöüß]+(?:en|ern|eln)(?![\wäöüß])")
+
+
+def _bare_german(sentence: str) -> str:
+    """A plural without an article before a verb in the plural: `Pakete unter 2 kg gehen …`."""
+    noun = _GERMAN_NOUN.match(sentence)
+    return noun.group(1) if noun is not None and _GERMAN_VERB.search(sentence, noun.end()) else ""
