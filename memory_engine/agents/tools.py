@@ -358,10 +358,8 @@ class MemoryTools:
             where = f"{asked.layer} memory" if asked.layer else "memory"
             hint = " Try fewer or other words." if query else ""
             return _Told(f"Nothing was found in {where}.{hint}", {"entries": []})
-        return _Told(
-            "\n".join([RECALLED_MARK, *(_entry_line(hit.entry) for hit in hits)]),
-            {"entries": list(map(_hit_data, hits))},
-        )
+        lines = [RECALLED_MARK, *(_entry_line(hit.entry) for hit in hits)]
+        return _Told("\n".join(lines), {"entries": list(map(_hit_data, hits))})
 
     async def _learn(self, asked: Learn) -> str:
         if tells_secret(asked.key, asked.value):
