@@ -22,8 +22,8 @@ class AgentPins:
 
     async def take_out(self, pin: int) -> bool:
         """Take a pin out, unless it is a person's: then return False. Raises `UnknownPin`."""
-        pins = [one for one in await self._conversation.brief.read() if one.pinned and one.seq == pin]
-        if pins and pins[0].origin == "person":
+        pins = [one for one in await self._conversation.brief.read() if one.pinned and one.origin == "person"]
+        if any(one.seq == pin for one in pins):
             return False
         await self._conversation.unpin(pin, reason="asked by the agent")
         return True
@@ -38,6 +38,13 @@ class AgentPins:
 
 
 def _line(one: BriefStatement) -> str:
-    who = "pinned by you" if one.pinned and one.origin != "person" else "pinned" if one.pinned else one.speaker
-    about = ", ".join(filter(None, (f"{one.seq}", who, "superseded" if one.status == "superseded" else "")))
+    pinned = "pinned by you" if one.origin in ("agent", "tool") else "pinned"
+    who = pinned if one.pinned else one.speaker
+    about = ", ".join(
+        filter(None, (f"{one.seq}", _whence(one), who, "superseded" if one.status == "superseded" else ""))
+    )
     return f"- ({about}) {shortened(one.text, STATEMENT_CHARS_MAX)}"
+
+
+def _whence(one: BriefStatement) -> str:
+    return f"to the agent that started you, {one.thread_id}" if one.origin == "parent" else ""

@@ -199,6 +199,9 @@ async def _inherited(parent: PastHandle) -> list[BriefStatement]:
     talk = await talk_of(parent, parent.seq)
     standing = [one for one in judged(talk) if one.verdict.status == "stands" and one.said.message.seq not in gone]
     found = [_statement(talk, one, parent.id) for one in standing]
+    # what an agent pinned may repeat a tool: it goes no further
+    pins = [row for _, row in (await parent.rows(PINS, at=parent.seq)).items() if row.origin == "person"]
+    found += [_pinned(parent.id, row) for row in pins]
     return [msgspec.structs.replace(one, origin="parent", request=False, first=False) for one in found]
 
 
@@ -302,6 +305,8 @@ def _weighed(one: BriefStatement, thread_id: str) -> Weighed:
 
 
 def _label(one: BriefStatement) -> str:
+    if one.pinned and one.origin == "parent":
+        return "Pinned for the agent that started you"
     if one.pinned:
         return {"person": "Pinned", "agent": "Pinned by you"}.get(one.origin, "Pinned by you after reading a tool")
     if one.origin == "parent":
