@@ -40,9 +40,8 @@ class AgentPins:
 def _line(one: BriefStatement) -> str:
     pinned = "pinned by you" if one.origin in ("agent", "tool") else "pinned"
     who = pinned if one.pinned else one.speaker
-    about = ", ".join(
-        filter(None, (f"{one.seq}", _whence(one), who, "superseded" if one.status == "superseded" else ""))
-    )
+    status = "superseded" if one.status == "superseded" else ""
+    about = ", ".join(filter(None, (f"{one.seq}", _whence(one), who, status)))
     return f"- ({about}) {shortened(one.text, STATEMENT_CHARS_MAX)}"
 
 
