@@ -25,7 +25,8 @@ from typing import Required, TypedDict
 
 from attrs import frozen
 
-from memory_engine.compactors.extractive import HEADING_TOKENS, Entry, extract, render
+from memory_engine.compactors.extractive import HEADING_TOKENS, Entry, Line, extract, render
+from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, tokens
 from memory_engine.files.facts import VALUE, is_value, missing, stands_in
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +36,7 @@ TAU_BENCH = SHARED / "data" / "tau_bench" / "airline_gpt4o.json"
 LOCOMO_SHARES = (0.05, 0.10, 0.20)
 CUT_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 BUDGET_SHARE = 0.20
+TRIES = 3
 Figures = dict[str, float | int | str]
 
 
@@ -140,7 +142,7 @@ def tau_bench(budget_share: float = BUDGET_SHARE) -> Figures:
     start = time.perf_counter()
     for cut in tau_cuts():
         budget = budget_share * cut.tokens
-        summary = render(extract(cut.entries, budget - HEADING_TOKENS))
+        summary = render(_with_headings(cut.entries, budget))
         if len(summary) > budget * 4:
             raise AssertionError(f"summary of {len(summary)} characters for a budget of {budget} tokens")
         lost = missing(summary, cut.needed)
@@ -162,6 +164,17 @@ def tau_bench(budget_share: float = BUDGET_SHARE) -> Figures:
         "used%": round(100 * spent / used, 2),
         "sec": round(time.perf_counter() - start, 2),
     }
+
+
+def _with_headings(entries: Sequence[Entry], budget_tokens: float) -> tuple[Line, ...]:
+    """The lines that fit the budget together with the headings that they bring, which a first choice tells."""
+    lines = extract(entries, budget_tokens)
+    for _ in range(TRIES):
+        headings = len(render(lines)) / CHARS_PER_TOKEN - sum(map(tokens, lines))
+        lines = extract(entries, budget_tokens - headings)
+        if len(render(lines)) <= budget_tokens * CHARS_PER_TOKEN:
+            return lines
+    return extract(entries, budget_tokens - HEADING_TOKENS)
 
 
 def tau_cuts() -> Iterator[Cut]:

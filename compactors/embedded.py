@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult
-from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line, Section
+from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import lazy_module
+from memory_engine.core.sections import SECTION_ORDER
 from memory_engine.core.slices import Steps, in_slices
 from memory_engine.language.sentences import GAP
 
@@ -20,7 +21,7 @@ else:
 _KINDS: Mapping[str, EntryKind] = {
     ChunkType.SYSTEM: "system",
     ChunkType.USER_MESSAGE: "user",
-    ChunkType.PARENT_MESSAGE: "user",
+    ChunkType.PARENT_MESSAGE: "task",
     ChunkType.AGENT_RESPONSE: "assistant",
     ChunkType.THINKING: "thinking",
     ChunkType.AGENT_ACTION: "tool_call",
@@ -34,10 +35,10 @@ _KINDS: Mapping[str, EntryKind] = {
     ChunkType.COMPACTED: "summary",
 }
 
+_SPEAKERS: Mapping[str, str] = {ChunkType.PARENT_MESSAGE: "Parent agent"}
 READ_CHARS_MAX = 32_000
 """Characters read of one text: a megabyte takes seconds, and its middle seldom matters."""
 NOTHING_FITS = "{count} entries, none of them short enough to be quoted here"
-_SECTIONS: Mapping[str, Section] = {section: section for section in get_args(Section)}
 
 
 class EmbeddedCompactor:
@@ -79,7 +80,11 @@ def _lines(chunks: Sequence[Chunk], context: CompactionContext) -> Steps[tuple[S
             entries += entries_of(chunk, context.recorded_at.get(chunk.id, ""))
             yield
     earlier = [
-        Line(section=_SECTIONS.get(line.section, "key_information"), text=line.text, sources=line.sources)
+        Line(
+            section=line.section if line.section in SECTION_ORDER else "key_information",
+            text=line.text,
+            sources=line.sources,
+        )
         for line in context.earlier
     ]
     lines = yield from extractor.extracting(entries, context.budget_tokens, earlier=earlier, size=utf8_length)
@@ -102,7 +107,7 @@ def entries_of(chunk: Chunk, at: str) -> list[Entry]:
                 id=chunk.id,
                 kind=_KINDS.get(chunk.type, "other"),
                 text=_within_reach(chunk.text),
-                speaker=chunk.label if chunk.type == ChunkType.USER_MESSAGE else "",
+                speaker=_SPEAKERS.get(chunk.type, "") or (chunk.label if chunk.type == ChunkType.USER_MESSAGE else ""),
                 name=chunk.label,
                 call_id=chunk.call_id,
                 failed=chunk.status == "failed",

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from memory_engine.administration.handle import AdministeredStore, finish_quietly, verify_threads
 from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.hooks import UpcomingCompaction
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import (
     PathLike,
@@ -77,6 +78,8 @@ else:
     verify = lazy_module("memory_engine.replay.verify")
 
 _log = logging.getLogger("memory_engine")
+
+BeforeCompaction = Callable[[Thread, UpcomingCompaction], Awaitable[str | None] | str | None]
 
 
 class Engine(AdministeredStore):
@@ -324,6 +327,13 @@ class Engine(AdministeredStore):
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
         self.kernel[CompactionService].register(compactor)
+
+    def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
+        """Call `hook(thread, upcoming)` before each compaction but a redo; returns a function that stops it.
+
+        It may dispatch. A text that it returns joins the instructions. `compaction_started` notes failures.
+        """
+        return self.kernel[CompactionService].hooks.add(checked_function("hook", hook), self.thread)
 
     # the whole store
 

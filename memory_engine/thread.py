@@ -12,7 +12,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
-from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_list
+from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_list, checked_text
 from memory_engine.core.aside import imported
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded, ThreadCleared
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory_engine.replay.verify import VerifyProgress
     from memory_engine.runtime import messages as provider_messages
     from memory_engine.views import report as reports
-    from memory_engine.views.brief import view as brief
+    from memory_engine.views.brief import view as briefs
     from memory_engine.views.conversation import view as conversation
     from memory_engine.views.layers import offloads
     from memory_engine.views.layers import view as layers
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from memory_engine.views.screen import view as screen
     from memory_engine.views.tool_cache import view as tool_cache
 else:
-    brief = lazy_module("memory_engine.views.brief.view")
+    briefs = lazy_module("memory_engine.views.brief.view")
     conversation = lazy_module("memory_engine.views.conversation.view")
     layers = lazy_module("memory_engine.views.layers.view")
     memory_files = lazy_module("memory_engine.views.memory_files.view")
@@ -132,15 +132,7 @@ class Thread(Administered):
         without a query, or with threads that do not share this one's tenant, user or agent.
         """
         return await thread_context(
-            self,
-            max_tokens,
-            at=at,
-            query=query,
-            policy=policy,
-            recall_from=recall_from,
-            tools=tools,
-            reserve=reserve,
-            is_loop=True,
+            self, max_tokens, at=at, query=query, policy=policy, recall_from=recall_from, tools=tools, reserve=reserve
         )
 
     async def search(  # noqa: PLR0913 - what narrows a search, by keyword
@@ -186,9 +178,9 @@ class Thread(Administered):
         return view(self)
 
     @property
-    def brief(self) -> "brief.BriefView":
+    def brief(self) -> "briefs.BriefView":
         """What people said and still holds, word for word, and what is pinned."""
-        return brief.BriefView(self)
+        return briefs.BriefView(self)
 
     @property
     def scratchpad(self) -> "scratchpad.Scratchpad":
@@ -241,7 +233,7 @@ class Thread(Administered):
         """Keep a text, or that of a chunk, in every context until it is unpinned (see `BriefView.pin`)."""
         return await brief.BriefView(self).pin(text, by_agent=by_agent, agent_id=agent_id)
 
-    async def unpin(self, pin: "int | Receipt | brief.BriefStatement", *, reason: str = "") -> Receipt:
+    async def unpin(self, pin: "int | Receipt | briefs.BriefStatement", *, reason: str = "") -> Receipt:
         """Take a pin out of the brief (see `BriefView.unpin`)."""
         return await brief.BriefView(self).unpin(pin, reason=reason)
 
@@ -311,10 +303,11 @@ class Thread(Administered):
 
     # compaction
 
-    async def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
+    async def compact(self, chunk_ids: Collection[str] | None = None, *, focus: str = "") -> CompactionReport:
         """Compact all compactable chunks, or the given ones (with those that must stay with them).
 
-        Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
+        `focus` tells a model what this summary should go into most; it takes nothing away from what a summary must
+        hold. Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
         """
         self.check_present("compaction")
         runtime = await self.runtime()
@@ -323,7 +316,7 @@ class Thread(Administered):
         for chunk_id in chunk_ids or ():
             if runtime.state.get(chunk_id) is None:
                 raise UnknownChunk("compact", chunk_id)
-        return await self.kernel[CompactionService].compact(runtime, chunk_ids)
+        return await self.kernel[CompactionService].compact(runtime, chunk_ids, focus=checked_text("focus", focus))
 
     async def settle(self) -> None:
         """Wait for a running compaction."""

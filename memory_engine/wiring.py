@@ -31,7 +31,7 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
-from memory_engine.engine import Engine
+from memory_engine.engine import BeforeCompaction, Engine
 from memory_engine.errors import (
     DuplicateRegistration,
     IntegrityError,
@@ -152,6 +152,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     durability: Durability = "normal",
     compactor: Compactor | None = None,
     compact_model: str | LanguageModel | None = None,
+    before_compaction: Sequence[BeforeCompaction] = (),
     memory_model: str | LanguageModel | None = None,
     embedder: str | Embedder | None = None,
     ranker: Ranker = rank,
@@ -174,8 +175,9 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     projections and renderers; `entry_points=True` also loads those that installed packages publish. `durability="full"`
     makes every commit survive a power failure, at the cost of one fsync each. `compactor` is asked before the built-in
     one. `compact_model` writes the summaries: a model's litellm name, or a model; the built-in compactor remains the
-    fallback. Views use `memory_model` to shorten answers, to summarise conversations and to compact memory layers;
-    without one, or where it fails, they do it themselves. `embedder` lets searches match by meaning too: an embedder,
+    fallback. `before_compaction` are hooks (see `Engine.before_compaction`). Views use `memory_model` to shorten
+    answers, to summarise conversations and to compact memory layers; without one, or where it fails, they do it
+    themselves. `embedder` lets searches match by meaning too: an embedder,
     `"minilm"` for a small local one, or a model's litellm name. `ranker` orders search results in place of the built-in
     one; `reranker` reads the best of them and orders them again. `domain` declares which preferences exist: an object,
     or a TOML file's path. `scorers` judge snippets for promotion, and `redactor` removes names and numbers from what is
@@ -206,6 +208,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             probe=probe,
             models=_search_models(embedder, ranker, reranker),
             settings=dict(_settings(domain, scorers, redactor)),
+            hooks=_hooks(before_compaction),
         )
         return await _started(place, durability, config, taken, sources)
 
@@ -241,6 +244,11 @@ def _search_models(embedder: str | Embedder | None, ranker: Ranker, reranker: Re
     )
 
 
+def _hooks(given: Sequence[BeforeCompaction]) -> Sequence[BeforeCompaction]:
+    hooks = checked_list("before_compaction", given, object, each="functions")
+    return [checked_function("before_compaction", hook) for hook in hooks]
+
+
 def _checked_store(store: Store) -> Store:
     if not hasattr(store, "commit"):
         raise InvalidArgument("path", store, "give a path, a URL, or a store")
@@ -259,6 +267,8 @@ async def _started(
     except BaseException:  # any error: nothing stays open behind it; it goes on to the caller
         await store.close()
         raise
+    for hook in sources.hooks:
+        engine.before_compaction(hook)
     for model in filter(None, (sources.compact_model, sources.model)):
         closing.push_async_callback(model.aclose)
     closing.push_async_callback(engine.recall.aclose)
@@ -340,6 +350,7 @@ class _Sources(msgspec.Struct, frozen=True, kw_only=True):
     models: SearchModels
     settings: Mapping[type, object]
     probe: Probe | None
+    hooks: Sequence[BeforeCompaction] = ()
 
 
 def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedder | None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 import msgspec
 
 from memory_engine.core.chunks import (
+    FURTHER,
     INSTRUCTIONS,
     OF_REQUEST,
     RECALLED,
@@ -113,7 +114,7 @@ def reduce_context_recalled(view: StateView, event: ContextRecalled, ctx: Reduce
         type=ChunkType.RECALLED,
         content=event.content,
         retention=Retention.DISPOSABLE,
-        name="" if event.at_end else f"{OF_REQUEST}{ctx.seq}",
+        name=f"{FURTHER if event.at_end else OF_REQUEST}{ctx.seq}",
         status=RECALLED,
     )
     return Reduction((*operations, Add(chunk.id, before="" if event.at_end else event.request)), (chunk,))

@@ -19,6 +19,7 @@ from memory_engine.compactors.extractive.coverage import (
     Terms,
 )
 from memory_engine.compactors.extractive.entries import LINE_FRAME_CHARS, Entry, Section
+from memory_engine.compactors.extractive.outputs import one_line
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
 from memory_engine.compactors.extractive.structured import ToldRecord, Value
 from memory_engine.compactors.extractive.texts import OutputLine, SourceText, text_of
@@ -29,6 +30,7 @@ from memory_engine.language.sentences import GAP, clean, words
 ARROW = " →"
 CROSS = " ✗"
 PENDING = " (no result yet)"
+EMPTY = " (empty result)"
 VALUE_FACTOR = 4.5
 """A reader can guess a lost word of speech from the rest, but not a lost value."""
 RECENCY_FLOOR = 0.6
@@ -49,6 +51,8 @@ def action_drafts(reading: InputReading) -> Steps[list[tuple[int, LineDraft | La
     repeats: dict[tuple[str, str, str], list[Action]] = {}
     last_of: dict[tuple[str, str], tuple[str, str, str]] = {}
     for action in reading.actions:
+        if action in reading.work:
+            continue
         signature = _signature(reading.entries, action)
         repeats.setdefault(signature, []).append(action)
         last_of[signature[:2]] = signature
@@ -80,13 +84,14 @@ class _RepeatedAction:
         self._reading, self._actions, self._factor = reading, actions, factor
         self._opener = reading.heard[action.place]
         self._outcome = reading.heard[action.outcome] if action.outcome >= 0 else None
-        self._title = _title(self._opener.entry, len(actions), pending=self._outcome is None)
+        self._title = _title(self._opener.entry, len(actions), _state(self._outcome))
         self._texts: list[tuple[int, SourceText, float]] = []
         """Of the call and of what came of it: the place, the text, and a factor of its worth."""
         if action.call >= 0:
             opener = self._opener
-            self._texts.append((action.call, opener.arguments if opener.entry.arguments else opener.text, 1.0))
-        if self._outcome is not None and self._outcome.entry.text.strip():
+            asks = opener.arguments if opener.entry.arguments else opener.text
+            self._texts.append((action.call, asks if self._outcome is not None else _named(asks), 1.0))
+        if self._outcome is not None and not (self._outcome.text.output.is_empty and not failed(self._outcome)):
             worth = ERROR_FACTOR if failed(self._outcome) else factor
             self._texts.append((action.outcome, self._outcome.text, worth))
 
@@ -156,16 +161,31 @@ def _standing(reading: InputReading, index: int, record: ToldRecord) -> float:
     return (TALKED_ABOUT_FACTOR if is_taken_up else 1.0) * (SUPERSEDED_FACTOR if superseded else 1.0)
 
 
-def _title(opener: Entry, times: int, *, pending: bool) -> str:
+def _named(asks: SourceText) -> SourceText:
+    """What a call without a result names: of a command its line, of a text to write nothing."""
+    asked = asks.asked
+    if asked.command is not None:
+        return text_of(one_line(asked.command.shown))
+    return text_of(one_line(asked.shown)) if asked.texts else asks
+
+
+def _state(outcome: Heard | None) -> str:
+    """What a line says of an action without a value."""
+    if outcome is None:
+        return PENDING
+    return EMPTY if outcome.text.output.is_empty and not failed(outcome) else ""
+
+
+def _title(opener: Entry, times: int, state: str) -> str:
     name = clean(opener.name) or ("call" if opener.kind == "tool_call" else "result")
     repeated = f" (×{times})" if times > 1 else ""
-    return f"{name}{repeated}{PENDING if pending else ''}:"
+    return f"{name}{repeated}{state}:"
 
 
 def _section(outcome: Heard | None) -> Section:
     if outcome is None:
         return "current_state"
-    return "attempted_approaches" if failed(outcome) else "completed_actions"
+    return "attempted_approaches" if failed(outcome) or outcome.text.output.is_empty else "completed_actions"
 
 
 class _ActionLine:

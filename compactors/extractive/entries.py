@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from memory_engine.core.sections import SECTION_ORDER
+
 EntryKind = Literal[
     "user",
     "assistant",
@@ -23,15 +25,9 @@ EntryKind = Literal[
     "summary",
     "other",
 ]
-Section = Literal["completed_actions", "attempted_approaches", "current_state", "key_information", "next_steps"]
-
-SECTIONS: tuple[Section, ...] = (
-    "completed_actions",
-    "attempted_approaches",
-    "current_state",
-    "key_information",
-    "next_steps",
-)
+Section = str
+"""The kind of a line, one of `core.sections`."""
+SECTIONS = SECTION_ORDER
 CHARS_PER_TOKEN = 4
 LINE_FRAME_CHARS = 3
 """Characters a line costs beside its text: the leading "- " and the newline."""

@@ -6,14 +6,16 @@ Pure and deterministic: the same entries give the same bytes on any machine.
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
+from memory_engine.compactors.extractive.actions import ARROW, CROSS, PENDING, action_drafts
 from memory_engine.compactors.extractive.coverage import LaterDraft, LineDraft, LinePiece, follows, selecting
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTIONS, Entry, Line
-from memory_engine.compactors.extractive.speech import speech_drafts, speech_terms
+from memory_engine.compactors.extractive.gathering import cost_of, within, work_lines
+from memory_engine.compactors.extractive.speech import KIND_FACTORS, SPEAKERS, speech_drafts, speech_terms
 from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
 from memory_engine.context.headings import HEADINGS_CHARS_MAX
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.sections import PEOPLE, SAID
 from memory_engine.core.slices import Steps, finish
 from memory_engine.language.sentences import GAP, clean, words
 
@@ -21,7 +23,13 @@ STAMPS_SHARE_MAX = 0.08
 """Dates may take this share of the budget; where they would take more, they are left out in favour of facts."""
 OPENINGS = (":", ARROW, CROSS, ".", "!", "?")
 STALE_FACTORS = {"current_state": 0.05, "next_steps": 0.3}
-"""The share of its worth that an older summary's state and plans keep once newer entries follow it."""
+"""The share of its worth that an older summary's state and plans keep once newer entries follow it: those of the agent
+and of its tools, never a person's."""
+WORK_SHARE_MAX = 0.5
+"""Lines of work may claim this share of the budget; what speech leaves is theirs beyond it."""
+
+AGENT_SPEAKERS = frozenset(SPEAKERS[kind] for kind in ("assistant", "thinking", "system"))
+SPEAKER_CHARS_MAX = 40
 
 
 def extract(
@@ -53,20 +61,25 @@ def extracting(
     if budget_tokens <= 0:
         return ()
     reading = yield from read(entries, earlier)
-    drafts = yield from _drafts(reading, earlier)
+    work, others = yield from work_lines(reading, earlier)
+    drafts = yield from _drafts(reading, others)
     reserve = _stamps_cost(reading.days)
     stamped = 0 < reserve <= STAMPS_SHARE_MAX * budget_tokens
     lines: list[Line] = []
     day = ""
-    selected = yield from selecting(drafts, budget_tokens - reserve * stamped, size)
+    left = budget_tokens - reserve * stamped
+    claimed = min(cost_of((one.line for one in work), size) / CHARS_PER_TOKEN, WORK_SHARE_MAX * left)
+    selected = yield from selecting(drafts, left - claimed, size)
     yield
     del drafts  # tens of thousands of objects are freed in a step of their own
     yield
     for draft, chosen in selected:
         for text in _texts(draft, chosen):
-            stamp = stamped and draft.section == "key_information" and draft.day not in ("", day)
+            stamp = stamped and draft.section == SAID and draft.day not in ("", day)
             day = draft.day if stamp else day
             lines.append(Line(draft.section, f"[{day}] {text}" if stamp else text, draft.sources))
+    whole = budget_tokens * CHARS_PER_TOKEN
+    lines += within(work, whole - cost_of(lines, size), whole, size)
     return tuple(line for section in SECTIONS for line in lines if line.section == section)
 
 
@@ -115,9 +128,23 @@ def _drafts(reading: InputReading, earlier: Sequence[Line]) -> Steps[list[LineDr
 
 
 def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:
+    """An earlier line as it is. A person's words are worth as much as new ones, and no longer wait for an answer."""
     text = clean(line.text)
-    factor = STALE_FACTORS.get(line.section, 1.0) if reading.entries else 1.0
-    return LineDraft(line.section, line.sources, (LinePiece(text, speech_terms(reading, 0, words(text), factor), -1),))
+    section, factor = line.section, 1.0
+    if section in PEOPLE:
+        section = SAID if reading.entries else section
+        factor = KIND_FACTORS["user"] if reading.has_agent else 1.0
+    elif reading.entries and _is_stale(line):
+        factor = STALE_FACTORS[section]
+    return LineDraft(section, line.sources, (LinePiece(text, speech_terms(reading, 0, words(text), factor), -1),))
+
+
+def _is_stale(line: Line) -> bool:
+    """Whether it tells a state or a plan of the agent's: old summaries have people's words in these sections, too."""
+    if line.section not in STALE_FACTORS:
+        return False
+    speaker, sign, _ = line.text.partition(": ")
+    return speaker in AGENT_SPEAKERS or PENDING in line.text or not sign or len(speaker) > SPEAKER_CHARS_MAX
 
 
 HEADING_TOKENS = HEADINGS_CHARS_MAX / CHARS_PER_TOKEN

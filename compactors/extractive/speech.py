@@ -11,10 +11,11 @@ from itertools import chain
 from memory_engine.compactors.extractive.agenda import DONE_BOX, OPEN_BOX, Remark
 from memory_engine.compactors.extractive.coverage import NO_TERMS, LaterTerms, LineDraft, LinePiece, Place, Terms
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Section
-from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, InputReading
-from memory_engine.compactors.extractive.words import VALUE_MARK
+from memory_engine.compactors.extractive.usage import FENCE, FIRST_MENTION_BONUS, InputReading
+from memory_engine.compactors.extractive.words import VALUE_MARK, is_specific
 from memory_engine.core.lazy import regex
-from memory_engine.language.phrases import points_back, says_something, says_yes_or_no
+from memory_engine.core.sections import ASKED, DECIDED, SAID
+from memory_engine.language.phrases import begins, points_back, says_something, says_yes_or_no
 from memory_engine.language.sentences import clean, without_opening, words
 
 ANNOTATION = regex(r"\[\w{1,20}: ")
@@ -52,6 +53,11 @@ KIND_FACTORS: dict[EntryKind, float] = {
     "thinking": 0.5,
     "system": 0.4,
 }
+NARRATION_FACTOR = 0.4
+NARRATION_WORDS_MAX = 8
+"""What an agent says with a call announces it; so few words without a value of their own say nothing else."""
+WITH_WORK_FACTOR = 3.0
+"""Where an agent works on files and commands, people say little, and all of it counts."""
 WITHOUT_TOOLS_FACTOR = 2.0
 """Where no tool's result holds what an agent tells, its words are the only place for it."""
 SPEAKERS: dict[EntryKind, str] = {
@@ -62,6 +68,8 @@ SPEAKERS: dict[EntryKind, str] = {
     "question": "Question",
     "system": "System",
 }
+ANSWER = "{answer} (← {question})"
+_ALIKE = {SAID: (SAID, ASKED), ASKED: (SAID, ASKED)}
 LISTS: frozenset[EntryKind] = frozenset(("todo", "summary"))
 """Entries whose statements are items: each stands in a line of its own."""
 
@@ -71,26 +79,73 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     entry = reading.entries[index]
     asked_at = _question_before(reading, index)
     told: dict[Section, list[LinePiece]] = {}
+    found: list[LineDraft] = []
+    narrates = _narrates(reading, index)
     for number, statement in enumerate(reading.heard[index].text.remarks):
+        if narrates and statement.text.startswith(FENCE):
+            break  # what follows is the call itself
         answers = number == 0 and _needs_its_question(reading, asked_at, statement)
         text = without_opening(statement.text, reading.names) if number == 0 else statement.text
         said = statement.said if text is statement.text else tuple(words(text))
         factor = _factor(reading, index, statement, asked=asked_at != NOWHERE)
         tells = answers or (statement.tells and says_something(statement.said, reading.names))
+        if narrates and _announces(reading, index, statement):
+            continue
+        factor *= NARRATION_FACTOR if narrates else 1.0
         if not (said and tells and reading.agenda.is_current(index, statement)):
             continue
-        section = _section(reading, *asked_at) if answers else _section(reading, index, number)
+        section = _section(reading, index, number)
+        if answers and _section(reading, *asked_at) not in _ALIKE.get(section, (section,)):
+            found.append(_answer_draft(reading, index, (text, section), asked_at, factor))
+            continue
+        section = _section(reading, *asked_at) if answers else section
         more: Terms = NO_TERMS
-        if section == "next_steps" and reading.has_agent:
+        if section in ("next_steps", ASKED) and reading.has_agent:
             more = {f"next {index} {number}": TODO_WORTH if _is_todo(entry, statement) else OPEN_WORTH}
         needs = asked_at if answers else (index, _needed(reading, statement, number))
         before = None if entry.kind in LISTS else statement.before
         terms = _terms(reading, index, said, factor, more)
         told.setdefault(section, []).append(LinePiece(text, terms, -1, (index, number), before, needs))
-    speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
-    prefix = f"{speaker}: " if speaker else ""
+    prefix = speaker_of(entry)
     day = reading.days[index]
-    return [LineDraft(section, (entry.id,), tuple(pieces), day, prefix) for section, pieces in told.items()]
+    found += [LineDraft(section, (entry.id,), tuple(pieces), day, prefix) for section, pieces in told.items()]
+    return found
+
+
+def _answer_draft(
+    reading: InputReading, index: int, answer: tuple[str, Section], asked_at: Place, factor: float
+) -> LineDraft:
+    """An answer that means nothing without its question, where the two have different headings: both in one line."""
+    text, section = answer
+    asker, answerer = reading.entries[asked_at[0]], reading.entries[index]
+    question = reading.heard[asked_at[0]].text.remarks[asked_at[1]]
+    asked = speech_terms(reading, asked_at[0], question.said, factor * QUESTION_FACTOR)
+    terms = {**asked, **_weighed(reading, index, tuple(words(text)), factor, NO_TERMS)}
+    shown = ANSWER.format(answer=text, question=f"{speaker_of(asker)}{question.text}")
+    sources = tuple(dict.fromkeys((answerer.id, asker.id)))
+    return LineDraft(section, sources, (LinePiece(shown, terms, -1),), reading.days[index], speaker_of(answerer))
+
+
+def speaker_of(entry: Entry) -> str:
+    """Who says it, as a line begins; "" where that is nobody."""
+    speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
+    return f"{speaker}: " if speaker else ""
+
+
+def _narrates(reading: InputReading, index: int) -> bool:
+    """Whether an agent says it with a call, which may be written as text: then its result comes next."""
+    following = reading.entries[index + 1 : index + 2]
+    is_call = bool(following) and following[0].kind in ("tool_call", "tool_result")
+    return is_call and reading.entries[index].kind == "assistant"
+
+
+def _announces(reading: InputReading, index: int, statement: Remark) -> bool:
+    """Whether a statement only says what the call behind it tells: it promises, or has few words and no own value."""
+    if statement.promises or begins("announcements", statement.text):
+        return True
+    arguments = reading.entries[index + 1].arguments or reading.entries[index].text.partition(FENCE)[2]
+    has_value = any(is_specific(word) and word not in arguments for word in statement.said)
+    return statement.words <= NARRATION_WORDS_MAX and not has_value
 
 
 class _SaidLater(LaterTerms, frozen=True, gc=False):
@@ -201,6 +256,8 @@ def _factor(reading: InputReading, index: int, statement: Remark, *, asked: bool
     factor *= max(1.0, alike / ALIKE_MIN) ** -ALIKE_EXPONENT
     if reading.has_agent:
         factor *= KIND_FACTORS.get(entry.kind, 1.0)
+        if entry.kind == "user" and reading.work:
+            factor *= WITH_WORK_FACTOR
         if entry.kind == "assistant" and not reading.actions:
             factor *= WITHOUT_TOOLS_FACTOR
         if index in reading.closing:
@@ -213,15 +270,18 @@ def _factor(reading: InputReading, index: int, statement: Remark, *, asked: bool
 
 
 def _section(reading: InputReading, index: int, number: int) -> Section:
-    """Under which heading a reader looks for a statement of the entry at `index`."""
+    """The kind of a statement of the entry at `index`: whose words it holds, and whether it is still open."""
     entry = reading.entries[index]
     statement = reading.heard[index].text.remarks[number]
+    is_next = reading.agenda.is_next(index, statement) and not _narrates(reading, index)
+    if entry.kind == "user":
+        return ASKED if is_next else SAID
     if statement.text.startswith(DONE_BOX):
         return "completed_actions"
-    if reading.agenda.is_next(index, statement):
+    if is_next:
         return "next_steps"
     if entry.kind == "error":
         return "attempted_approaches"
-    if index in reading.closing:
-        return "current_state"
-    return "key_information"
+    if entry.kind in ("assistant", "question"):
+        return DECIDED
+    return "current_state" if index in reading.closing else "key_information"

@@ -7,8 +7,7 @@ keep the spelling they had.
 """
 
 import json
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import TypeAlias
@@ -58,8 +57,6 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     chars_min: int
     is_specific: bool
     is_identifier: bool
-    needs_key: bool
-    """Numbers, dates and plain words mean nothing without their key; names and identifiers do."""
 
 
 class LinePart(msgspec.Struct, frozen=True, gc=False):
@@ -147,7 +144,11 @@ def _told(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
     at = _first_identifier(values)
     shape = _shape(record.label, record.keys)
     label = f"{clean(record.label)} " if labelled and record.label not in texts[at] else ""
-    opening = f"; {label}{_shown(record.keys[at], shape.shown[at], values[at])}"
+    # a record's only identifier names it without a word; of several each says which it is
+    keys = record.keys[at]
+    is_plain = len(keys) < 2 and values[at].is_identifier and sum([value.is_identifier for value in values]) == 1
+    key = " ".join([*map(clean, keys[:-1]), shape.shown[at]])
+    opening = f"; {label}{values[at].shown if is_plain else _shown(keys, key, values[at])}"
     tells_prose = max(map(len, texts)) > LONG_VALUE_CHARS
     return ToldRecord(record, (record.label, texts[at]), shape.names, values, at, opening, tells_prose)
 
@@ -184,7 +185,7 @@ def _object_scalars(node: dict[str, Json], inner: list[tuple[str, Json]]) -> tup
     keys: list[tuple[str, ...]] = []
     texts: list[str] = []
     for key, child in node.items():
-        if type(child) not in _BRANCHES:
+        if type(child) not in _BRANCHES or not child:
             keys.append((key,))
             texts.append(_scalar(child))
         elif isinstance(child, dict) and not is_identifier(key) and _is_plain(child):
@@ -233,9 +234,11 @@ def _is_plain(node: dict[str, Json]) -> bool:
 
 
 def _scalar(node: Json) -> str:
-    """The text of a scalar; "" for null, which says nothing."""
+    """The text of a scalar; "" for null, which says nothing. That a list is empty says something."""
     if isinstance(node, str):
         return node
+    if isinstance(node, list | dict):
+        return "[]"
     return "" if node is None else "true" if node else "false"
 
 
@@ -261,17 +264,10 @@ class _Shape(msgspec.Struct, frozen=True, gc=False):
 @lru_cache(maxsize=SHAPES_MAX)
 def _shape(label: str, keys: tuple[tuple[str, ...], ...]) -> _Shape:
     label = "" if is_identifier(label) else label
-    parts = [part for path in keys if path for part in dict.fromkeys(path[-1].split("_"))]
-    shared = {part for part, times in Counter(parts).items() if times > 1}
     return _Shape(
         tuple(["\x00".join((label, *path)) for path in keys]),
-        tuple([_distinct(clean(path[-1]), shared) if path else "" for path in keys]),
+        tuple([clean(path[-1]) if path else "" for path in keys]),
     )
-
-
-def _distinct(key: str, shared: Collection[str]) -> str:
-    """A key without the parts that tell nothing inside its record, as more than one key has them."""
-    return "_".join([part for part in key.split("_") if part not in shared]) or key
 
 
 def _parts(record: ScalarRecord, values: Sequence[Value], at: int, opening: str) -> Iterator[LinePart]:
@@ -289,7 +285,7 @@ def _parts(record: ScalarRecord, values: Sequence[Value], at: int, opening: str)
             yield LinePart("", 0, prose=text)
             count += 1
         elif n != at and text not in named:
-            below = group_at if is_inner and _needs_key(text) else 0
+            below = group_at if is_inner else 0
             yield LinePart(f" {_shown(keys, shape.shown[n], values[n])}", below, shape.names[n], values[n])
             count += 1
 
@@ -310,14 +306,15 @@ _VALUES = _Values()
 
 
 def _value(text: str) -> Value:
-    said = tuple(words(text[:LONG_VALUE_CHARS]))
+    said = tuple(words(text[:LONG_VALUE_CHARS])) or (text[:LONG_VALUE_CHARS],)
     if said == (text,) and text.isascii():  # most values: what is known of the word holds for the value
         return _word_value(text, said)
     specific = is_specific(text)
     is_id = specific and refers(text)
     shown = clean(text[: 2 * LONG_VALUE_CHARS])
     if len(shown) > LONG_VALUE_CHARS:
-        shown = f"{shown[:LONG_VALUE_CHARS].rstrip()} {GAP}"
+        stop = shown.rfind(" ", LONG_VALUE_CHARS // 2, LONG_VALUE_CHARS)
+        shown = f"{shown[: stop if stop > 0 else LONG_VALUE_CHARS].rstrip()} {GAP}"
     return Value(
         VALUE_MARK + text.lower(),
         said,
@@ -328,14 +325,13 @@ def _value(text: str) -> Value:
         len(shown) + 1,
         specific,
         is_id,
-        _needs_key(shown),
     )
 
 
 def _word_value(word: str, said: tuple[str, ...]) -> Value:
     term = VALUE_MARK + word.lower()
     if not is_specific(word):
-        return Value(term, said, (), word, UNLIKELY, SIZE_MAX, len(word) + 1, False, False, not word[0].isupper())
+        return Value(term, said, (), word, UNLIKELY, SIZE_MAX, len(word) + 1, False, False)
     is_id = refers(word)
     return Value(
         term,
@@ -347,7 +343,6 @@ def _word_value(word: str, said: tuple[str, ...]) -> Value:
         len(word) + 1,
         True,
         is_id,
-        not (is_id or word[0].isupper()),
     )
 
 
@@ -356,13 +351,5 @@ def _is_date(text: str) -> bool:
 
 
 def _shown(keys: tuple[str, ...], key: str, value: Value) -> str:
-    """The value, after the part of its key that distinguishes it, where it needs a key."""
-    return f"{key} {value.shown}" if keys and value.needs_key else value.shown
-
-
-def _needs_key(text: str) -> bool:
-    return not (_stands_alone(text) or is_identifier(text))
-
-
-def _stands_alone(text: str) -> bool:
-    return text[:1].isupper() or " " in text
+    """The value after its key: "via ORD" says what "ORD" does not."""
+    return f"{key} {value.shown}" if keys else value.shown

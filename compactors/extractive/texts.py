@@ -10,6 +10,9 @@ from threading import Lock
 import msgspec
 
 from memory_engine.compactors.extractive.agenda import Remark, remark
+from memory_engine.compactors.extractive.arguments import Asked, read_arguments
+from memory_engine.compactors.extractive.outputs import Output, read_output, record_output
+from memory_engine.compactors.extractive.printed import printed_in
 from memory_engine.compactors.extractive.structured import ToldRecord, read_json, told
 from memory_engine.compactors.extractive.words import distinct_terms
 from memory_engine.core.lazy import regex
@@ -39,7 +42,31 @@ class SourceText(msgspec.Struct, gc=False):
     _words: tuple[tuple[str, ...], frozenset[str]] | None = None
     _remarks: tuple[Remark, ...] | None = None
     _lines: tuple[OutputLine, ...] | None = None
-    _answer: tuple[tuple[ToldRecord, ...] | None, bool] | None = None
+    _answer: tuple[tuple[ToldRecord, ...] | None, bool, str | None] | None = None
+    _asked: Asked | None = None
+    _output: Output | None = None
+
+    @property
+    def asked(self) -> Asked:
+        """What it asks for, as the arguments of a call."""
+        found = self._asked
+        if found is None:
+            found = self._asked = read_arguments(self.text)
+        return found
+
+    @property
+    def output(self) -> Output:
+        """Its form, as what a tool printed; of a JSON text the form of the text that was printed into it."""
+        found = self._output
+        if found is None:
+            printed = self.printed
+            found = self._output = record_output(self.text) if printed is None else read_output(printed)
+        return found
+
+    @property
+    def printed(self) -> str | None:
+        """The text that was printed into it: all of what is not JSON, `None` for JSON that only holds values."""
+        return self.answer[2]
 
     @property
     def words(self) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -73,10 +100,10 @@ class SourceText(msgspec.Struct, gc=False):
         return found
 
     @property
-    def answer(self) -> tuple[tuple[ToldRecord, ...] | None, bool]:
-        """Its records, if it is a JSON text; and whether it is an error.
+    def answer(self) -> tuple[tuple[ToldRecord, ...] | None, bool, str | None]:
+        """Its records, if it is a JSON text; whether it is an error; and the text that was printed into it.
 
-        That is told by how tools begin their errors, or by a field that says so.
+        An error is told by how tools begin their errors, or by a field that says so.
         """
         found = self._answer
         if found is None:
@@ -94,12 +121,14 @@ class SourceText(msgspec.Struct, gc=False):
         return self.answer[1]
 
 
-def _answer(text: str) -> tuple[tuple[ToldRecord, ...] | None, bool]:
+def _answer(text: str) -> tuple[tuple[ToldRecord, ...] | None, bool, str | None]:
     value = read_json(text)
     fails = isinstance(value, dict) and (bool(value.get("error")) or value.get("success", value.get("ok")) is False)
     if text.lstrip()[:9].lower().startswith(ERROR_PREFIXES):
         fails = True
-    return None if value is None else tuple(told(value)), fails
+    if value is None:
+        return None, fails, text
+    return tuple(told(value)), fails, printed_in(value)
 
 
 class _KeptTexts:

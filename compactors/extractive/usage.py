@@ -6,7 +6,7 @@ part of it is weighed, calls with the results that answer them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import filterfalse
 from typing import TypeVar
@@ -18,6 +18,7 @@ from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
 from memory_engine.compactors.extractive.structured import ToldRecord, Value
 from memory_engine.compactors.extractive.texts import SourceText, text_of
 from memory_engine.compactors.extractive.words import VALUE_MARK, Unit, units_of
+from memory_engine.compactors.extractive.work import CallOutcome, WorkFact, facts_of, line_form
 from memory_engine.core.lazy import regex
 from memory_engine.core.slices import Steps
 from memory_engine.language.phrases import says_something
@@ -46,6 +47,8 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     entry: Entry
     text: SourceText
     arguments: SourceText
+    is_work: bool = False
+    """Whether it is a part of a record of work: its text counts for nothing else."""
 
 
 SaidTerm = tuple[str, float, int]
@@ -87,9 +90,11 @@ class TermUsage:
     def hear(self, index: int, heard: Heard) -> None:
         """The next entry, at `index`."""
         kind = heard.entry.kind
+        if heard.is_work and kind != "tool_call":
+            return
         terms, values = heard.text.words
         if kind == "tool_call":
-            more, used = heard.arguments.words
+            more, used = _named_in(heard).words
             self._used |= self._first.keys() & used
             terms = tuple({*terms, *more}) if terms else more
             values |= used
@@ -172,6 +177,14 @@ class TermUsage:
         return term[0] == VALUE_MARK and term not in self._in_results
 
 
+def _named_in(heard: Heard) -> SourceText:
+    """The text of a call's arguments, as far as it names things: without what it writes."""
+    if not heard.is_work:
+        return heard.arguments
+    asked = heard.arguments.asked
+    return text_of(asked.shown if asked.command is None else asked.command.shown)
+
+
 class _Worths(dict[str, tuple[T, ...]]):
     """What each word is worth in this input, by the units that it counts as: made when it is first asked for."""
 
@@ -240,7 +253,69 @@ def pair_calls(entries: Sequence[Entry]) -> tuple[Action, ...]:
 
 def failed(outcome: Heard) -> bool:
     """Whether an outcome is an error: by its flag, or by its text."""
-    return outcome.entry.failed or outcome.entry.kind == "error" or outcome.text.tells_failure
+    return _has_failed(outcome.entry, outcome.text)
+
+
+def _has_failed(entry: Entry, text: SourceText) -> bool:
+    return entry.failed or entry.kind == "error" or text.tells_failure
+
+
+FRAME_SHARE, FRAMES_MIN = 0.3, 4
+"""Lines that begin alike are a frame if so many results, and this share of all, end in them."""
+FRAME_LINES = 4
+"""Last lines of a result that may be a frame."""
+
+
+def _work(entries: Sequence[Entry], actions: Sequence[Action]) -> Steps[dict[Action, tuple[WorkFact, ...]]]:
+    """The records of the actions that are work on files and commands."""
+    ended = [action for action in actions if action.outcome >= 0]
+    ends: Counter[str] = Counter()
+    for action in ended:
+        ends.update(set(map(line_form, _last_lines(entries[action.outcome].text))))
+        yield
+    frame = frozenset(form for form, times in ends.items() if times >= max(FRAMES_MIN, FRAME_SHARE * len(ended)))
+    found: dict[Action, tuple[WorkFact, ...]] = {}
+    for action in ended:
+        entry = entries[action.outcome]
+        text = text_of(_unframed(entry.text, frame))
+        call = entries[action.call] if action.call >= 0 else None
+        asked = text_of(_asked_before(entries, action) if call is None else call.arguments or call.text).asked
+        outcome = CallOutcome(text.output, _has_failed(entry, text), text.printed is None)
+        facts = facts_of((call or entry).name, asked, outcome)
+        if facts or not (call or text.text):
+            found[action] = facts
+        yield
+    return found
+
+
+def _last_lines(text: str) -> list[str]:
+    lines = text[-600:].rstrip().split("\n")[-FRAME_LINES:]
+    return [line for line in lines if not line[:1].isspace() and any(map(str.isalpha, line))]
+
+
+def _unframed(text: str, frame: Collection[str]) -> str:
+    """A result without the last lines that are like those of most others: a prompt, the folder that is open."""
+    if not frame or text_of(text).records is not None:
+        return text
+    kept = text.rstrip().split("\n")
+    stop = max(len(kept) - FRAME_LINES, 0)
+    while len(kept) > stop and (not kept[-1].strip() or line_form(kept[-1]) in frame):
+        kept.pop()
+    return "\n".join(kept)
+
+
+def _asked_before(entries: Sequence[Entry], action: Action) -> str:
+    """The command that an agent wrote as text, where a result answers no call: what it put into a fence at the end."""
+    before = entries[action.outcome - 1] if action.outcome > 0 else None
+    if before is None or before.kind != "assistant":
+        return ""
+    text = before.text.rstrip()
+    if not text.endswith(FENCE):
+        return ""
+    return text[:-3].rpartition(FENCE)[2].partition("\n")[2].rstrip()
+
+
+FENCE = "```"
 
 
 AGENT_KINDS: frozenset[EntryKind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))
@@ -258,6 +333,8 @@ class InputReading(msgspec.Struct, frozen=True, gc=False):
     days: Sequence[str]
     """By entry: when it happened, "" where that is not known."""
     actions: tuple[Action, ...]
+    work: Mapping[Action, tuple[WorkFact, ...]]
+    """The records of those actions that are work on files and commands."""
     usage: TermUsage
     agenda: Agenda
     has_agent: bool
@@ -282,12 +359,17 @@ def day_of(at: str) -> str:
 def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReading]:
     """Read the whole input once, so that its parts can be weighed."""
     usage, agenda = TermUsage([text_of(line.text) for line in earlier]), Agenda(entries)
+    actions = pair_calls(entries)
+    yield
+    work = yield from _work(entries, actions)
+    at_work = {place for action in work for place in (action.call, action.outcome)}
     heard: list[Heard] = []
     days: list[str] = []
     wordings: Counter[str] = Counter()
     said: set[str] = set()
     for index, entry in enumerate(entries):
-        one = Heard(entry, text_of(entry.text), text_of(entry.arguments if entry.kind == "tool_call" else ""))
+        arguments = text_of(entry.arguments if entry.kind == "tool_call" else "")
+        one = Heard(entry, text_of(entry.text), arguments, index in at_work)
         usage.hear(index, one)
         yield
         remarks = one.text.remarks if entry.kind in REMARKED_KINDS else ()
@@ -298,19 +380,18 @@ def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReadin
         days.append(day_of(entry.at))
         yield
     for index, one in enumerate(heard):
-        if one.entry.kind in ("tool_result", "error"):
+        if one.entry.kind in ("tool_result", "error") and not one.is_work:
             usage.learn_keys(index, one.text.records or ())
             yield
     speakers = {entry.speaker for entry in entries if entry.speaker}
     names = frozenset(name.casefold() for speaker in speakers for name in speaker.split())
-    yield
-    actions = pair_calls(entries)
     yield
     return InputReading(
         entries=entries,
         heard=heard,
         days=days,
         actions=actions,
+        work=work,
         usage=usage,
         agenda=agenda,
         has_agent=any(entry.kind in AGENT_KINDS for entry in entries),

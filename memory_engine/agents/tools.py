@@ -3,184 +3,50 @@
 A model's mistake gives an answer that explains it, never an exception.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, ClassVar, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import msgspec
 from attrs import field, frozen
-from msgspec import Meta
 
+from memory_engine.agents.arguments import (
+    ARGUMENTS,
+    Append,
+    Arguments,
+    BriefPin,
+    BriefRead,
+    BriefUnpin,
+    Clear,
+    Compact,
+    CompactContext,
+    Learn,
+    Open,
+    RecallFact,
+    ScratchpadRead,
+    ScratchpadWrite,
+    Search,
+    Stats,
+)
 from memory_engine.agents.pins import AgentPins
 from memory_engine.agents.remembering import Remembering
+from memory_engine.core.cancellation import observed
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import named
 from memory_engine.core.secrets import holds_secret, tells_secret
-from memory_engine.errors import InvalidInput, NotGranted, UnknownChunk, UnknownMemory
+from memory_engine.errors import (
+    CompactionError,
+    InvalidInput,
+    NotGranted,
+    NothingToCompact,
+    UnknownChunk,
+    UnknownMemory,
+)
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, MemoryEntry, MemoryHit
-from memory_engine.views.layers.events import Layer
 from memory_engine.views.layers.summaries import shortened
 
-EntryText = Annotated[str, Meta(min_length=1, max_length=100_000)]
-SnippetText = Annotated[str, Meta(min_length=1, max_length=4_000)]
-"""The scratchpad is in every context, whole: one long snippet would leave no room for the conversation."""
-PinText = Annotated[str, Meta(min_length=1, max_length=1_500)]
-KeyName = Annotated[str, Meta(min_length=1, max_length=1_000)]
-Limit = Annotated[int, Meta(ge=1, le=50)]
-
-
-class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base: `tool` is the name that models call, `purpose` what they are told it is for."""
-
-    tool: ClassVar[str] = ""
-    purpose: ClassVar[str] = ""
-
-
 A = TypeVar("A", bound=Arguments)
-
-
-class Append(Arguments, frozen=True):
-    """Add an entry."""
-
-    tool = "memory_append"
-    purpose = (
-        "Remember something. Layers: working = notes for the task at hand (the last 50 stay); "
-        "episodic = what was done and what came of it; procedural = a rule, with its condition. "
-        "For a fact under a name use memory_learn."
-    )
-    layer: Annotated[Literal["working", "episodic", "procedural"], Meta(description="Which layer takes the entry.")]
-    content: Annotated[EntryText, Meta(description="What to remember, in a sentence or a few. Of a rule: what to do.")]
-    condition: Annotated[
-        str | None, Meta(description="Procedural only: when the rule applies, such as 'a deployment fails'.")
-    ] = None
-
-
-class Search(Arguments, frozen=True):
-    """Find entries."""
-
-    tool = "memory_search"
-    purpose = (
-        "Find what was remembered. Give a query for the entries that fit it best, or last for the latest ones "
-        "(to look back over your last steps)."
-    )
-    query: Annotated[str | None, Meta(description="Words to look for. Leave out to get the latest entries.")] = None
-    layer: Annotated[Layer | None, Meta(description="Where to look. Leave out to look in all layers.")] = None
-    limit: Annotated[Limit | None, Meta(description="How many entries to return at most. Default 10.")] = None
-    last: Annotated[Limit | None, Meta(description="Instead of a query: the latest so many entries, in order.")] = None
-
-
-class Learn(Arguments, frozen=True):
-    """Keep a fact."""
-
-    tool = "memory_learn"
-    purpose = "Keep a fact under a key. What was known under the key is replaced."
-    key: Annotated[KeyName, Meta(description="Names the thing, such as 'dataset-format'. Use the same key every time.")]
-    value: Annotated[
-        EntryText, Meta(description="What is true of it, such as 'CSV with headers, semicolon-delimited'.")
-    ]
-
-
-class RecallFact(Arguments, frozen=True):
-    """Look a fact up."""
-
-    tool = "memory_recall"
-    purpose = "Look up the fact under a key. If you do not know the key, use memory_search with layer semantic."
-    key: Annotated[KeyName, Meta(description="The key that the fact was learned under.")]
-
-
-class Compact(Arguments, frozen=True):
-    """Make room."""
-
-    tool = "memory_compact"
-    purpose = (
-        "Replace older entries of a layer by a summary; the last ones stay as they are. "
-        "What is covered can still be read with memory_open."
-    )
-    layer: Annotated[Literal["working", "episodic", "procedural"], Meta(description="Which layer to compact.")]
-    keep_last: Annotated[
-        Annotated[int, Meta(ge=0, le=10_000)] | None, Meta(description="How many of the latest stay. Default 10.")
-    ] = None
-
-
-class Stats(Arguments, frozen=True):
-    """Say how much there is."""
-
-    tool = "memory_stats"
-    purpose = "How much is remembered in each layer."
-
-
-class Clear(Arguments, frozen=True):
-    """Empty a layer."""
-
-    tool = "memory_clear"
-    purpose = "Empty a layer of memory. This takes everything in it away; do it only if you were told to."
-    layer: Annotated[Layer, Meta(description="Which layer to empty.")]
-    confirm: Annotated[bool, Meta(description="Must be true, to show that this is meant.")]
-
-
-class Open(Arguments, frozen=True):
-    """Read on."""
-
-    tool = "memory_open"
-    purpose = (
-        'Read what a reference stands for: the rest of a long result (such as open("12.0") in a message), '
-        "or the entries behind a summary, by its id."
-    )
-    reference: Annotated[
-        KeyName, Meta(description="The reference or id, as it stands in the message or search result.")
-    ]
-    start: Annotated[
-        Annotated[int, Meta(ge=0)] | None, Meta(description="Of a long result: the character to begin at. Default 0.")
-    ] = None
-
-
-class ScratchpadWrite(Arguments, frozen=True):
-    """Write a snippet."""
-
-    tool = "scratchpad_write"
-    purpose = "Note a finding on the scratchpad, which stays in view. The 64 used last are kept."
-    text: Annotated[SnippetText, Meta(description="What you found out, in a sentence or a few.")]
-
-
-class ScratchpadRead(Arguments, frozen=True):
-    """Read the snippets."""
-
-    tool = "scratchpad_read"
-    purpose = "Read what is on the scratchpad."
-
-
-class BriefPin(Arguments, frozen=True):
-    """Keep a text for the task."""
-
-    tool = "brief_pin"
-    purpose = (
-        "Remember this for the task: keep a decision or condition word for word in front of you, whatever becomes of "
-        "the history. What people say is kept anyway. There is room for a few: take out what no longer holds."
-    )
-    text: Annotated[PinText, Meta(description="What to keep, in a sentence or two.")]
-
-
-class BriefUnpin(Arguments, frozen=True):
-    """Take a pin out."""
-
-    tool = "brief_unpin"
-    purpose = "Take out what you kept with brief_pin."
-    pin: Annotated[Annotated[int, Meta(ge=1)], Meta(description="Its number, as brief_pin and brief_read give it.")]
-
-
-class BriefRead(Arguments, frozen=True):
-    """Read what people said."""
-
-    tool = "brief_read"
-    purpose = "Read what people said in this conversation and what of it still stands, and what is pinned."
-
-
-ARGUMENTS: tuple[type[Arguments], ...] = (
-    Append, Search, Learn, RecallFact, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead, BriefPin,
-    BriefUnpin, BriefRead,
-)  # fmt: skip
-"""Every tool, in the order that models see them."""
-
 
 ToolFormat = Literal["openai", "anthropic"]
 
@@ -255,6 +121,8 @@ def _field(field: Mapping[str, object], *, is_optional: bool, strict: bool) -> d
 
 
 ANSWER_CHARS_MAX = 12_000
+COMPACT_WAIT_S = 5.0
+"""Seconds that a model waits for a compaction that it asked for; it goes on without its end after that."""
 SECRET = "That tells a secret (a password, a key, a code, a card or account number). Nothing was kept: say it without."
 ENTRY_CHARS_MAX = 1_200
 OPEN_CHARS = 4_000
@@ -318,6 +186,7 @@ class MemoryTools:
             BriefPin: self._pin,
             BriefUnpin: self._unpin,
             BriefRead: self._brief,
+            CompactContext: self._compact_context,
         }
 
     async def call(self, name: str, arguments: "str | bytes | Mapping[str, object]" = "{}") -> ToolAnswer:
@@ -387,6 +256,27 @@ class MemoryTools:
         if report.summary is None:
             return f"{report.covered} older entries went; the last {report.kept} stayed."
         return f"{report.covered} entries are now one summary (id: {report.summary.id}); the last {report.kept} stayed."
+
+    async def _compact_context(self, asked: CompactContext) -> _Told:
+        """Compact the conversation. A model may take long: after a while it goes on in the background."""
+        working = asyncio.ensure_future(self._conversation.compact(focus=asked.focus or ""))
+        working.add_done_callback(observed)
+        done, _ = await asyncio.wait([working], timeout=COMPACT_WAIT_S)
+        if not done:
+            return _Told("The older steps are being summarised in the background. Go on.", {"is_done": False})
+        try:
+            report = working.result()
+        except NothingToCompact:
+            told = "There is nothing to compact now: everything is new, open, or short already."
+            return _Told(told, {"is_done": True, "tokens_before": 0, "tokens_after": 0})
+        except CompactionError as error:
+            raise _Refused(f"Nothing was compacted; all steps are as they were: {error}") from None
+        data = {"is_done": True, "tokens_before": report.tokens_before, "tokens_after": report.tokens_after}
+        covered = len(report.covered) + len(report.dropped)
+        return _Told(
+            f"{covered} older steps are now a summary: {report.tokens_before} tokens became {report.tokens_after}.",
+            data,
+        )
 
     async def _stats(self, _asked: Stats) -> _Told:
         stats = await self._memory.get_stats()

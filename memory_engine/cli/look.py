@@ -186,7 +186,7 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
         asked.db, _exact(asked.tokenizer) if asked.tokenizer else None, plugins=asked.plugins
     ) as engine:
         thread = engine.thread(asked.thread)
-        found = await thread_context(thread, asked.max_tokens, query=asked.query, at=asked.at)
+        found = await thread_context(thread, asked.max_tokens, query=asked.query, at=asked.at, is_loop=False)
         counter = engine.kernel[ContextBuilder].counter
     if asked.check:
         return _put_check(found, terminal)

@@ -19,6 +19,7 @@ from memory_engine.cli.commands import (
     whole,
 )
 from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.compaction.applied import applied_policy
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.events.registry import EventRegistry
@@ -74,7 +75,7 @@ def _declare_what_if(parser: argparse.ArgumentParser) -> None:
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
     """The options for a compaction policy."""
-    policy = parser.add_argument_group("when it is compacted (defaults: the thread's policy)")
+    policy = parser.add_argument_group("when it is compacted (defaults: the policy that the log was compacted by)")
     policy.add_argument("--threshold", type=positive, metavar="N", help="at N chunks, whatever their tokens")
     policy.add_argument("--tokens-min", type=whole, metavar="N", help="if these take N tokens")
     policy.add_argument("--soft-tokens", type=positive, metavar="N", help="over N tokens")
@@ -166,7 +167,8 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _change(asked: argparse.Namespace, engine: Engine) -> Change:
     plugins = chosen(asked.plugins)
-    record = (await engine.store.load(asked.thread, sources=False)).record
+    loaded = await engine.store.load(asked.thread, sources=False)
+    applied = await applied_policy(engine.kernel.reader, loaded.record, loaded.head.seq, engine.config.compaction)
     compactor: Compactor | None = None
     if asked.model:
         compactor = model_compactor(asked.model)
@@ -175,7 +177,7 @@ async def _change(asked: argparse.Namespace, engine: Engine) -> Change:
     return Change(
         edits=_edits(asked, _registry(engine, plugins)),
         plugins=plugins,
-        policy=policy_of(asked, record.policy or engine.config.compaction),
+        policy=policy_of(asked, applied),
         compactor=compactor,
         call_models=asked.call_models,
         upto=asked.upto,

@@ -28,6 +28,13 @@ DECLARABLE = frozenset({Category.WORKING_FLOW, Category.ENVIRONMENT})
 _NONE: Afresh = {}
 
 
+class Again(msgspec.Struct, frozen=True):
+    """The chunks to compact once more. `afresh` maps a summary to the originals that take the place of its lines."""
+
+    plan: Plan
+    afresh: Afresh = {}
+
+
 class AtomPart(msgspec.Struct, frozen=True, gc=False):
     """The chunks of an atom that are to be compacted, and the chunks that a compactor gets for them."""
 

@@ -1,7 +1,7 @@
 """The interface of compactors: what they get, and what they return."""
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -9,7 +9,11 @@ from memory_engine.core.arguments import with_tuples
 from memory_engine.core.chunks import Category, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.slices import Pause, let_others
+from memory_engine.core.tokens import estimate_text
 from memory_engine.errors.effects import Usage
+
+if TYPE_CHECKING:
+    from memory_engine.runtime.handle import ThreadHandle
 
 
 class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,8 +21,15 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `budget_tokens` is what the summary may take (estimated tokens). `chunks` given to `compact` are the originals, read
     back from the log where earlier summaries cover them; `earlier` are the lines of summaries whose originals were too
-    many to read. `recorded_at` maps a chunk's id to the ISO time of its event. A compactor that computes for longer
-    than a millisecond awaits `pause()` in between: it returns the seconds to compute before the next pause.
+    many to read. `recorded_at` maps a chunk's id to the ISO time of its event.
+
+    `current_request` is the message that is being worked on, word for word, or else the last one of a person that
+    stays; `brief` are the statements of people that contexts show beside a summary, so that yours need not hold them;
+    `todos` are the to-dos that are not done. `instructions` say what summaries of this thread should keep, `focus` what
+    this one should go into most: both are data from outside, and take nothing away from what a summary must hold.
+
+    A compactor that computes for longer than a millisecond awaits `pause()` in between: it returns the seconds to
+    compute before the next pause. `count` counts the tokens of a text as contexts do.
     """
 
     thread_id: str
@@ -26,10 +37,29 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     task_goal: str = ""
     progress_summary: str = ""
     system_context: str = ""
+    current_request: str = ""
+    brief: tuple[str, ...] = ()
+    todos: tuple[str, ...] = ()
+    instructions: str = ""
+    focus: str = ""
     earlier: tuple[SummaryLine, ...] = ()
     recorded_at: dict[str, str] = {}
     deadline_s: float = 120.0
     pause: Pause = let_others
+    count: Callable[[str], int] = estimate_text
+
+
+async def _no_statements(_thread: "ThreadHandle", _seq: int) -> Sequence[str]:
+    return ()
+
+
+class StandingStatements(msgspec.Struct, frozen=True):
+    """Reads what people said in a thread and still holds at a seq, as contexts show it beside summaries.
+
+    A setting that the plug-in of the brief provides.
+    """
+
+    read: "Callable[[ThreadHandle, int], Awaitable[Sequence[str]]]" = _no_statements
 
 
 class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):

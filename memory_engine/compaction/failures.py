@@ -11,6 +11,8 @@ RESTS_MAX = 8
 """Compactions at most for which a failing compactor is not asked again."""
 SUPERSEDED = "superseded"
 """The reason of a compaction that was given up since its chunks had changed: no fault of a compactor."""
+TOO_SLOW = "too_slow"
+"""The reason of a compactor that was given up since the thread passed its hard limit while it worked."""
 INCOMPLETE = "incomplete"
 """The reason of a summary that lacks what it must hold, also when the compactor was told so."""
 

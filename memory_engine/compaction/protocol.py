@@ -6,7 +6,7 @@ works ahead has its result before it starts: start and end are then one commit.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -14,10 +14,11 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
+from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, works_ahead
 from memory_engine.compaction.changes import obstacle
-from memory_engine.compaction.failures import SUPERSEDED
-from memory_engine.compaction.plan import SUMMARY_TOKENS_MIN, Plan
+from memory_engine.compaction.failures import SUPERSEDED, TOO_SLOW
+from memory_engine.compaction.plan import SUMMARY_TOKENS_MIN, Plan, working_flow
+from memory_engine.context.invariants import atoms_of
 from memory_engine.core.aside import aside
 from memory_engine.core.cancellation import observed
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
@@ -30,10 +31,11 @@ from memory_engine.core.events.compaction import (
     CompactorStoodIn,
     Replacement,
 )
+from memory_engine.core.origins import SPOKEN
 from memory_engine.core.records import Receipt
 from memory_engine.core.slices import Pause, let_others
 from memory_engine.core.state import State
-from memory_engine.core.threads import CompactionPolicy
+from memory_engine.core.threads import CompactionPolicy, encode_policy
 from memory_engine.core.tokens import estimate_text
 from memory_engine.errors import CompactorFailed, MemoryEngineError, ModelError
 from memory_engine.errors.effects import Usage
@@ -41,6 +43,8 @@ from memory_engine.errors.effects import Usage
 Trigger = Literal["auto", "manual", "hard"]
 ORIGINAL_TOKENS_MAX = 20_000
 """Earlier summaries are rebuilt from originals of up to this many tokens; beyond, their lines are reused."""
+TO_DO_LIST = "todos"
+"""The name of the chunk that holds the to-dos."""
 GRACE_S = 0.5
 """Seconds that a cancelled compactor may take to end. After that it is no longer awaited."""
 DEADLINE_S_MAX = 1e9
@@ -49,10 +53,28 @@ ERROR_CHARS_MAX = 2_000
 """Characters of an error's text to record."""
 
 
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compactor is told beside its chunks: what summaries should keep, and what this one should go into.
+
+    `note` says which hooks before the compaction failed, and how.
+    """
+
+    instructions: str = ""
+    focus: str = ""
+    note: str = ""
+
+    @classmethod
+    def of(cls, *instructions: Iterable[str], focus: str = "", note: str = "") -> "Wishes":
+        """The instructions of several sources, a line for each."""
+        told = (text.strip() for source in instructions for text in source)
+        return cls(instructions="\n".join(filter(None, told)), focus=focus.strip(), note=note)
+
+
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a compaction. `new_chunks` replace `covered`; `dropped` left nothing behind.
 
-    `instead_of` names the failed compactor, if another replaced it.
+    `instead_of` names the failed compactor, if another replaced it. `left_out` are chunks that stay, since what
+    `left_out_by` (names joined by "+") made of them was no shorter.
     """
 
     compaction_id: str
@@ -66,6 +88,15 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     usage: Usage = Usage()
     instead_of: str = ""
+    left_out: tuple[str, ...] = ()
+    left_out_by: str = ""
+
+
+class _LeftOut(msgspec.Struct, frozen=True):
+    """A part that got no shorter: its chunks, whose result it was, and why."""
+
+    chunk_ids: tuple[str, ...]
+    failure: CompactorFailed
 
 
 class Originals(Protocol):
@@ -84,14 +115,14 @@ class Originals(Protocol):
 
 
 async def _at_once() -> None:
-    """Write the result at once: nothing comes between."""
+    """Write the result at once."""
 
 
 class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One compaction of one thread. `state` is the one that it was planned on.
+    """One compaction of one thread, planned on `state`.
 
     If events may come meanwhile, `ready` keeps them out before the result is written, and `append` must call `check`
-    with the state that the result is applied to.
+    with the state that the result is applied to, and the result.
     """
 
     thread_id: str
@@ -116,6 +147,15 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     """For compactors that compute (`CompactionContext.pause`)."""
     ahead: bool = False
     """Whether nothing is recorded until the result is there."""
+    wishes: Wishes = Wishes()
+    count: Callable[[str], int] = estimate_text
+    """Counts tokens as contexts do (`CompactionContext.count`)."""
+    brief: Callable[[], Awaitable[Sequence[str]]] | None = None
+    """Reads the statements of people that contexts show beside summaries."""
+    hurry: asyncio.Event | None = None
+    """Set while the compactors work: the one at work is given up at once."""
+    left_out: list[_LeftOut] = []
+    """Collects the parts that got no shorter."""
 
     async def execute(self) -> CompactionReport:
         """Run the compaction, and record how it ends, whatever happens.
@@ -132,6 +172,10 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             compactor=name,
             owner=this_process(),
             deadline_us=deadline_us,
+            policy=encode_policy(replace(self.policy, instructions="")),
+            instructions=self.wishes.instructions,
+            focus=self.wishes.focus,
+            note=self.wishes.note,
         )
         opening: list[Event] = [started] if self.failure is None else [started, self._stood_in(name, self.failure)]
         if not self.ahead:
@@ -165,11 +209,17 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             error=failure.error,
         )
 
-    def check(self, now: State) -> None:
+    def check(self, completed: CompactionCompleted, now: State) -> None:
         """Raise `CompactorFailed` if the result no longer fits the state."""
-        why = obstacle(self.plan, self._shown(), self.state, now)
+        why = obstacle(self.plan, self._shown(), self.state, now) or self._gone_to_do(completed, now)
         if why:
             raise CompactorFailed("", SUPERSEDED, why)
+
+    def _gone_to_do(self, completed: CompactionCompleted, now: State) -> str:
+        """Why a result that repeats a to-do cannot stand: the to-do is gone, and may have been forgotten."""
+        said = "\n".join(line.text for one in completed.replacements for line in one.lines)
+        gone = (item for item in self._to_dos() if now.get(item.id) is None and item.text and item.text in said)
+        return next((f"to-do {item.id}, which the compactor was shown, is gone" for item in gone), "")
 
     async def _abandon(self) -> None:
         await self.append([CompactionAbandoned(compaction_id=self.compaction_id, reason="cancelled")])
@@ -202,13 +252,20 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         at_work = [name]
         working = asyncio.ensure_future(self._compact(at_work))
         working.add_done_callback(observed)  # what it raises after it was left behind concerns nobody
+        hurrying = asyncio.ensure_future(self.hurry.wait()) if self.hurry is not None else None
         try:
-            await asyncio.wait([working], timeout=self.policy.deadline_s)
+            waiting = [working] if hurrying is None else [working, hurrying]
+            await asyncio.wait(waiting, timeout=self.policy.deadline_s, return_when=asyncio.FIRST_COMPLETED)
             late = not working.done()
         finally:
             if not working.done():
                 working.cancel()
                 await asyncio.wait([working], timeout=GRACE_S)
+            if hurrying is not None:
+                hurrying.cancel()
+        if late and self.hurry is not None and self.hurry.is_set():
+            why = "the thread passed its hard limit while it was at work"
+            raise CompactorFailed(at_work[-1], TOO_SLOW, why)
         if late:
             raise CompactorFailed(at_work[-1], "timeout", f"no result within {self.policy.deadline_s:g} s")
         if working.cancelled():
@@ -219,22 +276,28 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         """The result of all pieces. The name of the compactor that is at work goes to the end of `at_work`."""
         name = at_work[0]
         replacements: list[Replacement] = []
-        model, usage, before, after = "", Usage(), self._tokens(self.plan.drops), 0
-        if self.plan.drops:
-            replacements.append(Replacement(covers=self.plan.drops))
+        model, usage, before, after = "", Usage(), 0, 0
         for compactor, covers in self.pieces:
             at_work.append(compactor.name)
             try:
                 result, tokens, replaced = await self._one(compactor, covers)
             except Exception as error:  # the boundary to compactors: of several, the one that failed is named
                 raise _failure(compactor.name, error) from error
-            if result is None:
+            usage = usage.plus(result.usage)
+            if tokens >= replaced:
+                self._leave_out(compactor, covers, f"{tokens} tokens for {replaced}")
                 continue
             replacements.append(Replacement(covers=covers, lines=result.lines, retention=self._retention(covers)))
-            model, usage = result.model or model, usage.plus(result.usage)
+            model = result.model or model
             before, after = before + replaced, after + tokens
+        if drops := self._drops():
+            replacements.insert(0, Replacement(covers=drops))
+            before += self._tokens(drops)
         if not replacements:
-            raise CompactorFailed(name, "no_progress", "no replacement is shorter than what it replaces")
+            batch = next((one.failure for one in self.left_out if len(one.chunk_ids) > 1), None)
+            if batch is not None:
+                raise CompactorFailed(batch.compactor, batch.reason, batch.error, usage)
+            raise CompactorFailed(name, "no_progress", "no replacement is shorter than what it replaces", usage)
         return CompactionCompleted(
             compaction_id=self.compaction_id,
             trigger=self.trigger,
@@ -251,28 +314,34 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         ephemeral = all(chunk is not None and chunk.retention is Retention.EPHEMERAL for chunk in chunks)
         return "ephemeral" if ephemeral else "compressible"
 
-    async def _one(self, compactor: Compactor, covers: tuple[str, ...]) -> tuple[CompactionResult | None, int, int]:
-        """One replacement, its tokens and those of what it replaces.
-
-        `None` for a chunk alone, or outside the working flow, that does not get shorter.
-        """
+    async def _one(self, compactor: Compactor, covers: tuple[str, ...]) -> tuple[CompactionResult, int, int]:
+        """One part's result, its tokens and those of what it would replace."""
         chunks, earlier = await self._originals(covers)
         context = await self._context(chunks, earlier)
+        if self.brief is not None and not works_ahead(compactor):
+            context = replace(context, brief=tuple(await self.brief()))
         result = await compactor.compact(chunks, context)
         tokens = check_result(compactor.name, result)
         replaced = await aside(partial(self._tokens, covers), items=len(covers))
-        if tokens < replaced:
-            known = {
-                *covers,
-                *(chunk.id for chunk in chunks),
-                *(source for line in earlier for source in line.sources),
-            }
-            return replace(result, lines=_cited(result.lines, known)), tokens, replaced
+        known = {*covers, *(chunk.id for chunk in chunks), *(source for line in earlier for source in line.sources)}
+        return replace(result, lines=_cited(result.lines, known)), tokens, replaced
+
+    def _leave_out(self, compactor: Compactor, covers: tuple[str, ...], why: str) -> None:
+        """Let the chunks of a part stay: its result is no shorter. The others go on without it."""
         if len(covers) == 1 or covers[0] in self.plan.outside:
             self.incompressible.update(covers)
-            return None, 0, 0
-        why = f"{tokens} tokens for {replaced}"
-        raise CompactorFailed(compactor.name, "not_shorter", why, result.usage)
+        self.left_out.append(_LeftOut(covers, CompactorFailed(compactor.name, "not_shorter", why)))
+
+    def _drops(self) -> tuple[str, ...]:
+        """The chunks to drop, without those of an atom that is left out: an atom goes whole or not at all."""
+        staying = {chunk_id for part in self.left_out for chunk_id in part.chunk_ids}
+        if not (staying and self.plan.drops):
+            return self.plan.drops
+        for atom in atoms_of(working_flow(self.state)):
+            ids = {chunk.id for chunk in atom.chunks}
+            if ids & staying:
+                staying |= ids
+        return tuple(chunk_id for chunk_id in self.plan.drops if chunk_id not in staying)
 
     async def _originals(self, covers: Sequence[str]) -> tuple[list[Chunk], tuple[SummaryLine, ...]]:
         """The chunks to compact, with earlier summaries opened to their originals where these are few enough."""
@@ -303,23 +372,36 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         goals = [chunk.text for chunk in shown if chunk.type == ChunkType.TASK]
         system = [chunk.text for chunk in shown if chunk.type == ChunkType.SYSTEM]
         summaries = [chunk.text for chunk in shown if chunk.type == ChunkType.COMPACTED]
+        request = next((chunk for chunk in reversed(shown) if chunk.type in SPOKEN), None)
         return CompactionContext(
             thread_id=self.thread_id,
             budget_tokens=summary_budget(replaced, self.policy),
             task_goal="\n".join(goals),
             progress_summary="\n".join(summaries),
             system_context="\n".join(system),
+            current_request=request.text if request is not None else "",
+            brief=tuple(chunk.text for chunk in shown if chunk.type in SPOKEN and chunk.text.strip()),
+            todos=tuple(item.text for item in self._to_dos()),
+            instructions=self.wishes.instructions,
+            focus=self.wishes.focus,
             earlier=earlier,
             recorded_at=dict(await self.originals.times(chunks)),
             deadline_s=self.policy.deadline_s,
             pause=self.pause,
+            count=self.count,
         )
 
     def _shown(self) -> list[str]:
-        """What a compactor is told of beside its chunks: the instructions, the goals, and the summaries that stand."""
+        """What a compactor is told of beside its chunks: instructions, goals, people's words, and other summaries."""
         taken = set(self.plan.chunk_ids)
-        told = (ChunkType.SYSTEM, ChunkType.TASK, ChunkType.COMPACTED)
+        told = (ChunkType.SYSTEM, ChunkType.TASK, ChunkType.COMPACTED, *SPOKEN)
         return [chunk.id for chunk in self.state.chunks() if chunk.type in told and chunk.id not in taken]
+
+    def _to_dos(self) -> list[Chunk]:
+        """The to-dos that are not done."""
+        listed = self.state.named(TO_DO_LIST)
+        items = self.state.children(listed.id) if listed is not None else ()
+        return [item for item in items if item.type == ChunkType.TODO_ITEM and item.status != "completed"]
 
     def _tokens(self, chunk_ids: Sequence[str]) -> int:
         return sum(map(self._tokens_of, chunk_ids))
@@ -331,7 +413,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         return chunk.tokens if chunk is not None else 0
 
     def _report(self, name: str, completed: CompactionCompleted, receipt: Receipt) -> CompactionReport:
-        dropped = self.plan.drops
+        dropped = tuple(chunk_id for r in completed.replacements if not r.lines for chunk_id in r.covers)
         return CompactionReport(
             compaction_id=self.compaction_id,
             trigger=self.trigger,
@@ -344,6 +426,8 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             model=completed.model,
             usage=completed.usage,
             instead_of=self.failure.compactor if self.failure is not None else "",
+            left_out=tuple(chunk_id for part in self.left_out for chunk_id in part.chunk_ids),
+            left_out_by="+".join(dict.fromkeys(part.failure.compactor for part in self.left_out)),
         )
 
 

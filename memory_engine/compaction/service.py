@@ -2,28 +2,30 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-import msgspec
+from msgspec.structs import replace
 
-from memory_engine.compaction.assignment import Afresh, assigned, checked_compactor, declared, grouped, refused
-from memory_engine.compaction.base import Compactor, works_ahead
-from memory_engine.compaction.failures import SUPERSEDED, Failures
+from memory_engine.compaction.assignment import Again, assigned, checked_compactor, declared, grouped, refused
+from memory_engine.compaction.backoff import RestoredChunks, back_off
+from memory_engine.compaction.base import Compactor, StandingStatements, calls_model, works_ahead
+from memory_engine.compaction.failures import Failures
 from memory_engine.compaction.history import LogOriginals
-from memory_engine.compaction.plan import Plan, is_due, is_flooded, is_overdue, is_pressing, plan_auto, plan_manual
-from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, owner_is_gone
+from memory_engine.compaction.hooks import CompactionHooks, UpcomingCompaction
+from memory_engine.compaction.leases import ModelsAtWork, abandonment, leased
+from memory_engine.compaction.plan import is_due, is_flooded, is_overdue, is_pressing, plan_auto, plan_manual
+from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, Wishes
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.aside import aside
-from memory_engine.core.cancellation import finished, observed
+from memory_engine.core.cancellation import fail, finished, observed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import (
-    CompactionAbandoned,
     CompactionCompleted,
     CompactionStarted,
-    CompactionUndone,
     CompactorStoodIn,
 )
 from memory_engine.core.loops import OfLoop
@@ -45,23 +47,19 @@ from memory_engine.errors import (
 )
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.correlation import Links, linked
+from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 
 _log = logging.getLogger("memory_engine.compaction")
-LEASE_POLL_S = 0.05
-"""Seconds between looks of a waiting compaction at whether another process has ended its own."""
+HARD_DEADLINE_S = 20.0
+"""Seconds that a model has at most where a context waits for it, over the hard limit."""
+HARD_LIMITS_MAX = 2
+"""From so many hard limits of tokens on, a model at work is given up without a context that waits for it."""
 NOTHING_LEFT = "every chunk is critical, open, being worked on, too new, or cannot get shorter"
 
 T = TypeVar("T")
-
-
-class Again(msgspec.Struct, frozen=True):
-    """The chunks to compact once more. `afresh` maps a summary to the originals that take the place of its lines."""
-
-    plan: Plan
-    afresh: Afresh = {}
 
 
 class CompactionService:
@@ -79,8 +77,10 @@ class CompactionService:
         self.fallback = fallback
         self._running: dict[str, asyncio.Future[None]] = {}
         self._pace = OfLoop(Pace)
-        self._undone: WeakKeyDictionary[ThreadRuntime, int] = WeakKeyDictionary()
+        self._restored = RestoredChunks()
         self._failures: WeakKeyDictionary[ThreadRuntime, Failures] = WeakKeyDictionary()
+        self._models = ModelsAtWork()
+        self.hooks = CompactionHooks(kernel.config.before_compaction_timeout_s)
 
     @property
     def compactors(self) -> tuple[Compactor, ...]:
@@ -110,11 +110,10 @@ class CompactionService:
         if not is_due(tally, policy) or self._kernel.tasks.closing:
             return
         if self.is_running(runtime.id):
-            is_too_much = is_flooded if self._works_ahead("auto") else is_overdue
-            if is_too_much(tally, policy):
+            if self._is_too_much(runtime, tally, policy):
                 self._hold(runtime)
             return
-        self._spare_restored(runtime)
+        self._restored.spare(runtime, policy)
         if tally.compactable < runtime.compaction_backoff:
             return
         plan = plan_auto(runtime.state, policy, runtime.incompressible)
@@ -125,32 +124,37 @@ class CompactionService:
         with linked(Links() if last is None else Links(last.id, last.correlation_id)):
             self._start(runtime, "auto", None)
 
+    def _is_too_much(self, runtime: ThreadRuntime, tally: Tally, policy: CompactionPolicy) -> bool:
+        """Whether events must wait for the compaction under way. Nobody waits for a model that is at work."""
+        if self._works_ahead("auto"):
+            return is_flooded(tally, policy)
+        if runtime.id in self._models:
+            policy = replace(policy, hard_tokens=(policy.hard_tokens or 0) * HARD_LIMITS_MAX)
+        return is_overdue(tally, policy)
+
     def _hold(self, runtime: ThreadRuntime) -> None:
-        """Let events wait until the compaction under way has ended, which hurries."""
+        """Let events wait until the compaction under way has ended, which hurries: a model is given up at once."""
+        if self.hooks.are_running(runtime.id):
+            return  # they may dispatch
+        self._models.give_up(runtime.id)
         if runtime.queue.blocking_reason is None:
             runtime.queue.block(BlockingReason.COMPACTING)
             self._kernel.tasks.spawn(self.settle(runtime))
 
-    def _spare_restored(self, runtime: ThreadRuntime) -> None:
-        """Leave chunks that an undo put back until half a threshold has come, whoever undid it and when."""
-        mark = runtime.head.marks.get(CompactionUndone.event_type, 0)
-        if mark <= self._undone.get(runtime, 0):
-            return
-        self._undone[runtime] = mark
-        until_then = [chunk for chunk in runtime.state.everything() if chunk.is_compactable and chunk.seq <= mark]
-        if any(chunk.seq == mark for chunk in until_then):
-            wait = max(1, self.policy_of(runtime).threshold // 2)
-            runtime.compaction_backoff = max(runtime.compaction_backoff, len(until_then) + wait)
-
     async def compact(
-        self, runtime: ThreadRuntime, chunk_ids: Collection[str] | None, trigger: Trigger = "manual"
+        self,
+        runtime: ThreadRuntime,
+        chunk_ids: Collection[str] | None,
+        trigger: Trigger = "manual",
+        *,
+        focus: str = "",
     ) -> CompactionReport:
         """Compact now, after any compaction under way. A cancelled caller does not stop it.
 
         Raises `NothingToCompact`, or `CompactorFailed` (recorded in the log).
         """
         await self._turn(runtime)
-        return await asyncio.shield(self._start(runtime, trigger, chunk_ids))
+        return await asyncio.shield(self._start(runtime, trigger, chunk_ids, focus))
 
     async def redo(
         self, runtime: ThreadRuntime, again: Callable[[], Awaitable[Again]], compactor: Compactor | None
@@ -195,8 +199,10 @@ class CompactionService:
     async def before_context(self, runtime: ThreadRuntime) -> None:
         """Over the hard limit, wait for a compaction; where the compactor fails, the embedded one is used."""
         policy = self.policy_of(runtime)
+        if self.hooks.are_running(runtime.id):
+            return  # a hook asks: the compaction waits for it
         if is_overdue(runtime.state.tally, policy):
-            await self.settle(runtime)  # the one under way may be enough
+            await self._end_of(runtime)  # the one under way may be enough
         if not is_overdue(runtime.state.tally, policy):
             return
         try:
@@ -205,6 +211,14 @@ class CompactionService:
             return
         except CompactionError as error:
             _log.warning("thread %r: over the hard limit and not compacted: %s", runtime.id, error)
+
+    async def _end_of(self, runtime: ThreadRuntime) -> None:
+        """Wait until no compaction is under way; a model that takes longer than a context waits is given up."""
+        if runtime.id in self._models:
+            with self._pace.here.awaited():
+                await asyncio.wait([self._running[runtime.id]], timeout=HARD_DEADLINE_S)
+            self._models.give_up(runtime.id)
+        await self.settle(runtime)
 
     async def settle(self, runtime: ThreadRuntime) -> None:
         """Wait until no compaction of the thread is under way; how it ended is in the log."""
@@ -221,60 +235,60 @@ class CompactionService:
         """Record a compaction that was started and never ended as abandoned, if nobody can end it. No retry."""
         if not runtime.head.open_compaction or self.is_running(runtime.id):
             return
-        async with self._leased(runtime, wait_s=0) as is_ours:
+        async with leased(self._kernel.store, runtime.id, wait_s=0) as is_ours:
             await self._look(runtime)  # it may have ended since, and given the thread back
             await self._close(runtime, is_ours)
 
     async def _close(self, runtime: ThreadRuntime, is_ours: bool | None) -> None:
-        """End what was left open: whoever has the lease knows that nobody else is at it."""
+        """End what was left open, if nobody else can."""
         seq = runtime.head.open_compaction
         for stored in await self._kernel.store.read(runtime.id, after=seq - 1, upto=seq, limit=1) if seq else ():
             event = self._kernel.reader.decode(runtime.id, stored).event
             if not isinstance(event, CompactionStarted):
                 return
-            late = self._kernel.now_us() > event.deadline_us
-            if late or is_ours or (is_ours is None and owner_is_gone(event.owner)):
-                reason = "past its deadline" if late else "its process is gone"
-                try:
-                    with linked(Links(stored.id, stored.correlation_id)):
-                        abandoned = CompactionAbandoned(compaction_id=event.compaction_id, reason=reason)
-                        await self._append(runtime, [abandoned])
-                except (
-                    MemoryEngineError
-                ) as error:  # the thread can be read all the same; the next to open it tries again
-                    _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
-
-    @asynccontextmanager
-    async def _leased(self, runtime: ThreadRuntime, *, wait_s: float) -> AsyncIterator[bool | None]:
-        """Keep other processes from compacting the thread. Gives whether they can be kept from it.
-
-        One that does not give the thread back within `wait_s` is stuck: nobody waits for it longer.
-        """
-        store, until = self._kernel.store, asyncio.get_running_loop().time() + wait_s
-        while (  # noqa: ASYNC110 - another process has it, and none can tell this one
-            is_ours := await store.lease(runtime.id)
-        ) is False and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(LEASE_POLL_S)
-        try:
-            yield is_ours
-        finally:
-            if is_ours:
-                await store.release(runtime.id)
+            abandoned = abandonment(event, self._kernel.now_us(), is_ours)
+            if abandoned is None:
+                continue
+            try:
+                with linked(Links(stored.id, stored.correlation_id)):
+                    await self._append(runtime, [abandoned])
+            except MemoryEngineError as error:  # the thread can be read; the next to open it tries again
+                _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
 
     def _start(
-        self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None
+        self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None, focus: str = ""
     ) -> "asyncio.Future[CompactionReport]":
         ahead = self._works_ahead(trigger)
+        is_blocked = self._blocks_whole(self.policy_of(runtime)) and not ahead
 
         async def work() -> CompactionReport:
+            wishes = await self._wishes(runtime, trigger, focus)
+            if is_blocked and self.hooks:
+                runtime.queue.block(BlockingReason.COMPACTING)
+                await runtime.idle()
             pace, presses = self._pace.here, lambda: is_pressing(runtime.state.tally, self.policy_of(runtime))
             if ahead:
                 await pace.quiet(presses)
             async with pace.after_others(presses) if ahead else nullcontext():
-                return await self._compaction(runtime, lambda: self._attempt(runtime, trigger, chunk_ids), trigger)
+                attempt = lambda: self._attempt(runtime, trigger, chunk_ids, wishes)  # noqa: E731
+                return await self._compaction(runtime, attempt, trigger)
 
-        is_whole = self.policy_of(runtime).blocking == "whole"
-        return self._alone(runtime, work, is_blocked=is_whole and not ahead)
+        return self._alone(runtime, work, is_blocked=is_blocked and not self.hooks)
+
+    async def _wishes(self, runtime: ThreadRuntime, trigger: Trigger, focus: str) -> Wishes:
+        """What the compactor is told: by the engine, the thread's policy, the hooks, and who asked."""
+        upcoming = UpcomingCompaction.of(runtime.id, trigger, runtime.state.tally, focus)
+        said, note = await self.hooks.run(upcoming)
+        return Wishes.of(self._instructions(runtime), said, focus=focus, note=note)
+
+    def _instructions(self, runtime: ThreadRuntime) -> tuple[str, str]:
+        return self._kernel.config.compaction_instructions, self.policy_of(runtime).instructions
+
+    def _blocks_whole(self, policy: CompactionPolicy) -> bool:
+        """Whether events wait while a compactor works. By default they do not wait for a model."""
+        if policy.blocking == "auto":
+            return not any(map(calls_model, self._compactors))
+        return policy.blocking == "whole"
 
     def _works_ahead(self, trigger: Trigger) -> bool:
         """Whether a compaction has its result before it starts, once there is time: nobody waits for it."""
@@ -286,7 +300,9 @@ class CompactionService:
         """One compaction, by one process; after one that failed, the next that is due waits."""
         policy = self.policy_of(runtime)
         try:
-            async with self._leased(runtime, wait_s=0 if trigger == "auto" else policy.deadline_s) as is_ours:
+            async with leased(
+                self._kernel.store, runtime.id, wait_s=0 if trigger == "auto" else policy.deadline_s
+            ) as is_ours:
                 if trigger == "auto" and is_ours is False:
                     runtime.compaction_backoff = runtime.state.tally.compactable + max(1, policy.threshold // 4)
                     raise NothingToCompact(runtime.id, "another process is compacting it")
@@ -301,9 +317,11 @@ class CompactionService:
         except (NothingToCompact, CompactionNotLive):
             raise
         except BaseException as error:  # every error goes on to the caller
-            self._back_off(runtime, error)
+            back_off(runtime, policy, error)
             raise
-        runtime.compaction_backoff = runtime.compaction_failures = 0
+        runtime.compaction_failures = 0
+        left = runtime.state.tally.compactable + max(1, policy.threshold // 4)
+        runtime.compaction_backoff = left if report.left_out else 0  # what got no shorter does not get so at once
         return report
 
     def _alone(
@@ -330,7 +348,7 @@ class CompactionService:
             if not future.done():
                 future.set_result(result)
         except BaseException as error:  # every error ends the future, so that nobody waits for ever
-            _fail(future, error)
+            fail(future, error)
             if not isinstance(error, MemoryEngineError):
                 raise
         finally:
@@ -352,14 +370,14 @@ class CompactionService:
         return await self._execute(runtime, "manual", found, [compactor])
 
     async def _attempt(
-        self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None
+        self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None, wishes: Wishes
     ) -> CompactionReport:
         """Compact once; where a compactor keeps failing, or the hard limit is passed, another stands in for it."""
         failures = self._failures.setdefault(runtime, Failures())
         by_hand = trigger == "manual"
         failure = failures.passed_over(by_hand=by_hand)
         try:
-            report = await self._planned(runtime, trigger, chunk_ids, failure)
+            report = await self._planned(runtime, trigger, chunk_ids, failure, wishes)
         except CompactorFailed as failed:
             overdue = is_overdue(runtime.state.tally, self.policy_of(runtime))
             if failed.compactor == self.fallback.name or not (
@@ -367,10 +385,13 @@ class CompactionService:
             ):
                 raise
             trigger, failure = "hard" if overdue else trigger, failed
-            report = await self._planned(runtime, trigger, chunk_ids, failed)
-        if failure is None:
+            report = await self._planned(runtime, trigger, chunk_ids, failed, wishes)
+        if report.left_out_by not in ("", self.fallback.name):
+            why = f"what it made of {len(report.left_out)} chunks was no shorter"
+            failures.needs_another(CompactorFailed(report.left_out_by, "not_shorter", why), by_hand=by_hand)
+        elif failure is None:
             failures.ended()
-        else:
+        if failure is not None:
             told = (runtime.id, failure.compactor, failure.reason, failure.error, report.compactor)
             _log.warning("thread %r: compactor %s failed (%s: %s); %s stands in for it", *told)
         return report
@@ -381,6 +402,7 @@ class CompactionService:
         trigger: Trigger,
         chunk_ids: Collection[str] | None,
         failure: CompactorFailed | None,
+        wishes: Wishes,
     ) -> CompactionReport:
         """Plan and compact, without the compactor of the failure. Raises `NothingToCompact`."""
         state, policy = runtime.state, self.policy_of(runtime)
@@ -390,7 +412,9 @@ class CompactionService:
             work = partial(plan_auto, state, policy, frozenset(runtime.incompressible))
         again = Again(await aside(work, items=len(state)))
         compactors = [c for c in self._compactors if failure is None or c.name != failure.compactor]
-        return await self._execute(runtime, trigger, again, compactors, wanted=chunk_ids, failure=failure, state=state)
+        return await self._execute(
+            runtime, trigger, again, compactors, wanted=chunk_ids, failure=failure, state=state, wishes=wishes
+        )
 
     async def _execute(  # noqa: PLR0913 - what it is made of, and two facts about how it came to be
         self,
@@ -402,18 +426,25 @@ class CompactionService:
         wanted: Collection[str] | None = (),
         failure: CompactorFailed | None = None,
         state: State | None = None,
+        wishes: Wishes | None = None,
     ) -> CompactionReport:
+        wishes = Wishes.of(self._instructions(runtime)) if wishes is None else wishes
         state, policy = runtime.state if state is None else state, self.policy_of(runtime)
         plan, outside = declared(state, again.plan, compactors, wanted, runtime.incompressible)
         if not plan:
             raise NothingToCompact(runtime.id, NOTHING_LEFT)
         groups = await aside(partial(grouped, state, plan.batch, again.afresh), items=len(state))
+        pieces = (*assigned(state, plan, compactors, self.fallback, afresh=again.afresh, groups=groups), *outside)
+        whole, asks = self._blocks_whole(policy), any(calls_model(compactor) for compactor, _ in pieces)
+        if asks and trigger == "hard" and not whole:
+            policy = replace(policy, deadline_s=min(policy.deadline_s, HARD_DEADLINE_S))
 
         async def append(events: Sequence[Event]) -> Receipt:
+            last = events[-1]
             receipt = await self._append(
-                runtime, events, run.check if isinstance(events[-1], CompactionCompleted) else None
+                runtime, events, partial(run.check, last) if isinstance(last, CompactionCompleted) else None
             )
-            if policy.blocking == "commit" and isinstance(events[-1], CompactionStarted | CompactorStoodIn):
+            if not whole and isinstance(last, CompactionStarted | CompactorStoodIn):
                 runtime.unblock(BlockingReason.COMPACTING)
             return receipt
 
@@ -427,7 +458,7 @@ class CompactionService:
             state=state,
             plan=plan,
             trigger=trigger,
-            pieces=(*assigned(state, plan, compactors, self.fallback, afresh=again.afresh, groups=groups), *outside),
+            pieces=pieces,
             policy=policy,
             originals=LogOriginals(self._kernel.reader, runtime.id),
             append=append,
@@ -438,8 +469,18 @@ class CompactionService:
             ready=ready,
             pause=self._pace.here.pause,
             ahead=self._works_ahead(trigger),
+            wishes=wishes,
+            brief=partial(self._brief, runtime, state.seq),
+            count=self._kernel[ContextBuilder].counter.count,
+            hurry=asyncio.Event() if asks and not whole else None,
         )
-        return await run.execute()
+        with self._models.working(run):
+            return await run.execute()
+
+    async def _brief(self, runtime: ThreadRuntime, seq: int) -> Sequence[str]:
+        """What people said in a thread and still holds, as contexts show it."""
+        statements = self._kernel.made(StandingStatements)
+        return await statements.read(ThreadHandle(self._kernel, runtime.id), seq)
 
     async def _append(
         self, runtime: ThreadRuntime, events: Sequence[Event | NewEvent], check: Callable[[State], None] | None = None
@@ -451,29 +492,7 @@ class CompactionService:
         request = self._kernel.request(events, system=True, check=check)
         return (await finished(runtime.submit(request)))[-1]
 
-    def _back_off(self, runtime: ThreadRuntime, error: BaseException) -> None:
-        """After a failure, wait until more has come: half a threshold, then twice as much each time.
-
-        After a compaction that was given up, since its chunks had changed, wait for a quarter only.
-        """
-        wait = max(1, self.policy_of(runtime).threshold // 4)
-        if not (isinstance(error, CompactorFailed) and error.reason == SUPERSEDED):
-            runtime.compaction_failures = min(runtime.compaction_failures + 1, 6)
-            wait *= 2**runtime.compaction_failures
-        runtime.compaction_backoff = runtime.state.tally.compactable + wait
-        if isinstance(error, CompactionError):
-            _log.warning("thread %r: not compacted, and not tried before %d more chunks: %s", runtime.id, wait, error)
-
 
 def _is_needed(tally: Tally, policy: CompactionPolicy, trigger: Trigger) -> bool:
     """Whether a compaction for this reason is still needed: another process may have done it."""
     return {"auto": is_due, "hard": is_overdue}[trigger](tally, policy) if trigger != "manual" else True
-
-
-def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
-    if future.done():
-        return
-    if isinstance(error, asyncio.CancelledError):
-        future.cancel()
-    else:
-        future.set_exception(error)

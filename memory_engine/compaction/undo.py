@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from attrs import frozen
 
-from memory_engine.compaction.assignment import checked_compactor
+from memory_engine.compaction.assignment import Again, checked_compactor
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.history import (
     Aftermath,
@@ -23,7 +23,7 @@ from memory_engine.compaction.history import (
 )
 from memory_engine.compaction.plan import Plan, plan_manual
 from memory_engine.compaction.protocol import CompactionReport
-from memory_engine.compaction.service import Again, CompactionService
+from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_text
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.compaction import CompactionUndone, RestoredChunk

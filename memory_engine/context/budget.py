@@ -164,7 +164,7 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, choice: Choic
         least += turns.sizes[at - 1]
     summary = min(split.summary, flowing - offered.newest)
     history = min(flowing, max(split.recent, least) + summary)
-    chosen = replace(choice, summary=summary).of(flow, history + flow.fixed_tokens)
+    chosen = replace(choice, summary=summary, fills=False).of(flow, history + flow.fixed_tokens)
     chosen = chosen if chosen is not None else replace(choice, summary=0).of(flow, room)
     if chosen is None:
         return None

@@ -107,6 +107,8 @@ class Choice(msgspec.Struct, frozen=True):
     summary: int | None = None
     """The tokens that the lines of summaries may take; `None`: their share of the room."""
     brief: OfferedBrief | None = None
+    fills: bool = True
+    """Whether a part of the turn before the window fills what is left of the room; else it is left to recall."""
 
     def unbounded(self, flow: Flow) -> Chosen:
         """All atoms, where there is no budget, with the brief of what they do not show whole."""
@@ -208,7 +210,7 @@ class Choice(msgspec.Struct, frozen=True):
         if grown:
             window = self._window(flow, place, whole, grown)
             left = 0
-        is_free = place > 0 and place - 1 != asked and left >= BORDER_MIN
+        is_free = self.fills and place > 0 and place - 1 != asked and left >= BORDER_MIN
         cut = self._cut(flow, place - 1, left) if is_free else []
         shown = [*question, *cut, *window]
         kept = replace(

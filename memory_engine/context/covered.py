@@ -79,10 +79,7 @@ class Covered:
             # between two positions of a state is a fraction, which sorts as the other positions do
             positions = cast("list[int]", _positions([seq for seq, _ in places], anchors))
             atoms = Bonds().read(self._chunks[place] for place in places).atoms()
-            self._atoms = [
-                cost(replace(atom, positions=tuple(positions[n] for n in atom.positions)), messages, size)
-                for atom in atoms
-            ]
+            self._atoms = [_placed(cost(atom, messages, size), positions) for atom in atoms]
             self._made_of = made_of
         return self._atoms
 
@@ -98,6 +95,13 @@ class Covered:
         for chunk_id in summary.parent_ids:
             seq, n = _place(chunk_id)
             heappush(self._waiting, (-seq, -n, chunk_id))
+
+
+def _placed(one: Costed, positions: Sequence[int]) -> Costed:
+    """An atom at other positions: those at the places of its own."""
+    atom = replace(one.atom, positions=tuple(positions[n] for n in one.atom.positions))
+    pieces = tuple(replace(piece, position=positions[piece.position]) for piece in one.pieces)
+    return replace(one, atom=atom, pieces=pieces, spoken=positions[one.spoken] if one.spoken >= 0 else -1)
 
 
 def _place(chunk_id: str) -> tuple[int, int]:

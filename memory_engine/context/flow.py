@@ -72,7 +72,9 @@ def cut_to(costed: Costed, pieces: tuple[RenderedChunk, ...], counter: TokenCoun
     messages, apart = assembled(pieces)
     tokens = sum(message_tokens(message, counter) for message in messages)
     apart = apart and costed.apart
-    return replace(costed, pieces=pieces, messages=messages, tokens=tokens, light=min(costed.light, tokens), apart=apart)
+    return replace(
+        costed, pieces=pieces, messages=messages, tokens=tokens, light=min(costed.light, tokens), apart=apart
+    )
 
 
 def tokens_of(costed: Iterable[Costed]) -> int:

@@ -5,14 +5,11 @@ from functools import cache, lru_cache
 
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.language import language_of
+from memory_engine.core.sections import PEOPLE, TOLD_BY_TOOLS
 from memory_engine.core.text import data_file
 
 DEFAULT_LANGUAGE = "en"
-TOLD_BY_TOOLS = ("completed_actions", "attempted_approaches")
-"""Sections of calls and results: names and values, whatever language people speak."""
-
-
-HEADINGS_CHARS_MAX = 140
+HEADINGS_CHARS_MAX = 320
 """The most characters that title and headings take in any language, with the signs and line breaks around them."""
 
 
@@ -25,12 +22,15 @@ def headings_of(lines: tuple[SummaryLine, ...]) -> Mapping[str, str]:
 
 @cache
 def sections_by_heading() -> Mapping[str, str]:
-    """The section that a heading names, folded, in every language."""
+    """The section that a heading names, folded, in every language.
+
+    The sections of people's words are not among them: a model that writes such a heading does not speak for a person.
+    """
     return {
         heading.casefold(): section
         for headings in _table().values()
         for section, heading in headings.items()
-        if section != "title"
+        if section != "title" and section not in PEOPLE
     }
 
 

@@ -15,6 +15,7 @@ from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, content_tex
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, SummaryLine, TextPart
 from memory_engine.core.lazy import lazy_module
+from memory_engine.core.sections import SECTION_ORDER, SEED_SECTIONS, SHOWN_UNDER
 from memory_engine.core.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -33,14 +34,8 @@ Message = dict[str, object]
 Renderer = Callable[[Chunk], Iterable[Message]]
 """The messages of one chunk; an empty result hides it from the model. Pure: the same chunk, the same messages."""
 
-SECTIONS: tuple[tuple[str, str], ...] = (
-    ("completed_actions", "Completed Actions"),
-    ("attempted_approaches", "Attempted Approaches"),
-    ("current_state", "Current State"),
-    ("key_information", "Key Information"),
-    ("next_steps", "Next Steps"),
-)
-"""The sections of a progress summary: name in `SummaryLine.section`, and English heading. Others come after these."""
+SECTIONS: tuple[tuple[str, str], ...] = tuple((name, name.replace("_", " ").title()) for name in SEED_SECTIONS)
+"""The sections of a progress summary as a model is asked for it: name in `SummaryLine.section`, and English heading."""
 _LABELS = {
     "parent_message": "Message from the parent agent",
     "subagent_message": "Message from a sub-agent",
@@ -147,12 +142,14 @@ def render_lines(lines: Sequence[SummaryLine], *, title: bool = True) -> str:
     The headings are in the language of the lines where that is known, else in English.
     """
     named = headings.headings_of(tuple(lines))
-    known = [name for name, _ in SECTIONS]
     parts = [f"## {named['title']}"] if title else []
-    for section in dict.fromkeys([*known, *(line.section for line in lines)]):
+    under: dict[str, list[str]] = {}
+    for section in dict.fromkeys([*SECTION_ORDER, *(line.section for line in lines)]):
         texts = [f"- {line.text}" for line in lines if line.section == section]
+        under.setdefault(SHOWN_UNDER.get(section, section), []).extend(texts)
+    for section, texts in under.items():
         if texts:
-            heading = named[section] if section in known else section.replace("_", " ").title()
+            heading = named[section] if section in SECTION_ORDER else section.replace("_", " ").title()
             parts.append(f"### {heading}\n\n" + "\n".join(texts))
     return "\n\n".join(parts)
 

@@ -28,7 +28,7 @@ from memory_engine.context.recall import (
     recalled_into,
 )
 from memory_engine.context.standing import OfferedBlock
-from memory_engine.core.chunks import OF_REQUEST, RECALLED, Chunk, ChunkType, Retention, is_of_request
+from memory_engine.core.chunks import FURTHER, OF_REQUEST, RECALLED, Chunk, ChunkType, Retention, is_of_context
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.context import ContextRecalled, RecalledPassage
 from memory_engine.core.executor import apply
@@ -43,6 +43,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.notes import Note
 from memory_engine.runtime.queue import Prepared
 from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.runtime.threads import OpenThreads
 
 Build = Callable[[State], Awaitable[Context]]
 """Builds the context of a state of the thread, without a query."""
@@ -155,7 +156,7 @@ class RequestRecall:
         new = {
             chunk.seq: chunk
             for chunk in state.marked(Mark.RECALLED)
-            if chunk.type == ChunkType.RECALLED and chunk.seq > message.said_at and chunk.id not in known
+            if is_of_context(chunk) and chunk.seq > message.said_at and chunk.id not in known
         }
         for seq, row in (await self._kernel.reader.rows_at(runtime.id, new)).items():
             event = self._kernel.reader.decode(runtime.id, row).event
@@ -278,7 +279,11 @@ def _note(wanted: Wanted, message: Chunk, request: _Request, choice: _Choice) ->
 
     def before(sent: Sequence[Prepared], _head: Head) -> ContextRecalled | None:
         by_hand = any(getattr(one.event, "content", None) == choice.text for one in sent)
-        return None if by_hand or _is_kept_by_hand(choice, wanted.runtime.state) else event
+        if by_hand or _is_kept_by_hand(choice, wanted.runtime.state):
+            return None
+        # a compaction under way may take what would leave: it would find its chunks changed, and be given up
+        is_compacting = any(is_kept(own) for is_kept in wanted.thread.kernel[OpenThreads].keeping)
+        return replace(event, leaving=()) if is_compacting else event
 
     def recorded(_event: Event, seq: int) -> None:
         choice.chunk_id = f"{seq}.0"
@@ -291,13 +296,14 @@ def _note(wanted: Wanted, message: Chunk, request: _Request, choice: _Choice) ->
 
 def _is_kept_by_hand(choice: _Choice, state: State) -> bool:
     """Whether the application has recorded the same text itself: it is not shown twice."""
-    return bool(choice.text) and any(chunk.text == choice.text for chunk in state.marked(Mark.RECALLED))
+    by_hand = (chunk for chunk in state.marked(Mark.RECALLED) if not is_of_context(chunk))
+    return bool(choice.text) and any(chunk.text == choice.text for chunk in by_hand)
 
 
 def _of_earlier(state: State, message: Chunk) -> tuple[str, ...]:
     """The chunks that were recalled for requests before this message."""
     recalled = state.marked(Mark.RECALLED)
-    return tuple(chunk.id for chunk in recalled if is_of_request(chunk) and chunk.seq < message.said_at)
+    return tuple(chunk.id for chunk in recalled if is_of_context(chunk) and chunk.seq < message.said_at)
 
 
 def _with(state: State, choice: _Choice, message: Chunk, chunk_id: str) -> State:
@@ -307,7 +313,7 @@ def _with(state: State, choice: _Choice, message: Chunk, chunk_id: str) -> State
         type=ChunkType.RECALLED,
         content=choice.text,
         retention=Retention.DISPOSABLE,
-        name="" if choice.at_end else f"{OF_REQUEST}{state.seq + 1}",
+        name=f"{FURTHER if choice.at_end else OF_REQUEST}{state.seq + 1}",
         status=RECALLED,
     )
     placed = Add(chunk_id, before="" if choice.at_end else message.id)

@@ -332,7 +332,7 @@ class ContextSeries:
         """The messages that fit into a budget, going on from those of the last context."""
         builder, trailing = self.messages.builder, self._trailing or []
         flow = self.settled.flow.plus(Flow.of(tail))
-        if self._originals.covered is not None:
+        if self._originals.covered is not None and flow.summaries:
             flow = flow.behind(self._originals.covered.atoms(bonds.chunks, self.messages.of, self.messages.tokens))
         choice = builder.choice(DEFAULT_POLICY, self._kept)
         layout = Layout.of(flow, trailing, builder.counter)

@@ -50,9 +50,9 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     recall_from: Sequence[ThreadHandle] = (),
     tools: Sequence[Mapping[str, object]] = (),
     reserve: int = 0,
-    is_loop: bool = False,
+    is_loop: bool = True,
 ) -> Context:
-    """See `Thread.context`. `is_loop`: it is for the thread's own loop, and leaves notes to be recorded."""
+    """See `Thread.context`. A context that is not for the thread's own loop leaves nothing to be recorded."""
     with thread.kernel.span("context", {"thread": thread.id, "max_tokens": max_tokens, "query": query}) as span:
         context = await _thread_context(thread, max_tokens, at, query, policy, recall_from, tools, reserve, is_loop)
         span.say({"tokens": context.tokens, "messages": len(context.messages), "unsaid": len(context.unsaid)})

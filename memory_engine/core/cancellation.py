@@ -41,3 +41,13 @@ def observed(future: "asyncio.Future[T]") -> None:
     """Take note of what ended work raised, so that nobody is warned of it: a callback for work that none need await."""
     if not future.cancelled():
         future.exception()
+
+
+def fail(future: "asyncio.Future[T]", error: BaseException) -> None:
+    """End a future with an error, unless it has ended."""
+    if future.done():
+        return
+    if isinstance(error, asyncio.CancelledError):
+        future.cancel()
+    else:
+        future.set_exception(error)

@@ -68,8 +68,9 @@ INSTRUCTIONS = "session:instructions"
 """The name of the chunk that holds the session's instructions."""
 RECALLED = "recalled"
 """The status of a chunk recalled from memory: nothing is learned or promoted from it a second time."""
-OF_REQUEST = "recalled:"
-"""How the names of chunks begin that hold what was recalled for the message behind them."""
+OF_REQUEST, FURTHER = "recalled:", "recalled further:"
+"""How the names of chunks begin that hold what a context recalled: for the message behind them, or by a further query
+of the same request."""
 INTERRUPTED = "interrupted"
 """The status of a response that broke off before its end."""
 REDACTED = "redacted"
@@ -136,6 +137,11 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 def is_of_request(chunk: Chunk) -> bool:
     """Whether the chunk holds what was recalled for the message behind it."""
     return chunk.type == ChunkType.RECALLED and chunk.name.startswith(OF_REQUEST)
+
+
+def is_of_context(chunk: Chunk) -> bool:
+    """Whether the chunk holds what a context recalled; other recalled chunks are an application's, without a name."""
+    return chunk.type == ChunkType.RECALLED and chunk.name.startswith((OF_REQUEST, FURTHER))
 
 
 def is_of_session(chunk: Chunk) -> bool:

@@ -59,7 +59,8 @@ class _PolicyFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     deadline_s: Annotated[float, Meta(gt=0)] = 120.0
     tokens_min: Annotated[int, Meta(ge=0)] | None = None
     window: _Tokens | None = None
-    blocking: Literal["whole", "commit"] = "whole"
+    blocking: Literal["auto", "whole", "commit"] = "auto"
+    instructions: str = ""
 
 
 class _StoredPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,6 +69,7 @@ class _StoredPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=True
     tokens_min: Annotated[int, Meta(ge=0)] | None = 0
     soft_tokens: _Tokens | None = 24_000
     hard_tokens: _Tokens | None = 96_000
+    blocking: Literal["auto", "whole", "commit"] = "whole"
 
 
 _STORED_POLICY = msgspec.json.Decoder(_StoredPolicy)
@@ -86,7 +88,10 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
 
     `blocking` says how long events wait: with `whole`, from the compaction's start to its end; with `commit`, only
     while its result is checked against them and written, not while the compactor works, unless they go over
-    `hard_tokens`. If they have changed what it read, its result is discarded.
+    `hard_tokens`. If they have changed what it read, its result is discarded. `auto` is `commit` where a compactor asks
+    a model, which is given up over `hard_tokens`, and else `whole`.
+
+    `instructions` tell a model what summaries should keep, beside those of `EngineConfig.compaction_instructions`.
 
     Raises `InvalidPolicy` for a value that could not be read back from a thread's record.
     """

@@ -10,6 +10,7 @@ from functools import partial
 import msgspec
 from attrs import frozen
 
+from memory_engine.compaction.applied import applied_policy
 from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.compaction.listing import compactions
 from memory_engine.compaction.service import CompactionService
@@ -63,7 +64,7 @@ class ChangeSaid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def options(inspection: Inspection, query: Query) -> object:
     """What can be changed about a thread, and which of its compactions can be undone."""
     engine, thread_id = inspection.engine, query.text("thread")
-    info, head = await engine.thread(thread_id).info(), await engine.store.head(thread_id)
+    head = await engine.store.head(thread_id)
     walk = await inspection.states.walks.upto(thread_id, head.seq, head=head.seq, events=EVENTS_MAX)
     reducers = [
         {"name": one.name, "type": one.event_type}
@@ -76,7 +77,7 @@ async def options(inspection: Inspection, query: Query) -> object:
     return {
         "head": head.seq,
         "may_write": inspection.may_write,
-        "policy": as_data(info.policy or engine.config.compaction),
+        "policy": as_data(await _applied(engine, thread_id, head.seq)),
         "compactors": [{"name": one.name, "calls_model": calls_model(one)} for one in _compactors(service).values()],
         "reducers": reducers,
         "compactions": as_data(list(await compactions(inspection.seen(thread_id, head.seq)) if is_compacted else ())),
@@ -127,7 +128,6 @@ def check_length(said: ChangeSaid, upto: int) -> None:
 
 async def change_of(engine: Engine, thread_id: str, said: ChangeSaid, upto: int, max_tokens: int | None) -> Change:
     """The change that a page says. Raises `WrongQuery`, `CompactionNotLive`."""
-    info = await engine.thread(thread_id).info()
     edits = [_edit(engine, thread_id, edit) for edit in said.edits]
     if said.undo:
         undone = await undoing(engine.thread(thread_id), said.undo)
@@ -140,11 +140,17 @@ async def change_of(engine: Engine, thread_id: str, said: ChangeSaid, upto: int,
     return Change(
         edits=edits,
         plugins=[_without(engine, said.without)] if said.without else [],
-        policy=_policy(info.policy or engine.config.compaction, said.policy),
+        policy=_policy(await _applied(engine, thread_id, upto), said.policy),
         compactor=known[said.compactor] if said.compactor else None,
         upto=upto,
         max_tokens=max_tokens,
     )
+
+
+async def _applied(engine: Engine, thread_id: str, upto: int) -> CompactionPolicy:
+    """The policy that the log was compacted by."""
+    record = (await engine.store.load(thread_id, sources=False)).record
+    return await applied_policy(engine.kernel.reader, record, upto, engine.config.compaction)
 
 
 def _policy(base: CompactionPolicy, fields: Mapping[str, object]) -> CompactionPolicy | None:

@@ -16,7 +16,8 @@ from urllib.parse import quote, unquote
 from attrs import frozen
 from msgspec import Meta
 
-from memory_engine.agents.tools import ARGUMENTS, ENTRY_CHARS_MAX, Arguments, MemoryTools, parameters, read_arguments
+from memory_engine.agents.arguments import ARGUMENTS, Arguments
+from memory_engine.agents.tools import ENTRY_CHARS_MAX, MemoryTools, parameters, read_arguments
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.aside import modules_spared
 from memory_engine.core.json_form import as_data
@@ -126,6 +127,11 @@ _DATA: Mapping[str, Mapping[str, object]] = {
     "memory_context": {
         "tokens": {"type": "integer", "description": "The text's tokens, estimated."},
         "threads": {"type": "array", "items": {"type": "string"}, "description": "Conversations that were recalled."},
+    },
+    "context_compact": {
+        "is_done": {"type": "boolean", "description": "Whether it has ended; else it goes on in the background."},
+        "tokens_before": {"type": "integer"},
+        "tokens_after": {"type": "integer"},
     },
     "memory_why": {"tree": {"type": "object", "description": "The explanation, down to the events."}},
 }
@@ -269,8 +275,9 @@ class _Answers:
         sources = [self._engine.thread(info.id) for info in others if info.id != self._conversation.id]
         scopes = [self._agent, *([self._user()] if self._served.user_id else ())]
         sources += [scope for scope in scopes if await scope.exists()]
+        budget = asked.max_tokens or CONTEXT_TOKENS
         context = await thread_context(  # what a client looks up is not what the conversation's own loop is shown
-            self._conversation, asked.max_tokens or CONTEXT_TOKENS, query=asked.query, recall_from=sources
+            self._conversation, budget, query=asked.query, recall_from=sources, is_loop=False
         )
         text = "\n\n".join(filter(None, (_said(message) for message in context.messages)))
         recalled = sorted({hit.thread_id for hit in context.recalled})

@@ -28,7 +28,10 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LanguageModel(Protocol):
-    """Answers messages, in one call at a time or many; you may use it again after `aclose`."""
+    """Answers messages, in one call at a time or many; you may use it again after `aclose`.
+
+    It may have an attribute `context_window`: the tokens that a prompt and its answer may take together (0: not known).
+    """
 
     @property
     def name(self) -> str:
@@ -48,6 +51,12 @@ class LanguageModel(Protocol):
     async def aclose(self) -> None:
         """Close connections. Running calls may fail."""
         ...
+
+
+def context_window_of(model: LanguageModel) -> int:
+    """The tokens of a model's window, if the model says so, else 0."""
+    window: object = getattr(model, "context_window", 0)
+    return window if isinstance(window, int) and window > 0 else 0
 
 
 class MemoryModel(msgspec.Struct, frozen=True):

@@ -14,8 +14,6 @@ from memory_engine.llm.base import Completion, Message
 from memory_engine.llm.failures import model_error
 from memory_engine.llm.tries import CallOptions, tried
 
-_TOO_LONG = ("prompt is too long", "maximum context length", "context window")
-
 
 class _ClientModel:
     """What both have in common: the tries, the errors, the time. The client stays yours: it is not closed here."""
@@ -96,10 +94,7 @@ class _ClientModel:
         return True
 
     def _typed(self, error: Exception) -> ModelError:
-        found = model_error(self._model, error, secret=getattr(self._client, "api_key", None))
-        if found.reason == "bad_request" and any(words in found.error.lower() for words in _TOO_LONG):
-            return ModelError(found.model, "context_window", found.error)
-        return found
+        return model_error(self._model, error, secret=getattr(self._client, "api_key", None))
 
     async def _ask(self, client: Any, messages: Sequence[Message], given: Mapping[str, object]) -> object:
         raise NotImplementedError

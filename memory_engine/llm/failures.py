@@ -103,11 +103,29 @@ def verdict_on(error: BaseException) -> FailureVerdict:
     return found or _by_status(getattr(error, "status_code", None))
 
 
+TOO_LONG = (
+    "prompt is too long",
+    "maximum context length",
+    "context window",
+    "context size",
+    "context length",
+    "exceed_context_size",
+    "maximum number of tokens",
+    "input is too long",
+    "input token count",
+)
+"""Words by which servers refuse a prompt that is too long: few of them have a code for it."""
+SECRET_CHARS_MIN = 6
+"""A shorter secret is a placeholder, such as "x" for a server that asks for none: it is not looked for in texts."""
+
+
 def model_error(model: str, error: Exception, *, secret: str | None = None) -> ModelError:
     """The typed error. `secret` is removed from its text, which is shortened, since it will be recorded."""
     reason, retryable = verdict_on(error)
     text = " ".join(str(error).split()) or type(error).__name__
-    if secret:
+    if reason in ("bad_request", "unavailable") and any(words in text.lower() for words in TOO_LONG):
+        reason, retryable = "context_window", False
+    if secret and len(secret) >= SECRET_CHARS_MIN:
         text = text.replace(secret, "[key]")
     if len(text) > ERROR_CHARS_MAX:
         text = text[: ERROR_CHARS_MAX - 2] + " …"

@@ -152,6 +152,20 @@ class LiteLLM:
         """The name given."""
         return self._model
 
+    @property
+    def context_window(self) -> int:
+        """The tokens that the model takes, by litellm's table; 0 for one that is not in it, or before the first call.
+
+        A server of your own (`api_base`) may give a known name to another model, so then it is 0 too.
+        """
+        if self._litellm is None or self._api_base is not None:
+            return 0
+        try:
+            found = self._litellm.get_model_info(self._model)
+        except Exception:  # the boundary to a library: it raises a bare one for a model that it does not know
+            return 0
+        return int(found.get("max_input_tokens") or 0)
+
     def __repr__(self) -> str:
         return f"LiteLLM({self._model!r})"
 

@@ -254,7 +254,8 @@ class LedgerWalk:
         before, after = difference.messages()
         if before is not None and before.get("content") == NO_RESULT and before.get("role") == "tool":
             return f"the result of call {before['tool_call_id']} took the place of its placeholder"
-        return self._of_operations(row, before, after)
+        is_newest = difference.same >= difference.old.trailing - 1
+        return self._of_operations(row, before if is_newest else None, after if is_newest else None)
 
     def _of_operations(self, row: LedgerRow, before: Message | None, after: Message | None) -> str:
         for operation in flattened(row.operations):

@@ -48,6 +48,10 @@ def _policy(_config: object, attribute: "Attribute[CompactionPolicy]", value: Co
     checked_type(attribute.name, value, CompactionPolicy, give=give)
 
 
+def _text(_config: object, attribute: "Attribute[str]", value: str) -> None:
+    checked_type(attribute.name, value, str, give="a text")
+
+
 def _limits(_config: object, attribute: "Attribute[ConversationLimits]", value: "ConversationLimits") -> None:
     checked_type(attribute.name, value, ConversationLimits, give="ConversationLimits")
 
@@ -97,10 +101,13 @@ class EngineConfig:
     `search_index_timeout_s`, then answers from what is indexed (`Found.unindexed` counts the rest). With `read_only`
     the engine dispatches, delivers, compacts and mends nothing; read threads as they were (`thread.at`), since other
     views are caches that it would have to write. With `check_hashes` every event is checked against its hash when read:
-    changed bytes raise `IntegrityError` and are never shown.
+    changed bytes raise `IntegrityError` and are never shown. `compaction_instructions` tell models what the summaries
+    of all threads should keep. The hooks before a compaction have `before_compaction_timeout_s` together.
     """
 
     compaction: CompactionPolicy = field(default=CompactionPolicy(), validator=_policy)
+    compaction_instructions: str = field(default="", validator=_text)
+    before_compaction_timeout_s: float = field(default=10.0, validator=_seconds)
     queue_capacity: int = field(default=1024, validator=_count)
     queue_timeout_s: float = field(default=30.0, validator=_seconds)
     event_bytes_max: int = field(default=16 * 1024 * 1024, validator=_count)

@@ -67,6 +67,12 @@ class ProbedModel:
         """The model's name."""
         return self._model.name
 
+    @property
+    def context_window(self) -> int:
+        """The tokens that the model takes, if it says so, else 0."""
+        window: object = getattr(self._model, "context_window", 0)
+        return window if isinstance(window, int) else 0
+
     async def complete(
         self, messages: "Sequence[Message]", *, temperature: float, max_tokens: int, timeout_s: float
     ) -> "Completion":

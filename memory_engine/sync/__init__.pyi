@@ -30,6 +30,7 @@ from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo
 from memory_engine.core.tokens import TokenCounter
+from memory_engine.engine import BeforeCompaction
 from memory_engine.engine import Engine as AsyncEngine
 from memory_engine.events import Layer
 from memory_engine.formats.detection import Format
@@ -110,6 +111,8 @@ class Engine:
         """An anchor of each thread's head, in order of creation."""
     def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
         """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other."""
+    def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
+        """Call `hook(thread, upcoming)` before each compaction but a redo; returns a function that stops it."""
     def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
         """The anchors that the logs here contradict: a different hash at that seq, or no such thread."""
     @property
@@ -285,7 +288,7 @@ class Thread:
         """A chunk by id, even one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
     def clear(self, reason: str = "") -> Receipt:
         """Start over: from now on state, context, search and every view are those of a new thread."""
-    def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
+    def compact(self, chunk_ids: Collection[str] | None = None, *, focus: str = "") -> CompactionReport:
         """Compact all compactable chunks, or the given ones (with those that must stay with them)."""
     def compactions(self) -> CompactionHistory:
         """The compactions of this thread in the order in which they began, and the one that is due, if any."""
@@ -1004,6 +1007,7 @@ def open(
     durability: Durability = "normal",
     compactor: Compactor | None = None,
     compact_model: str | LanguageModel | None = None,
+    before_compaction: Sequence[BeforeCompaction] = ...,
     memory_model: str | LanguageModel | None = None,
     embedder: str | Embedder | None = None,
     ranker: Ranker = ...,

@@ -186,7 +186,7 @@ def test_a_policy_is_what_is_read_back() -> None:
 
 
 async def test_a_policy_stored_before_keeps_its_meaning(tmp_path: Path) -> None:
-    """A record of before there was a least number of tokens asks for none: its thread compacts as it did."""
+    """A record from before two fields existed asks for no tokens and blocks: its thread compacts as it did."""
     path = str(tmp_path / "memory.db")
     async with memory_engine.open(path) as engine:
         await engine.create_thread("t", policy=CompactionPolicy())
@@ -195,7 +195,9 @@ async def test_a_policy_stored_before_keeps_its_meaning(tmp_path: Path) -> None:
     async with opened(Scripted(), CompactionPolicy(), path) as engine:
         thread = engine.thread("t")
         stored = (await thread.info()).policy
-        before = CompactionPolicy(threshold=4, keep_recent=0, tokens_min=0, soft_tokens=24_000, hard_tokens=96_000)
+        before = CompactionPolicy(
+            threshold=4, keep_recent=0, tokens_min=0, soft_tokens=24_000, hard_tokens=96_000, blocking="whole"
+        )
         assert before == stored
         await say(thread, turns(4))
         assert ["4"] == await texts(thread)

@@ -269,7 +269,7 @@ async def test_a_large_state_is_read_once(newest: int, monkeypatch: pytest.Monke
             assert await thread.context(500 + head, at=head) == await thread.context(500 + head)  # a budget of its own
             for budget in (120, 300):
                 with suppress(errors.ContextBudgetError):
-                    asked = await thread_context(thread, budget, query="message 77")  # a loop's own keeps its choice
+                    asked = await thread_context(thread, budget, query="message 77", is_loop=False)
                     assert asked.messages == (await thread.context(budget, query="message 77", at=head)).messages
 
 

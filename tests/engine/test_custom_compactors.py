@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import Chunk, CompactionContext, CompactionPolicy, CompactionResult, Compactor, EngineConfig, Plugin
+from memory_engine import (
+    Chunk,
+    CompactionContext,
+    CompactionPolicy,
+    CompactionResult,
+    Compactor,
+    EngineConfig,
+    LlmTextResponse,
+    Plugin,
+    UserMessage,
+)
 from memory_engine.compactors import EmbeddedCompactor, Pipeline
 from memory_engine.errors import CompactorFailed, InvalidCompactor
 from memory_engine.events import EnvironmentChange, SessionEnded
@@ -283,3 +293,20 @@ async def test_a_compactor_that_raises_when_it_is_asked_is_passed_over(caplog: p
             await say(thread, turns(2))
             assert "scripted" == (await thread.compact()).compactor
     assert "broken" in caplog.text
+
+
+async def test_a_part_that_gets_no_shorter_is_left_out() -> None:
+    """It stays as it is, and what another compactor made of the other chunks stands."""
+    surroundings = Scripted(name="around", takes=lambda chunk: chunk.type == "environment")
+    surroundings.categories = ("environment",)  # type: ignore[attr-defined]
+    async with opened(surroundings, NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([UserMessage(content="Hello"), LlmTextResponse(content="ok")])
+        for n in range(3):
+            await thread.dispatch(EnvironmentChange(key=f"k{n}", content=f"Thing {n}{LONG}"))
+        report = await thread.compact()
+        assert (("3.0", "4.0", "5.0"), ("1.0", "2.0"), "embedded") == (
+            report.covered, report.left_out, report.left_out_by
+        )  # fmt: skip
+        assert ["Hello", "ok", "3"] == sorted(await texts(thread), key=len, reverse=True)
+        assert (await thread.verify()).ok

@@ -6,10 +6,11 @@ import pytest
 
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, LlmTextResponse, UserMessage
-from memory_engine.context.headings import HEADINGS_CHARS_MAX
-from memory_engine.context.rendering import SECTIONS, render_lines
+from memory_engine.context.headings import HEADINGS_CHARS_MAX, sections_by_heading
+from memory_engine.context.rendering import render_lines
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.language import language_of
+from memory_engine.core.sections import PEOPLE, SECTION_ORDER, SHOWN_UNDER
 
 TALK = {
     "en": "The order has not come yet, and they say that it will be here by Friday.",
@@ -42,10 +43,10 @@ def test_values_have_no_language(text: str) -> None:
 @pytest.mark.parametrize("language", TALK)
 def test_all_headings_fit_their_allowance(language: str) -> None:
     """What a budget sets aside for headings is enough in every language, and every section has its own heading."""
-    lines = [SummaryLine(name, TALK[language]) for name, _ in SECTIONS]
+    lines = [SummaryLine(name, TALK[language]) for name in SECTION_ORDER]
     rendered = render_lines(lines)
     headings = [line for line in rendered.splitlines() if line.startswith("#")]
-    assert len(SECTIONS) + 1 == len(set(headings))
+    assert len(SECTION_ORDER) - len(SHOWN_UNDER) + 1 == len(set(headings))
     assert len(rendered) - sum(len(f"- {line.text}\n") for line in lines) <= HEADINGS_CHARS_MAX
 
 
@@ -62,8 +63,13 @@ async def test_a_german_thread_has_german_headings() -> None:
         await thread.compact()
         [message] = (await thread.context()).messages
         [chunk] = (await thread.state()).chunks()
-    assert "### Wichtige Informationen" in str(message["content"])
-    assert {"key_information", "current_state"} >= {line.section for line in chunk.lines}
+    assert "### Gesagt" in str(message["content"])
+    assert {"said", "decided"} >= {line.section for line in chunk.lines}
+
+
+def test_no_heading_makes_a_model_speak_for_a_person() -> None:
+    """A model's summary is read by its headings, and those of people's words are not among them."""
+    assert set(SECTION_ORDER) - PEOPLE == set(sections_by_heading().values())
 
 
 def test_a_section_of_its_own_keeps_its_name() -> None:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import memory_engine
 from memory_engine import Chunk, CompactionContext, EngineConfig, LlmTextResponse, UserMessage
 from memory_engine.compactors import WorkingHistoryCompactor
-from memory_engine.compactors.summary_check import Claim, Demand, grounded
-from memory_engine.compactors.working_history import read_summary
+from memory_engine.compactors.summary_check import grounded, missing, tokens_min
+from memory_engine.compactors.summary_reading import Claim, read_summary
+from memory_engine.compactors.summary_values import KnownValues
 from memory_engine.core.events.base import SummaryLine, ToolCall
 from memory_engine.errors import CompactorFailed, ModelError
 from memory_engine.errors.effects import Usage
@@ -84,9 +86,9 @@ async def test_one_word_does_not_replace_a_conversation(caplog: pytest.LogCaptur
     assert "embedded stands in for it" in caplog.text
 
 
-async def test_the_model_is_told_what_is_missing() -> None:
-    """The second time it sees its answer, what that lacks, and the same budget; a good one then stands."""
-    model = Model(POOR, GOOD)
+async def test_the_model_is_asked_about_what_it_made_up() -> None:
+    """The second time it sees its answer and the values that stand nowhere; a good one then stands."""
+    model = Model(GOOD.replace("W-7731", "W-7732"), GOOD)
     async with memory_engine.open(":memory:", compact_model=model, config=EngineConfig(compaction=NEVER)) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all(EVENTS)
@@ -94,10 +96,47 @@ async def test_the_model_is_told_what_is_missing() -> None:
         assert ("working_history", Usage(input_tokens=14, output_tokens=6)) == (report.compactor, report.usage)
     again, left_s = model.asked[1]
     assert ["system", "user", "assistant", "user"] == [message["role"] for message in again]
-    assert POOR == again[2]["content"]
-    told = str(again[3]["content"])
-    assert all(value in told for value in ("W-7731", "129.90", "too few"))
+    assert "w-7732" in str(again[3]["content"])
     assert 0 < left_s <= NEVER.deadline_s
+
+
+async def test_a_line_with_a_value_of_nowhere_goes() -> None:
+    """A model that insists keeps its other lines; what it should have said of values used later comes beside them."""
+    model = Model(GOOD.replace("129.90", "229.90"))
+    async with memory_engine.open(":memory:", compact_model=model, config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all(EVENTS)
+        assert ("working_history", 2) == ((await thread.compact()).compactor, len(model.asked))
+        said = str((await thread.context()).messages)
+        assert "229.90" not in said
+        assert "a tent, delivered on 2024-05-02" in said
+
+
+LEAVES_OUT = "### Completed Actions\n\n- Looked up the weather of the valley, where it was fine, hour by hour [2]\n"
+RULE = "Bitte niemals vor neun Uhr anrufen."
+
+
+async def test_peoples_words_stay_whatever_a_model_writes() -> None:
+    """A summary that leaves out a rule of the user does not lose it, and does not repeat it beside the brief."""
+    config = EngineConfig(compaction=NEVER)
+    async with memory_engine.open(":memory:", compact_model=Model(LEAVES_OUT), config=config) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([UserMessage(content=RULE), LlmTextResponse(content=f"Gut.{FILLER * 9}")])
+        await thread.compact()
+        assert 1 == len(next((await thread.state()).chunks()).lines)
+        assert 1 == str((await thread.context(max_tokens=8_000)).messages).count(RULE)
+
+
+async def test_words_that_no_brief_holds_become_lines() -> None:
+    """Word for word, with the speaker and the chunk; of a message that a brief holds in part, the rest."""
+    chunks = [
+        *chunks_of(f"{RULE} Danke schön und bis morgen."),
+        Chunk(id="2.0", type="agent_response", content=f"Gut.{FILLER * 9}"),
+    ]
+    for brief, words in (((), f"{RULE} Danke schön und bis morgen."), ((RULE,), "Danke schön und bis morgen.")):
+        told = replace(context(400), brief=brief)
+        [_, line] = (await WorkingHistoryCompactor(Model(LEAVES_OUT)).compact(chunks, told)).lines
+        assert SummaryLine("said", f"User: {words}", ("1.0",)) == line
 
 
 async def test_a_good_summary_is_asked_for_once() -> None:
@@ -113,8 +152,9 @@ async def test_a_good_summary_is_asked_for_once() -> None:
 async def test_a_model_that_is_gone_the_second_time_has_failed_the_first() -> None:
     """The failure says what was wrong with the answer that there was, and what both cost."""
     model = Model(POOR, ModelError("m", "timeout", "late", usage=Usage(input_tokens=1)))
+    worked = [Chunk(id="1.0", type="agent_response", content=" ".join(f"day{n}" for n in range(400)))]
     with pytest.raises(CompactorFailed, match="too few to stand for") as failure:
-        await WorkingHistoryCompactor(model).compact(chunks_of(" ".join(f"day{n}" for n in range(400))), context(400))
+        await WorkingHistoryCompactor(model).compact(worked, context(400))
     assert ("incomplete", Usage(input_tokens=8, output_tokens=3)) == (failure.value.reason, failure.value.usage)
 
 
@@ -152,63 +192,110 @@ HISTORY = [
 ]
 
 
-def test_values_that_later_calls_took_are_demanded() -> None:
-    """From anywhere before: what a person said, what a tool returned; not what only a result lists."""
-    assert ("Ines Okafor", "C-81", "0171-555") == Demand.of(HISTORY, 400).values
+def test_values_that_later_calls_took_are_added() -> None:
+    """From anywhere before, each with its tool and key; not what only a result lists, nor what a line names."""
+    added = [(line.text, line.sources) for line in missing(lines("It is 0171-555."), HISTORY, 400)]
+    assert [("open: names Ines Okafor", ("4.0",)), ("open: customer C-81", ("4.0",))] == added
 
 
-def test_numbers_of_a_person_are_demanded() -> None:
-    """Amounts, dates and identifiers in their messages, the latest; not single digits or words."""
-    said = chunks_of("Meet at 12:45 on 2024-05-02 in room B7, 3 of us, at most 500 EUR.")
-    assert ("12:45", "2024-05-02", "B7", "500") == Demand.of(said, 400).values
+def test_lines_and_offsets_are_no_identifiers() -> None:
+    """Small whole numbers in arguments are places in a text: a summary need not name them."""
+    read = [
+        part
+        for n in range(2, 12, 2)
+        for part in (called(n, "read", path="a.py", offset=100 * n), answered(n + 1, f"{100 * n + 200}: x = 1"))
+    ]
+    assert [] == missing(lines("Read a.py whole."), [*chunks_of("Read a.py."), *read], 400)
 
 
-def test_open_calls_and_to_dos_are_demanded() -> None:
-    """A call without a result, a to-do that is not done; those that are done need no mention."""
+def test_open_calls_and_to_dos_are_added() -> None:
+    """A call without a result, a to-do that is not done; those that are done need no mention. There is always room."""
     todos = [
         Chunk(id="8.0", type="todo_item", content="send the invoice", status="pending"),
         Chunk(id="9.0", type="todo_item", content="call Ann", status="completed"),
     ]
-    demand = Demand.of([*HISTORY, called(7, "wait_for_bank"), *todos], 400)
-    assert ("wait_for_bank", "send the invoice") == demand.open
-    [fault, *_] = demand.unmet(lines("0171-555 C-81 Ines Okafor and more words to fill it"))
-    assert "wait_for_bank, send the invoice" in fault
-
-
-def test_the_values_demanded_fit_into_the_budget() -> None:
-    """They may take a third of it: what a thousand calls used cannot all be named."""
-    history = [called(n, "get", id=f"id-{n:05}") for n in range(2, 400)]
-    known = chunks_of(" ".join(f"id-{n:05}" for n in range(2, 400)))
-    values = Demand.of([*known, *history], 400).values
-    assert ("id-00399", True) == (values[0], 10 < len(values) < 50)
-
-
-@pytest.mark.parametrize(
-    ("named", "stands"), [(10, True), (8, True), (7, False), (0, False)], ids=["all", "most", "too few", "none"]
-)
-def test_most_of_the_values_must_be_named(named: int, stands: bool) -> None:
-    """Four of five, in any case and anywhere in the summary."""
-    values = [f"Key-{n}x{n}" for n in range(10)]
-    said = " ".join(value.upper() for value in values[:named])
-    unmet = Demand((), tuple(values), 0, 1_000).unmet(lines(f"They are {said}."))
-    assert stands == (not unmet)
-    assert stands or values[9] in unmet[0]
-
-
-def test_a_summary_fits_its_budget_and_is_not_far_below() -> None:
-    """One and a half times the budget is too long; a few words for a long history are too short."""
-    demand = Demand.of(chunks_of(" ".join(f"word{n}" for n in range(1_000))), 400)
-    assert ["too many", "too few"] == [
-        fault.partition("tokens: ")[2][:8].rstrip()
-        for text in ("x" * 2_500, "half")
-        for fault in Demand((), (), demand.tokens_min, demand.tokens_max).unmet(lines(text))
+    added = missing(lines("0171-555 C-81 Ines Okafor"), [*HISTORY, called(7, "wait_for_bank"), *todos], 0)
+    assert [("wait_for_bank({}) …", ("7.0",)), ("[ ] send the invoice", ("8.0",))] == [
+        (line.text, line.sources) for line in added
     ]
-    assert [] == Demand((), (), demand.tokens_min, demand.tokens_max).unmet(lines("word " * 100))
+    assert [] == missing(lines("0171-555 C-81 Ines Okafor, wait_for_bank, send the invoice"), [*HISTORY, *todos], 9)
 
 
-def test_repetition_asks_for_little() -> None:
-    """What says the same a hundred times can be said in one line."""
-    assert [] == Demand.of(chunks_of(*["Is anybody there? " * 20] * 100), 400).unmet(lines("They asked for someone."))
+def test_failures_are_added_unless_they_passed() -> None:
+    """One that no line cites, with the call; not one whose call succeeded when it was made again."""
+
+    def failed(n: int, text: str) -> Chunk:
+        return Chunk(id=f"{n}.0", type="error", content=text, call_id=f"c{n - 1}", status="failed")
+
+    history = [
+        called(2, "run", command="make"), failed(3, "no rule"), called(4, "run", command="make"), answered(5, "ok"),
+        called(6, "run", command="ship"), failed(7, "permission denied"),
+    ]  # fmt: skip
+    [line] = missing(lines("They built it."), history, 400)
+    assert ('run({"command":"ship"}) ✗ permission denied', ("6.0", "7.0")) == (line.text, line.sources)
+    assert [] == missing([SummaryLine("attempted_approaches", "It broke.", ("7.0",))], history, 400)
+
+
+def test_added_values_fit_their_room() -> None:
+    """What hundreds of calls used cannot all be named: the latest come first."""
+    history = [called(n, f"get{n}", id=f"id-{n:05}") for n in range(2, 400)]
+    known = chunks_of(" ".join(f"id-{n:05}" for n in range(2, 400)))
+    open_ends = [answered(n + 1000, "ok", f"c{n}") for n in range(2, 400)]
+    added = missing([], [*known, *history, *open_ends], 100)
+    assert ("get399: id id-00399", True) == (added[0].text, 5 < len(added) < 30)
+
+
+def test_a_few_words_do_not_stand_for_a_long_history() -> None:
+    """Unless it says the same again and again; people's own words ask for nothing, since they are kept."""
+    worked = [Chunk(id="1.0", type="agent_response", content=" ".join(f"word{n}" for n in range(1_000)))]
+    assert 50 < tokens_min(worked, 400)
+    assert 20 > tokens_min([replace(worked[0], content="Is anybody there? " * 200)] * 9, 400)
+    assert 0 == tokens_min(chunks_of("A long story. " * 99), 400)
+
+
+ENTRIES = [
+    "The budget is 40,000 EUR, ORD-58113 is due on 10 May 2026 at srv-14.example.org:8443.",
+    'read({"path":"billing/pricing.py","offset":1200,"limit":200}): Invoice.total costs 129.90',
+    "read the file once more",
+]
+KNOWN = [
+    "40000 EUR", "40.000 EUR or 40 000", "ORD-58113 by 2026-05-10", "yesterday, 2026-05-08", "up to line 1400",
+    "129.9", "billing/pricing.py:1200", "Invoice and total", "all 3 entries", "read in 2 files", "用户在2026年5月10日",
+    "the 10th", "entries 1-3 say so", "at 8443, twice", "129 200 1200",
+]  # fmt: skip
+MADE_UP = [
+    "60,000 EUR",
+    "900 EUR",
+    "2027-05-10",
+    "ORD-58114",
+    "evil@example.com",
+    "billing/new.py",
+    "17 files",
+    "23:45",
+]
+
+
+@pytest.mark.parametrize("text", KNOWN)
+def test_a_value_in_other_words_is_known(text: str) -> None:
+    """Signs between thousands, dates in other forms or by the time of an entry, ends of ranges, counts of entries."""
+    assert [] == known_values().unknown_in(text, 1)
+
+
+@pytest.mark.parametrize("text", MADE_UP)
+def test_a_value_of_nowhere_is_found(text: str) -> None:
+    """An amount, a date, an identifier, an address that no entry holds."""
+    assert [] != known_values().unknown_in(text, 1)
+
+
+@given(st.text(), st.lists(st.text(), max_size=3))
+def test_what_the_entries_say_is_known(text: str, others: list[str]) -> None:
+    """No text has values that it does not hold itself."""
+    assert [] == KnownValues.of([text, *others], [], [], []).unknown_in(text, 0)
+
+
+def known_values() -> KnownValues:
+    """The values of the entries above, on a day in May."""
+    return KnownValues.of(ENTRIES, [], ["2026-05-09T10:00:00+00:00"], [1400])
 
 
 TEXTS = ["Ada lives in Bergen, phone 4711", "The tent arrived torn on 2024-05-02", "We refund 129.90", "用户住在北京市"]

@@ -34,8 +34,13 @@ def peers() -> list[str]:
 
 def peer_python(name: str) -> Path:
     """The interpreter of a peer's environment, which is made if it is not there. Raises `CannotMake`."""
-    lock = (HERE / f"{name}.lock").read_bytes()
-    key = hashlib.sha256(b"%d.%d 2 %s" % (*sys.version_info[:2], lock)).hexdigest()[:16]
+    return locked_python(HERE / f"{name}.lock")
+
+
+def locked_python(lock: Path) -> Path:
+    """The interpreter of an environment that holds what a lock file pins. Raises `CannotMake`."""
+    name = lock.stem
+    key = hashlib.sha256(b"%d.%d 2 %s" % (*sys.version_info[:2], lock.read_bytes())).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "memory-engine", "peers")
     folder = Path(os.environ.get(KEPT) or cache, f"{name}-{key}")
     python, whole = folder / "bin" / "python", folder / "whole"
@@ -44,7 +49,7 @@ def peer_python(name: str) -> Path:
         if not whole.exists():
             shutil.rmtree(folder, ignore_errors=True)
             _run(sys.executable, "-m", "venv", "--without-pip", str(folder))
-            _run(*_PIP, f"--python={python}", *_INSTALL, str(HERE / f"{name}.lock"))
+            _run(*_PIP, f"--python={python}", *_INSTALL, str(lock))
             program = python.with_name("memory-engine")
             program.write_text(_PROGRAM.format(python=python), encoding="utf-8")
             program.chmod(0o755)

@@ -293,7 +293,10 @@ async def test_the_past_is_asked_as_it_was() -> None:
     async with memory_engine.open(":memory:", config=KEPT) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([*turns(20), user(CODE), *turns(20, start=21)])
-        now, then = await thread.context(600, query=ASKED, policy=ALONE), await thread.context(600, query=ASKED, policy=ALONE, at=20)
+        now, then = (
+            await thread.context(600, query=ASKED, policy=ALONE),
+            await thread.context(600, query=ASKED, policy=ALONE, at=20),
+        )
         assert [] == (await thread.context(600, query=ASKED, policy=ALONE, at=0)).messages
     assert (True, False) == (CODE in now.recalled_text, CODE in str(then.messages))
     assert {True} == {hit.seq <= 20 for hit in then.recalled}

@@ -29,6 +29,7 @@ from memory_engine.context.rendering import Message, common_prefix, message_toke
 from memory_engine.context.choice import Kept
 from memory_engine.context.covered import Covered
 from memory_engine.context.series import ContextSeries, MeasuredMessages
+from memory_engine.core.chunks import Category
 from memory_engine.errors import CompactionError, ContextBudgetError, SeqNotInLog
 from memory_engine.replay.cache_breaks import CacheBreak
 from memory_engine.replay.diff import rendered
@@ -380,7 +381,9 @@ async def test_a_series_goes_back_where_the_newest_are_replaced(
             same_context(series, builder, budget)
         if covered := tuple(live[-replaced:]) if replaced else ():
             seq += 1
-            summary = Chunk(id=f"{seq}.0", type="compacted", content="short", parent_ids=covered)
+            summary = Chunk(
+                id=f"{seq}.0", type="compacted", content="short", category=Category.MEMORY, parent_ids=covered
+            )
             series.step([BatchReplace(covered, (summary.id,))], [summary], seq)
             live[-len(covered) :] = [summary.id]
             same_context(series, builder, budget)

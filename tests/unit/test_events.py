@@ -135,6 +135,9 @@ LATER_SAMPLES: tuple[Event, ...] = (
     )),
     e.ItemPut(namespace=("users", "ann"), key="k1", value={"text": "Java 21", "deep": [1, None]}, index=("text",),
               created_us=5, ttl_us=6, order=(1, 0)),
+    e.CompactionStarted(compaction_id="k2", trigger="manual", chunk_ids=("1.0", "2.0"), compactor="fake",
+                        owner="host/1/2", deadline_us=1_700_000_000_000_000, policy='{"threshold":4}',
+                        instructions="Keep every price.", focus="the invoice", note="flush: no end within 10 s"),
     e.MemoryAppended(layer="semantic", content="Java 21", key="jdk", own=True),
     e.MemoryShared(destination=e.Destination("agent", "helper", "acme"), layer="semantic", content="Java 21", own=True),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Agents work on their own memory through tools: schemas that models are given, answers that they can act on."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 
@@ -7,15 +8,28 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 import memory_engine
-from memory_engine import Engine, ToolResult, UserMessage, errors
+from memory_engine import (
+    CompactionPolicy,
+    Engine,
+    EngineConfig,
+    LlmTextResponse,
+    LlmToolCall,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    errors,
+)
 from memory_engine.agents import MemoryTools, ToolFormat, memory_tools
-from memory_engine.agents.tools import ARGUMENTS
+from memory_engine.agents.arguments import ARGUMENTS
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
+from tests.conversations import turns
+from tests.leaping import leap
+from tests.scripted_compactors import Held
 
 NAMES = (
     "memory_append memory_search memory_learn memory_recall memory_compact memory_stats memory_clear memory_open"
-    " scratchpad_write scratchpad_read brief_pin brief_unpin brief_read"
+    " scratchpad_write scratchpad_read context_compact brief_pin brief_unpin brief_read"
 ).split()
 
 
@@ -87,8 +101,7 @@ CALLS: list[tuple[str, Mapping[str, object], str]] = [
     ("memory_clear", {"layer": "working", "confirm": True}, "Working memory is empty now."),
     ("scratchpad_write", {"text": "found it"}, "Noted on the scratchpad."),
     ("scratchpad_read", {}, "The scratchpad is empty."),
-    ("brief_pin", {"text": "Tests pass before each commit."}, "Pinned. number: 1"),
-    ("brief_read", {}, "Nothing that people said still stands"),
+    ("context_compact", {"focus": "the build"}, "There is nothing to compact now"),
 ]
 
 
@@ -232,3 +245,39 @@ async def test_L5_long_answers_are_bounded(engine: Engine) -> None:
         await own.call("memory_append", {"layer": "episodic", "content": f"anomaly {n} " + "x" * 50_000})
     given = await own.call("memory_search", {"query": "anomaly", "limit": 50})
     assert len(given.text) <= 12_000
+
+
+async def test_an_agent_makes_room_in_its_conversation() -> None:
+    """Older steps become a summary, with the focus in the log; its own open call stays."""
+    policy = CompactionPolicy(enabled=False, keep_recent=0)
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=policy)) as engine:
+        thread = await engine.create_thread()
+        for n in range(6):
+            text = f"Step {n}: the build of branch b-{n} takes {n + 3} minutes. " * 9
+            await thread.dispatch_all([UserMessage(content="Go on."), LlmTextResponse(content=text)])
+        call = ToolCall.create("c1", "context_compact", {"focus": "the slow builds"})
+        await thread.dispatch_all([UserMessage(content="Make room."), LlmToolCall(calls=(call,))])
+        tools = MemoryTools(engine.agent("a"), thread)
+        answer = await tools.call(call.name, call.arguments)
+        assert "12 older steps are now a summary" in answer.text
+        assert True is answer.data["is_done"]
+        started = [one.event async for one in thread.events() if one.type == "compaction_started"]
+        assert ["the slow builds"] == [getattr(event, "focus", "") for event in started]
+        assert ("c1",) == tuple(call.id for chunk in (await thread.state()).chunks() for call in chunk.calls)
+
+
+async def test_an_agent_does_not_wait_for_a_model_that_summarises() -> None:
+    """After some seconds it is told to go on; the summary comes by itself."""
+    compactor = Held()
+    policy = CompactionPolicy(enabled=False, keep_recent=0)
+    async with memory_engine.open(":memory:", compactor=compactor, config=EngineConfig(compaction=policy)) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all(turns(4))
+        asking = asyncio.ensure_future(MemoryTools(engine.agent("a"), thread).call("context_compact"))
+        await compactor.entered.wait()
+        with leap(5):
+            answer = await asking
+        assert ("background" in answer.text, answer.data["is_done"]) == (True, False)
+        compactor.release.set()
+        await thread.settle()
+        assert 1 == len(list((await thread.state()).chunks()))

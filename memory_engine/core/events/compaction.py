@@ -25,7 +25,11 @@ class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @event("compaction_started", role="compaction", chunks="own", upkeep=True)
 class CompactionStarted(Event):
-    """The queue is blocked while a compactor works on these chunks, until `deadline_us`."""
+    """The queue is blocked while a compactor works on these chunks, until `deadline_us`.
+
+    `policy` is the compaction policy that applied, as JSON, as in a thread's record; `instructions` and `focus` are
+    what the compactor was told to keep and to go into. `note` says which hooks before it failed, and how.
+    """
 
     compaction_id: Id
     trigger: Literal["auto", "manual", "hard"]
@@ -33,6 +37,10 @@ class CompactionStarted(Event):
     compactor: Id
     owner: Id
     deadline_us: int
+    policy: JsonText = ""
+    instructions: str = ""
+    focus: str = ""
+    note: str = ""
 
 
 @event("compaction_completed", role="compaction", chunks="summaries", upkeep=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from attrs import evolve, field, fields, frozen
 
+from memory_engine.compaction.applied import applied_policy
 from memory_engine.compaction.assignment import checked_compactor
 from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.compaction.service import CompactionService
@@ -260,6 +261,8 @@ async def setting_of(  # noqa: PLR0913 - what is run, and what comes of it
             policy=change.policy or record.policy,
         )
         check_record(fork)
+    applied = await applied_policy(kernel.reader, record, upto, kernel.config.compaction)
+    applied = applied.applied(_window(kernel, record.id))
     builder = kernel[ContextBuilder]
     measures = (
         Measure(thread_id=record.id, max_tokens=change.max_tokens, builder=builder),
@@ -272,7 +275,8 @@ async def setting_of(  # noqa: PLR0913 - what is run, and what comes of it
         script=script,
         rules=rules,
         changed_types=_changed_types(kernel, rules),
-        policy=(change.policy or record.policy or kernel.config.compaction).applied(_window(kernel, record.id)),
+        policy=(change.policy or applied).applied(applied.window),
+        applied=applied,
         compactors=compactors,
         by_hand=change.policy is None or change.policy.enabled,
         record=fork,

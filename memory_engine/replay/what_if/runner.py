@@ -48,6 +48,7 @@ from memory_engine.runtime.kernel import Kernel
 class Setting:
     """The settings of a rerun.
 
+    `applied` is the policy that the original was compacted by.
     `compactors`: those that compact anew, by `policy`, and `by_hand` where somebody had asked for it; `None` where
     compactions are taken as they are recorded.
     `record`: the fork's, but for where it begins; `None`: nothing is written. `measures`: how the contexts of model
@@ -61,6 +62,7 @@ class Setting:
     rules: ForkRules
     changed_types: frozenset[str]
     policy: CompactionPolicy
+    applied: CompactionPolicy
     compactors: Sequence[Compactor] | None
     by_hand: bool
     record: ThreadRecord | None
@@ -391,8 +393,7 @@ class Rerun:
         if event.trigger == "hard":
             await self._compaction.before_context(stored.recorded_at_us)
         elif event.trigger == "manual":
-            policy = self.setting.loaded.record.policy or self.setting.kernel.config.compaction
-            everything = set(plan_manual(self.original_state(), policy, None).chunk_ids)
+            everything = set(plan_manual(self.original_state(), self.setting.applied, None).chunk_ids)
             chosen = {self._places.chunk(chunk_id) for chunk_id in event.chunk_ids} - {""}
             await self._compaction.asked(None if everything == set(event.chunk_ids) else chosen, stored.recorded_at_us)
 

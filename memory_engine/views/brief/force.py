@@ -11,11 +11,12 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.language.phrases import alternatives, denies, listed
+from memory_engine.language.sentences import words
 
 READ_CHARS_MAX = 1_000
 _SHOUTED = regex(r"(?<![\w.])[^\W\d_]{3,}(?![\w.])")
-_FIRST_WORD = regex(r"\W*([\w'’]+)(?![\w,!.，、])")
-_LAST_WORD = regex(r"[\w'’]+(?=\W*$)")
+_FIRST_WORD = regex("\\W*([\\w'’]+)(?![\\w,!.\uff0c、])")
+_CLAUSE = regex("[,;:.!?\u2013\u2014\uff0c\u3002\u3001]")
 
 
 class Force(msgspec.Struct, frozen=True, gc=False):
@@ -25,6 +26,20 @@ class Force(msgspec.Struct, frozen=True, gc=False):
     binds: bool = False
     prefers: bool = False
     corrects: bool = False
+
+    @property
+    def is_binding(self) -> bool:
+        """Whether it binds in any way, tastes apart."""
+        return self.forbids or self.binds or self.corrects
+
+    @property
+    def factor(self) -> float:
+        """How much more a statement of this form is worth than one without any."""
+        if self.forbids:
+            return 2.2
+        if self.binds or self.corrects:
+            return 1.7
+        return 1.4 if self.prefers else 1.0
 
 
 def force_of(text: str) -> Force:
@@ -39,10 +54,17 @@ def force_of(text: str) -> Force:
 
 
 def _tells_others(name: str, text: str) -> bool:
-    """Whether it forbids or binds others. "I never got it" tells of its speaker."""
-    for found in _anywhere(name).finditer(text):
-        before = _LAST_WORD.search(text, 0, found.start())
-        if before is None or before.group().casefold() not in listed("tellers"):
+    """Whether it forbids or binds others. "I never got it" tells of its speaker; "I want you to never …" does not."""
+    return any(not _of_speaker(text[: found.start()]) for found in _anywhere(name).finditer(text))
+
+
+def _of_speaker(before: str) -> bool:
+    """Whether the clause that goes on here is about its speaker."""
+    clause = [word.casefold() for word in words(_CLAUSE.split(before)[-1])]
+    for word in reversed(clause):
+        if word in listed("addressees"):
+            return False
+        if word in listed("tellers"):
             return True
     return False
 

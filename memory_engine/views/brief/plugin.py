@@ -1,8 +1,9 @@
 """The plug-in of the brief."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from memory_engine.compaction.base import StandingStatements
 from memory_engine.context.brief_block import RankedBlock
 from memory_engine.context.rendering import Message
 from memory_engine.context.standing import Situation, StandingBlock
@@ -10,6 +11,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.lazy import lazy_module
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import found
+from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.store.passages import Extracted
 from memory_engine.views.brief.events import BriefPinned, BriefUnpinned
 from memory_engine.views.brief.fold import PINS
@@ -38,6 +40,14 @@ async def _block(situation: Situation) -> StandingBlock | None:
     brief = await view.brief_at(thread, situation.state.seq, thread.as_of)
     offered = view.weighed(brief)
     return RankedBlock.whole("brief", HEADING.format(who=view.people(brief)), offered) if offered else None
+
+
+async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
+    """What a compactor need not keep, since contexts show it."""
+    return [statement.text for statement in (await view.brief_at(thread, seq, None)).standing]
+
+
+PLUGIN.setting(StandingStatements(_standing))
 
 
 @PLUGIN.passages(BriefPinned)

@@ -19,7 +19,7 @@ from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import LogReader, seq_of
-from memory_engine.views.brief.standing import prune
+from memory_engine.views.brief.standing import settle
 from memory_engine.views.brief.talk import TYPES, Talk
 
 TALKS_MAX = 256
@@ -67,7 +67,7 @@ async def _read_on(thread: ThreadHandle, talk: Talk, seq: int) -> None:
 def _take(talk: Talk, reader: LogReader, thread_id: str, page: Sequence[StoredEvent]) -> None:
     for stored in page:
         talk.take(stored.seq, reader.decode(thread_id, stored).event)
-        prune(talk)
+        settle(talk)
 
 
 async def record_of(thread: ThreadHandle) -> ThreadRecord | None:

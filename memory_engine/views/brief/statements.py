@@ -68,7 +68,8 @@ def _parts(text: str) -> list[tuple[int, int, bool]]:
         return [(0, len(text), False)]
     lines = text.splitlines(keepends=True)
     own = frozenset(own_lines(text)) | frozenset(_tail(lines))
-    parts, at = [], 0
+    parts: list[tuple[int, int, bool]] = []
+    at = 0
     for number, line in enumerate(lines):
         is_own = number in own or (not line.strip() and bool(parts) and not parts[-1][2])
         parts.append((at, at + len(line), not is_own))

@@ -5,8 +5,9 @@ whether it had asked for it, whether it replied at all, whether the same person 
 judgement is in `standing`. The same events in the same order give the same talk; nothing here reads a tool's result.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+import msgspec
 from attrs import Factory, define
 
 from memory_engine.core.chunks import content_text
@@ -25,6 +26,7 @@ from memory_engine.core.events.messages import (
 from memory_engine.language.phrases import says_something
 from memory_engine.language.sentences import QUESTION_MARKS, clean, spans, words
 from memory_engine.views.brief.force import Force, force_of
+from memory_engine.views.brief.ruling import Ruling
 from memory_engine.views.brief.statements import MessageStatement, statements_of
 from memory_engine.views.brief.terms import is_value, terms_of
 
@@ -38,9 +40,18 @@ ASKED_CHARS_MAX = 240
 """The characters that are shown of what a reply leans on."""
 VOCABULARY = 0.4
 """How much less a word tells for each turn in which the agent used it."""
-KEPT_MAX = 4_000
-"""Statements of closed messages that are kept: more than any context has room for."""
-SPARE = 1_000
+COMMON_MIN = 64
+"""A term that more messages hold says nothing about which statements are about the same thing."""
+ALIKE_MAX = 16
+"""The newest statements of each term that a new one is compared with."""
+WORK_CALLS = 10
+"""So many calls between two messages of people are work; what the agent says of it by itself is remembered, too."""
+REPORTS_MAX = 8
+"""The agent's newest reports of its work that are remembered."""
+REPORT_STATEMENTS_MAX = 8
+REPORT_CHARS_MAX = 400
+QUESTION_CHARS = 600
+"""The characters at the end of a reply in which a question is looked for."""
 
 TYPES: tuple[type[Event], ...] = (
     UserMessage,
@@ -70,7 +81,6 @@ class TalkMessage:
     chars: int
     asked: str = ""
     told: frozenset[str] = frozenset()
-    before: int = 0
     calls: int = 0
     replied_chars: int = 0
     replied_at: int = 0
@@ -95,6 +105,8 @@ class TalkStatement:
     answered_at: int = 0
     repeated_at: int = 0
     corrected_by: "TalkStatement | None" = None
+    ruling: Ruling | None = None
+    """What became of it, once its message is closed: see `standing.settle`."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -102,11 +114,23 @@ class TalkStatement:
         return self.message.seq, self.n
 
 
+class AgentReport(msgspec.Struct, frozen=True, gc=False):
+    """What the agent said of its own work, in the middle of it or at its end."""
+
+    seq: int
+    statements: tuple[MessageStatement, ...]
+
+
 class Talk:
-    """What people have said up to an event, and what became of it."""
+    """What people have said up to an event, and what became of it.
+
+    `open` are the newest messages, whose statements may still be served; `closing` those that were just closed, for
+    `standing.settle`; `closed` and `spent` the statements of older ones. `version` changes with every change to these
+    but for what the agent takes up of open messages.
+    """
 
     def __init__(self) -> None:
-        self.seq = 0
+        self.seq = self.version = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -116,18 +140,17 @@ class Talk:
         self.speakers: dict[str, None] = {}
         self.counts: dict[str, int] = {}
         self.vocabulary: dict[str, int] = {}
-        self.closed: dict[tuple[int, int], TalkStatement] = {}
         self.open: list[TalkMessage] = []
+        self.closing: list[TalkMessage] = []
+        self.closed: dict[tuple[int, int], TalkStatement] = {}
+        self.spent: dict[tuple[int, int], TalkStatement] = {}
+        self.reports: list[AgentReport] = []
+        self.version += 1
+        self.reviewed = 0
         self._by_term: dict[str, list[TalkStatement]] = {}
         self._asked = ""
         self._told: frozenset[str] = frozenset()
         self._done: frozenset[str] = frozenset()
-
-    def said(self) -> Iterator[TalkStatement]:
-        """The statements that may still stand, oldest first."""
-        yield from self.closed.values()
-        for message in self.open:
-            yield from message.statements
 
     def take(self, seq: int, event: Event | UnknownEvent) -> None:
         """Read one more event."""
@@ -160,11 +183,11 @@ class Talk:
     def _hear(self, message: TalkMessage, text: str) -> None:
         message.chars = len(text)
         message.asked, message.told = self._asked, self._told
-        message.before = self.newest.seq if self.newest is not None else 0
         self._asked, self._told, self._done = "", frozenset(), frozenset()
         for n, statement in enumerate(statements_of(text)):
             message.statements.append(_read(message, n, statement))
         self.messages += 1
+        self.version += 1
         self.speakers.setdefault(message.speaker)
         for term in frozenset[str]().union(*(one.terms for one in message.statements)):
             self.counts[term] = self.counts.get(term, 0) + 1
@@ -174,7 +197,7 @@ class Talk:
         self.newest = message
         self.open.append(message)
         if len(self.open) > OPEN_MESSAGES:
-            self._close(self.open.pop(0))
+            self.closing.append(self.open.pop(0))
 
     def _compare(self, later: TalkStatement) -> None:
         """Note which earlier statements of the same speaker this one repeats or takes back, then remember its terms."""
@@ -182,45 +205,41 @@ class Talk:
             return
         shared: dict[tuple[int, int], tuple[TalkStatement, set[str]]] = {}
         for term in later.terms:
-            for earlier in self._by_term.get(term, ()):
+            for earlier in self._by_term.get(term, ()) if self.counts[term] <= COMMON_MIN else ():
                 if earlier.message.speaker == later.message.speaker and earlier.message is not later.message:
                     shared.setdefault(earlier.key, (earlier, set()))[1].add(term)
         for earlier, terms in shared.values():
             self._relate(earlier, later, terms)
         for term in later.terms:
-            self._by_term.setdefault(term, []).append(later)
+            known = self._by_term.setdefault(term, [])
+            known.append(later)
+            if len(known) > ALIKE_MAX:
+                del known[0]
 
     def _relate(self, earlier: TalkStatement, later: TalkStatement, terms: set[str]) -> None:
-        alike = self.weight(terms) / max(self.weight(earlier.terms), 1e-9)
+        alike = len(terms) / len(earlier.terms)
+        if not (later.force.corrects or alike >= 0.6):
+            return
         named = any(is_value(term) for term in terms) or bool(terms & earlier.names & later.names)
         if later.force.corrects and (named or alike >= 0.4):
             earlier.corrected_by = later
         elif alike >= 0.6 and not later.asks:
             earlier.repeated_at = later.message.seq
 
-    def _close(self, message: TalkMessage) -> None:
-        for one in message.statements:
-            if not one.empty and not one.statement.material:
-                self.closed[one.key] = one
-        # The rest of a long talk: `standing` prunes by worth, see `Talk.keep`.
-
-    def keep(self, kept: Sequence[TalkStatement]) -> None:
-        """Go on with these closed statements alone."""
-        gone = set(self.closed) - {one.key for one in kept}
-        self.closed = {one.key: one for one in kept}
-        for term, found in list(self._by_term.items()):
-            left = [one for one in found if one.key not in gone]
-            if left:
-                self._by_term[term] = left
-            else:
-                del self._by_term[term]
-
     def _forget(self, seqs: frozenset[int]) -> None:
+        self.version += 1
         self.open = [one for one in self.open if one.seq not in seqs]
-        self.keep([one for one in self.closed.values() if one.message.seq not in seqs])
+        self.closing = [one for one in self.closing if one.seq not in seqs]
+        self.closed, self.spent = (
+            {key: one for key, one in found.items() if key[0] not in seqs} for found in (self.closed, self.spent)
+        )
+        self.reports = [one for one in self.reports if one.seq not in seqs]
         self._by_term = {
             term: [one for one in found if one.message.seq not in seqs] for term, found in self._by_term.items()
         }
+        for one in (*self.closed.values(), *(one for message in self.open for one in message.statements)):
+            if one.corrected_by is not None and one.corrected_by.message.seq in seqs:
+                one.corrected_by = None
         if self.first is not None and self.first.seq in seqs:
             self.first = None
         if self.newest is not None and self.newest.seq in seqs:
@@ -242,6 +261,8 @@ class Talk:
         for term in terms - self._told:
             self.vocabulary[term] = self.vocabulary.get(term, 0) + 1
         self._asked = _last_question(text) or self._asked
+        if newest.calls >= WORK_CALLS and (report := _report(seq, text)) is not None:
+            self.reports = [*self.reports[1 - REPORTS_MAX :], report]
         self._told |= terms
         self._done |= terms
         acted = 0
@@ -273,10 +294,6 @@ class Talk:
 
     # weights
 
-    def weight(self, terms: frozenset[str] | set[str]) -> float:
-        """What terms tell together: a rare one tells more than one that many messages hold."""
-        return sum(self.rarity(term) for term in terms)
-
     def rarity(self, term: str) -> float:
         """From nearly 0, for a term of every message, to 1, for a term of this one alone."""
         said = self.counts.get(term, 0)
@@ -302,9 +319,21 @@ def _read(message: TalkMessage, n: int, statement: MessageStatement) -> TalkStat
 
 
 def _last_question(text: str) -> str:
-    found = [text[start:end] for start, end in spans(text[-2_000:]) if True]
-    asked = [clean(one) for one in found if any(mark in one for mark in QUESTION_MARKS)]
-    return asked[-1][-ASKED_CHARS_MAX:] if asked else ""
+    end = text[-QUESTION_CHARS:]
+    if not any(mark in end for mark in QUESTION_MARKS):
+        return ""
+    said = [clean(end[start:stop]) for start, stop in spans(end)]
+    return [one for one in said if any(mark in one for mark in QUESTION_MARKS)][-1][-ASKED_CHARS_MAX:]
+
+
+def _report(seq: int, text: str) -> AgentReport | None:
+    """The sentences of a report that name something, or decide it; `None` where none does."""
+    telling = []
+    for one in statements_of(text)[:REPORT_STATEMENTS_MAX]:
+        names_something = any(is_value(term) for term in terms_of(one.text)) or force_of(one.text).binds
+        if names_something and not one.material and len(one.text) <= REPORT_CHARS_MAX:
+            telling.append(one)
+    return AgentReport(seq, tuple(telling)) if telling else None
 
 
 def _last_sentence(text: str) -> str:

@@ -15,19 +15,19 @@ READ_CHARS_MAX = 6_000
 """The characters of a text that are read: two thirds of them at its beginning."""
 BEGINNING_CHARS = 5
 _HANGUL = regex("[\uac00-\ud7af]")
-_WITHIN = regex(r"[_/.:@#~+\-]+")
+_WITHIN = regex(r"[_\-]+")
 _VALUE = regex(r"[\d_/.@]")
 
 
 def terms_of(text: str, *, parts: bool = False) -> frozenset[str]:
-    """The terms of a text. With `parts`, those inside paths and identifiers too."""
+    """The terms of a text. With `parts`, those inside identifiers (`user_id`) too."""
     if len(text) > READ_CHARS_MAX:
         text = f"{text[: READ_CHARS_MAX * 2 // 3]} {text[-READ_CHARS_MAX // 3 :]}"
     folded = fold_case(text)
     values = [match.group() for match in COMPOUND_WORD.finditer(folded) if _VALUE.search(match.group())]
     found = {*values, *_plain(COMPOUND_WORD.sub(_without_values, folded) if values else folded)}
     if parts:
-        found.update(_plain(" ".join(_WITHIN.sub(" ", value) for value in values)))
+        found.update(_plain(" ".join(_WITHIN.sub(" ", value) for value in values if value.replace("_", "").isalpha())))
     return frozenset(found)
 
 

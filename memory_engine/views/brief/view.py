@@ -1,6 +1,6 @@
 """The handle of the brief: what people said in a thread, what of it still stands, and what is pinned by hand."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, overload
 
 import msgspec
@@ -21,8 +21,9 @@ from memory_engine.store.reader import MomentLike
 from memory_engine.views.brief.events import BriefPinned, BriefUnpinned, PinOrigin
 from memory_engine.views.brief.fold import PINS, PinRow
 from memory_engine.views.brief.reading import parents_of, talk_of
-from memory_engine.views.brief.standing import Judged, Status, judged
-from memory_engine.views.brief.talk import TalkStatement, Talk
+from memory_engine.views.brief.ruling import Status
+from memory_engine.views.brief.standing import Judged, closed_of, open_of, spent_of
+from memory_engine.views.brief.talk import AgentReport, Talk, TalkStatement
 
 PINS_MAX = 24
 """Pins of a thread: more would crowd out what people said."""
@@ -33,8 +34,8 @@ PINS_TOKENS_MAX = 2_000
 LATER_CHARS_MAX = 160
 """Characters of a later statement that are shown behind the one that it replaces."""
 
-Kind = Literal["forbids", "binds", "prefers", "corrects", "asks", "says", "material", "pin"]
-"""What the form of a statement says of it. `material` was pasted into a message, a `pin` was put into the brief."""
+Kind = Literal["forbids", "binds", "prefers", "corrects", "asks", "says", "material", "pin", "report"]
+"""What the form of a statement says; or where it is from: pasted `material`, a `pin`, the agent's `report`."""
 Origin = Literal["person", "parent", "agent", "tool"]
 """Whose it is: a person's of this thread, of the agent that started this one, the agent's, or the agent's after a tool."""
 _TRUSTED = frozenset({Speaker.OPERATOR, Speaker.PERSON, Speaker.AGENT})
@@ -71,9 +72,10 @@ class BriefStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Fa
 
 @frozen(kw_only=True)
 class Brief(Sequence[BriefStatement]):
-    """The statements of a thread as of `seq`, in the order of rank: pins, the request in work, the first, then by worth.
+    """The statements of a thread as of `seq`, in the order of rank.
 
-    Those that are spent come last.
+    First come those of the request in work, then people's pins, those of the first request, then all others by worth.
+    The agent's own reports of its work follow, and last those that are spent.
     """
 
     thread_id: str
@@ -166,10 +168,12 @@ async def brief_at(thread: ThreadHandle, seq: int, upto: int | None) -> Brief:
     """The brief of a thread at `seq`: that of the past if `upto` is given, else as it is now."""
     inherited = [found for parent in await parents_of(thread) for found in await _inherited(parent)]
     pins = [_pinned(thread.id, row) for _, row in (await thread.rows(PINS, at=upto)).items()]
-    gone = (await thread.kernel.reader.forgotten(thread.id)).origins
+    gone = frozenset[int]() if upto is None else (await thread.kernel.reader.forgotten(thread.id)).origins
     talk = await talk_of(thread, seq)
-    own = [_statement(talk, one, thread.id) for one in judged(talk) if one.said.message.seq not in gone]
-    return Brief(thread_id=thread.id, seq=seq, statements=tuple(_in_order([*pins, *own, *inherited])))
+    judged = [*open_of(talk), *closed_of(talk), *spent_of(talk)]
+    own = [_statement(talk, one, thread.id) for one in judged if one.said.message.seq not in gone]
+    reports = [said for one in talk.reports if one.seq not in gone for said in _reported(thread.id, one)]
+    return Brief(thread_id=thread.id, seq=seq, statements=tuple(sorted([*pins, *own, *reports, *inherited], key=_rank)))
 
 
 def _check_room(thread_id: str, pinned: Sequence[str], text: str) -> None:
@@ -197,16 +201,24 @@ async def _inherited(parent: PastHandle) -> list[BriefStatement]:
     """What stood in the thread of the agent that started this one, as its own."""
     gone = (await parent.kernel.reader.forgotten(parent.id)).origins
     talk = await talk_of(parent, parent.seq)
-    standing = [one for one in judged(talk) if one.verdict.status == "stands" and one.said.message.seq not in gone]
-    found = [_statement(talk, one, parent.id) for one in standing]
+    standing = [one for one in (*open_of(talk), *closed_of(talk)) if one.ruling.status == "stands" or one.request]
+    found = [_statement(talk, one, parent.id) for one in standing if one.said.message.seq not in gone]
     # what an agent pinned may repeat a tool: it goes no further
     pins = [row for _, row in (await parent.rows(PINS, at=parent.seq)).items() if row.origin == "person"]
     found += [_pinned(parent.id, row) for row in pins]
     return [msgspec.structs.replace(one, origin="parent", request=False, first=False) for one in found]
 
 
+def _reported(thread_id: str, report: AgentReport) -> list[BriefStatement]:
+    return [
+        BriefStatement(text=one.text, seq=report.seq, n=n, thread_id=thread_id, kind="report", origin="agent",
+                       start=one.start, end=one.end)
+        for n, one in enumerate(report.statements)
+    ]  # fmt: skip
+
+
 def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
-    said, verdict = one.said, one.verdict
+    said, ruling = one.said, one.ruling
     message = said.message
     later = said.corrected_by.statement.text[:LATER_CHARS_MAX] if said.corrected_by is not None else ""
     return BriefStatement(
@@ -216,15 +228,15 @@ def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
         thread_id=thread_id,
         speaker=_speaker(talk, said),
         kind=_kind(said),
-        status=verdict.status,
-        by=verdict.by,
+        status=ruling.status,
+        by=ruling.by,
         start=said.statement.start,
         end=said.statement.end,
-        worth=round(verdict.worth, 4),
+        worth=round(ruling.worth, 4),
         request=one.request,
         first=one.first,
         asked=message.asked if said.leans else "",
-        later=later if verdict.status == "superseded" else "",
+        later=later if ruling.status == "superseded" else "",
     )
 
 
@@ -265,16 +277,22 @@ def _pinned(thread_id: str, row: PinRow) -> BriefStatement:
     )
 
 
-def _in_order(statements: Iterable[BriefStatement]) -> list[BriefStatement]:
-    return sorted(statements, key=_rank)
+def _rank(one: BriefStatement) -> tuple[int, float, bool, int, int]:
+    return _tier(one), -one.worth, one.origin == "parent", -one.seq, one.n
 
 
-def _rank(one: BriefStatement) -> tuple[bool, bool, bool, bool, bool, float, str, int, int]:
-    is_kept = one.pinned and one.origin == "person"
-    spent, superseded = one.status == "spent", one.status == "superseded"
-    return (
-        not one.request, not is_kept, not one.first, spent, superseded, -one.worth, one.thread_id, -one.seq, one.n
-    )  # fmt: skip
+def _tier(one: BriefStatement) -> int:
+    if one.request:
+        return 0
+    if one.pinned and one.origin == "person":
+        return 1
+    if one.first and one.kind != "material":
+        return 2
+    if one.status == "spent":
+        return 6
+    if one.kind == "report":
+        return 5
+    return 4 if one.status == "superseded" else 3
 
 
 def _time(one: BriefStatement) -> tuple[bool, int, int]:
@@ -311,6 +329,8 @@ def _label(one: BriefStatement) -> str:
         return {"person": "Pinned", "agent": "Pinned by you"}.get(one.origin, "Pinned by you after reading a tool")
     if one.origin == "parent":
         return f"{one.speaker or 'A person'}, to the agent that started you"
+    if one.kind == "report":
+        return "You said"
     return one.speaker
 
 

@@ -75,6 +75,7 @@ CALLS: dict[str, dict[str, object]] = {
     "brief_pin": {"text": "Tests pass before each commit."},
     "brief_unpin": {"pin": 0},
     "brief_read": {},
+    "context_compact": {"focus": "the build"},
     "memory_context": {"query": "Which Java does the build need?", "max_tokens": 500},
     "memory_why": {"id": "jdk"},
 }

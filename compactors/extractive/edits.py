@@ -1,0 +1,104 @@
+"""What an edit changed, in a few words: the line before and after, or the first names that the new text brings."""
+
+from collections.abc import Sequence
+
+from memory_engine.compactors.extractive.arguments import NEW_KEYS, OLD_KEYS, Asked
+from memory_engine.compactors.extractive.outputs import FileHits, one_line
+from memory_engine.core.lazy import regex
+
+LINE_CHARS_MAX = 56
+"""A line longer than this is not shown before and after."""
+NAMES_MAX = 3
+LINES_READ_MAX, LINE_READ_MAX = 400, 200
+"""Lines, and characters of each, that are looked through for definitions."""
+_DEFINED = regex(
+    r"(?m)^[ \t]*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub|override|inline)\s+)*"
+    r"((?:def|defp|defmodule|class|function|func|fn|interface|struct|enum|trait|impl|module|type|const|let|var|test|describe|"
+    r"CREATE TABLE|ALTER TABLE|resource|message)\s+[\"'\w.:?!/ ]*[\w\"'?!])"
+)
+_KEY_WORD = regex(r"[A-Za-z][a-z]*")
+
+
+def change_of(asked: Asked) -> str:
+    """The change that a call asks for."""
+    texts = [text for _, text in asked.texts]
+    if len(texts) == 1:
+        patch = _patch(texts[0])
+        return patch or _written(texts[0])
+    old, new = _old_and_new(asked.texts)
+    return changed(old, new)
+
+
+def _old_and_new(texts: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """The texts before and after: by their names, else in their order."""
+    olds = [
+        text for key, text in texts if OLD_KEYS.intersection(_words(key)) and not NEW_KEYS.intersection(_words(key))
+    ]
+    news = [text for key, text in texts if NEW_KEYS.intersection(_words(key))]
+    if olds and news:
+        return "\n".join(olds), "\n".join(news)
+    return (texts[0][1], texts[-1][1]) if len(texts) > 1 else ("", "")
+
+
+def _words(key: str) -> list[str]:
+    return [word.lower() for word in _KEY_WORD.findall(key)]
+
+
+def changed(old: str, new: str) -> str:
+    """What became of a text."""
+    before, after = old.splitlines(), new.splitlines()
+    first = next(
+        (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
+    before, after = before[first:], after[first:]
+    ends = zip(reversed(before), reversed(after), strict=False)
+    last = next((n for n, (a, b) in enumerate(ends) if a != b), min(len(before), len(after)))
+    before, after = before[: len(before) - last], after[: len(after) - last]
+    before = [line.strip() for line in before if line.strip()]
+    after = [line.strip() for line in after if line.strip()]
+    if not before and not after:
+        return ""
+    if len(before) == len(after) == 1 and max(len(before[0]), len(after[0])) <= LINE_CHARS_MAX:
+        return _safe(f"`{before[0]}` => `{after[0]}`")
+    counts = "/".join(f"{sign}{len(lines)}" for sign, lines in (("+", after), ("-", before)) if lines)
+    return _safe(f"{_named(after or before)} ({counts})")
+
+
+def _written(text: str) -> str:
+    lines = text.splitlines()
+    return _safe(f"{_named([line for line in lines if line.strip()])} (+{len(lines)})") if lines else ""
+
+
+def _named(lines: Sequence[str]) -> str:
+    """The first definitions in these lines, or else the first of them that says something."""
+    found = list(
+        dict.fromkeys(
+            " ".join(name.split())
+            for name in _DEFINED.findall("\n".join(line[:LINE_READ_MAX] for line in lines[:LINES_READ_MAX]))
+        )
+    )
+    if found:
+        return ", ".join(one_line(name, LINE_CHARS_MAX) for name in found[:NAMES_MAX])
+    telling = next((line for line in lines if any(map(str.isalnum, line))), lines[0] if lines else "")
+    return f"`{one_line(telling, LINE_CHARS_MAX)}`"
+
+
+def _patch(text: str) -> str:
+    """The lines that a patch adds, and how many it removes; "" for what is no patch."""
+    if not text.lstrip().startswith(("*** Begin", "diff --git", "--- ", "@@", "*** Update")):
+        return ""
+    lines = text.splitlines()
+    added = [line[1:].strip() for line in lines if line[:1] == "+" and line[:3] != "+++" and line[1:].strip()]
+    removed = [line[1:].strip() for line in lines if line[:1] == "-" and line[:3] != "---" and line[1:].strip()]
+    return changed("\n".join(removed), "\n".join(added))
+
+
+def patched_files(asked: Asked) -> tuple[FileHits, ...]:
+    """The files that the texts of a call patch, with the lines added and removed."""
+    from memory_engine.compactors.extractive.outputs import read_output
+
+    return tuple(file for _, text in asked.texts for file in read_output(text).diff)
+
+
+def _safe(text: str) -> str:
+    return " ".join(text.replace(" | ", " ¦ ").replace("; ", ", ").split())

@@ -1,0 +1,114 @@
+"""The lines of work of one summary: records gathered by file, command and run of tests, and what sources say.
+
+What matters most for going on comes first: what failed last, what was changed, then what was read.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from memory_engine.compactors.extractive.entries import LINE_FRAME_CHARS, Line
+from memory_engine.compactors.extractive.quotes import quote_of
+from memory_engine.compactors.extractive.usage import Action, InputReading
+from memory_engine.compactors.extractive.work import Rank, WorkFact
+from memory_engine.context.work_lines import FileLine, WorkLine, WorkRecords, work_line
+from memory_engine.core.sections import FILES, QUOTED, TESTS
+from memory_engine.core.slices import Steps
+from memory_engine.language.sentences import clean
+
+QUOTES_SHARE_MAX = 0.25
+"""The share of the lines' budget that quotations may take."""
+
+
+class RankedLine(msgspec.Struct, frozen=True, gc=False):
+    """A line, how urgent it is, and its place in the order in which things happened."""
+
+    line: Line
+    rank: Rank
+    place: int
+
+
+def work_lines(reading: InputReading, earlier: Sequence[Line]) -> Steps[tuple[list[RankedLine], list[Line]]]:
+    """Every line of work, and those earlier lines that are of another kind, or in a form that is not known."""
+    records, ranks, others = WorkRecords(), dict[tuple[str, str], Rank](), list[Line]()
+    quotes: dict[str, RankedLine] = {}
+
+    def note(section: str, line: WorkLine, rank: Rank, sources: Sequence[str]) -> None:
+        key = section, line.key
+        ranks[key] = min(ranks.get(key, rank), rank)
+        records.add(section, line, sources)
+
+    for line in (msgspec.structs.replace(line, text=clean(line.text)) for line in earlier):
+        if not line.text:
+            continue
+        record = work_line(line.section, line.text)
+        if record is not None:
+            note(line.section, record, _rank(line.section, record), line.sources)
+        elif line.section == QUOTED:
+            quotes[line.text] = RankedLine(line, Rank.RULE, -1)
+        else:
+            others.append(line)
+        yield
+    for action in reading.actions:
+        facts = reading.work.get(action, ())
+        for fact in facts:
+            note(fact.section, fact.line, fact.rank, _sources(reading, action))
+        for quote in _quotes(reading, action, facts):
+            quotes[quote.line.text] = quote
+        yield
+    kept = records.lines()
+    found = [
+        RankedLine(Line(one.section, one.line.text, one.sources), ranks[one.section, one.line.key], place)
+        for place, one in enumerate(kept)
+    ]
+    return [*found, *quotes.values()], others
+
+
+def _rank(section: str, line: WorkLine) -> Rank:
+    """How urgent an earlier line is."""
+    if section == TESTS:
+        return Rank.TEST
+    if isinstance(line, FileLine):
+        return Rank.CHANGE if line.edits or line.status else Rank.FAILURE if line.edit_failure else Rank.READ
+    return Rank.FAILURE if line.has_failed else Rank.EFFECT
+
+
+def _sources(reading: InputReading, action: Action) -> tuple[str, ...]:
+    places = [place for place in (action.call, action.outcome) if place >= 0]
+    return tuple(dict.fromkeys(reading.entries[place].id for place in places))
+
+
+def _quotes(reading: InputReading, action: Action, facts: Iterable[WorkFact]) -> Iterable[RankedLine]:
+    """What a source that was read says, if it is prose."""
+    read = [
+        fact.line for fact in facts if fact.section == FILES and isinstance(fact.line, FileLine) and fact.line.is_read
+    ]
+    if len(read) == 1 and action.outcome >= 0:
+        quote = quote_of(read[0].path, reading.heard[action.outcome].text)
+        if quote is not None:
+            line = Line(QUOTED, quote.text, _sources(reading, action))
+            yield RankedLine(line, Rank.RULE if quote.binds else Rank.REMARK, action.outcome)
+
+
+def within(lines: Sequence[RankedLine], left: float, whole: float, size: Callable[[str], int]) -> list[Line]:
+    """The most urgent lines that fit so many characters of a whole budget, the latest first among equals.
+
+    In the order given.
+    """
+    left_for_quotes = whole * QUOTES_SHARE_MAX
+    chosen: set[int] = set()
+    for n in sorted(range(len(lines)), key=lambda n: (lines[n].rank, -lines[n].place)):
+        line = lines[n].line
+        cost = size(line.text) + LINE_FRAME_CHARS
+        is_quote = line.section == QUOTED
+        if cost > (min(left, left_for_quotes) if is_quote else left):
+            continue
+        chosen.add(n)
+        left -= cost
+        left_for_quotes -= cost * is_quote
+    return [one.line for n, one in enumerate(lines) if n in chosen]
+
+
+def cost_of(lines: Iterable[Line], size: Callable[[str], int]) -> float:
+    """The characters that lines take."""
+    return sum(size(line.text) + LINE_FRAME_CHARS for line in lines)

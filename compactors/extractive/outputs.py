@@ -1,0 +1,293 @@
+"""What a tool printed, by its form alone: a listing with line numbers, hits of a search, names, a diff, a run of tests.
+
+No tool's name is known here. Everything is found by a few passes over the text, in time linear in it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from memory_engine.compactors.extractive.runs import RunOfTests, run_of_tests
+from memory_engine.core.lazy import regex
+from memory_engine.core.text import is_unspaced
+from memory_engine.language.sentences import clean
+
+NUMBERED_SHARE, HITS_SHARE, NAMES_SHARE = 0.5, 0.6, 0.8
+"""The share of lines that must have the form."""
+PROSE_SHARE = 0.45
+"""A text is prose if so many of its lines are sentences, or parts of them."""
+SENTENCES_SHARE, SENTENCE_WORDS_MIN = 0.2, 7
+"""So many lines of a prose text are sentences: they end in a stop, or are long. A log has short lines of words."""
+_STOPS = (".", "!", "?", ":", ",", ";", "。", "\uff01", "\uff1f", "؟", "।")
+SAMPLE_LINES = 200
+"""Lines by which code is told from prose."""
+SHOWN_CHARS_MAX = 120
+LINE_CHARS_MAX = 400
+SHORT_LINES_MAX, SHORT_CHARS_MAX = 3, 160
+_CONTROL = regex(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+_NUMBER = regex(r"(?m)^[ ]*(\d{1,7})(?:→|\t|: ?|\||[ ]{2})")
+_HIT = regex(r"(?m)^(?!\s)((?:[A-Za-z]:)?[^\s:|][^:\n|]{0,300}?)[:-](\d{1,7})[:-]")
+_NAME = regex(r"(?:[\w.@~+%-]+|[A-Za-z]:)?(?:[/\\][\w.@~+%, \[\]()-]+)*[/\\]?[*@]?")
+_LONG_NAME = regex(r"[-dlbcps][rwxsStT-]{9}\S*\s+\d.*?\s(\S+)(?: -> \S+)?")
+_DIFF_FILE = regex(r"(?m)^(?:diff --git a/(\S+) b/|\*\*\* (?:Update|Add|Delete) File: (\S+)|\+\+\+ (?:b/)?(\S+))")
+_DIFF_MARK = regex(r"(?m)^(?:diff --git |@@ -\d|\*\*\* (?:Begin|Update|Add|Delete) )")
+_HEADER = regex(r"[\[(<#=\s*]*(?:[Ff]ile\s*:\s*)?((?:[A-Za-z]:)?[\w.~@+-]*[/\\.][\w./\\~@+-]*\w)\b")
+_EXIT = regex(r"(?i)\bexit(?:ed)?(?:\s+with)?(?:[\s_]*(?:code|status))?\s*[:=]?\s*(-?\d{1,3})\b")
+_ERROR = regex(
+    r"^\s*(?:[-*•]\s+|E\s+)?(?:[A-Z]\d{2,4}:?\s+)?(?:[\w.]*(?:Error|Exception)\b.*"
+    r"|(?i:error|fatal|panic(?:ked)?|failed|failure)\b.*"
+    r"|(?:[\w ,.:'-]{0,60} )?(?i:timed out)\b.*|.*\[Errno \d+\].*"
+    r"|\S+: (?i:error|fatal|command not found|no such file|permission denied).*|\S*:\d+(?::\d+)?:? (?i:error)\b.*"
+    r"|(?:bash|sh|zsh): .*|thread '.*' panicked.*)"
+)
+_MAY_TELL = regex(r"(?i)err|exception|fatal|panic|fail|timed|not found|no such|denied|sh: ")
+"""What every line has that `_ERROR` matches: quick to tell."""
+_TRACE = regex(r"(?m)^(?:Traceback \(most recent|\s+at \S+ ?\(|thread '.*' panicked|panic: )")
+_CODE = regex(
+    r"[{};\\]\s*$|^\s*(?:[})\]]|//|/\*|\*/|#!|#include|import\b|from\s+\S+\s+import|def |class |return\b|func |fn "
+    r"|end\b|elif\b|else\b|try\b|except\b|@\w+|\$|<[/!\w])|\w\(|(?<!\w)\w++\s*+(?:[-+*/|&]?=|:=|=>|->)\s*\S"
+    r"|^\s*[\w\"'-]+\s*:\s*[\"'\[{\d]"
+)
+_RULE = regex(r"[\s=\-_*~#+.]*")
+_WORD = regex(r"[^\W\d_]+")
+EMPTY = frozenset(
+    (
+        "",
+        "[]",
+        "{}",
+        "null",
+        "none",
+        "no matches",
+        "no matches found",
+        "no results",
+        "no results found",
+        "no files found",
+    )
+)
+
+
+class FileHits(msgspec.Struct, frozen=True, gc=False):
+    """A file with the number of its lines that were found, or changed: added and removed."""
+
+    path: str
+    count: int
+    removed: int = 0
+
+
+class Output(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a printed text by its form; empty fields where it has none of the forms."""
+
+    lines: int
+    is_empty: bool
+    numbers: tuple[int, int] | None
+    """The first and the last line of a listing with line numbers."""
+    header: str
+    """The path that stands above the listing."""
+    hits: tuple[FileHits, ...]
+    names: tuple[str, ...]
+    diff: tuple[FileHits, ...]
+    run: RunOfTests | None
+    exit_code: int | None
+    error: str
+    """The last line that tells an error."""
+    has_trace: bool
+    short: str
+    """All of a text of a few lines, as one."""
+    first: str
+    last: tuple[str, ...]
+    """The last lines, the very last one first, without rules and bare numbers."""
+    is_prose: bool
+
+
+_RECORD = Output(1, False, None, "", (), (), (), None, None, "", False, "", "", (), False)
+
+
+def read_output(text: str) -> Output:
+    """The form of a text."""
+    given = [_capped(line) for line in _CONTROL.sub("", text).split("\n") if line.strip()]
+    text = "\n".join(given)
+    count = len(given)
+    numbers = _numbers(text, count)
+    hits = () if numbers else _hits(text, count)
+    telling = [line for line in (given[:8] + given[-12:] if count > 20 else given) if _tells(line)]
+    beside = [line for line in given if not _NUMBER.match(line)] if numbers else given
+    error = "" if hits else _error(beside[:12] if numbers else beside)
+    return Output(
+        lines=count,
+        is_empty=text.strip().strip(".").lower() in EMPTY,
+        numbers=numbers,
+        header=_header(given) if numbers else "",
+        hits=hits,
+        names=() if numbers or hits else _names(given),
+        diff=_diff(text),
+        run=None if numbers or hits else run_of_tests(given),
+        exit_code=_exit_code(given),
+        error=error,
+        has_trace=not numbers and not hits and _TRACE.search(text) is not None,
+        short=one_line("; ".join(map(str.strip, given)), SHORT_CHARS_MAX) if 0 < count <= SHORT_LINES_MAX else "",
+        first=clean(telling[0]) if telling else "",
+        last=tuple(clean(line) for line in reversed(telling[-4:])),
+        is_prose=not hits and _is_prose(given, numbered=numbers is not None),
+    )
+
+
+def _capped(line: str) -> str:
+    """A line, of a very long one the beginning, so that no expression takes long."""
+    if len(line) <= LINE_CHARS_MAX:
+        return line
+    stop = line.rfind(" ", LINE_CHARS_MAX // 2, LINE_CHARS_MAX)
+    return f"{line[: stop if stop > 0 else LINE_CHARS_MAX]} …"
+
+
+def record_output(text: str) -> Output:
+    """The form of a JSON text that only holds values."""
+    return msgspec.structs.replace(
+        _RECORD,
+        is_empty=text.strip().lower() in EMPTY,
+        first=clean(text[:SHOWN_CHARS_MAX]),
+        last=(text[:SHOWN_CHARS_MAX],),
+    )
+
+
+def _numbers(text: str, count: int) -> tuple[int, int] | None:
+    """The lines that a listing shows, if most of its lines are numbered one after the other."""
+    found = [int(number) for number in _NUMBER.findall(text)]
+    if len(found) < max(2, NUMBERED_SHARE * count):
+        return None
+    steps = sum(b - a == 1 for a, b in pairwise(found))
+    return (found[0], found[-1]) if steps >= NUMBERED_SHARE * (len(found) - 1) and found[-1] >= found[0] else None
+
+
+def _header(given: Sequence[str]) -> str:
+    for line in given[:12]:
+        found = _HEADER.match(line)
+        if found is not None and "/" in found[1] + "/" and not _NUMBER.match(line):
+            return found[1]
+        if _NUMBER.match(line):
+            break
+    return ""
+
+
+def _hits(text: str, count: int) -> tuple[FileHits, ...]:
+    found = Counter(path for path, _ in _HIT.findall(text) if _names_file(path))
+    if not found or found.total() < HITS_SHARE * count:
+        return ()
+    return tuple(FileHits(path, times) for path, times in found.most_common())
+
+
+def _names_file(path: str) -> bool:
+    return " " not in path and any(map(str.isalpha, path)) and any(sign in path for sign in "./\\")
+
+
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    """The names of a listing: a line each, long (`ls -l`) or short. A line that announces them is none."""
+    if len(given) > 1 and given[0].rstrip().endswith((":", "\uff1a")):
+        given = given[1:]
+    long = [found[1] for found in map(_LONG_NAME.fullmatch, map(str.strip, given)) if found is not None]
+    if long and len(long) >= NAMES_SHARE * (len(given) - 1):
+        return tuple(name for name in long if name not in (".", ".."))
+    short = [line.strip() for line in given]
+    like = [name for name in short if len(name) < 300 and _NAME.fullmatch(name) and _looks_like_path(name)]
+    return tuple(like) if len(like) >= max(1, NAMES_SHARE * len(given)) else ()
+
+
+def _looks_like_path(name: str) -> bool:
+    if name.count(" ") > 2 or not any(map(str.isalpha, name)):
+        return False
+    return "/" in name or "\\" in name or (" " not in name and "." in name[1:-1])
+
+
+def _diff(text: str) -> tuple[FileHits, ...]:
+    if _DIFF_MARK.search(text) is None:
+        return ()
+    path, added, removed = "", Counter[str](), Counter[str]()
+    for line in text.splitlines():
+        if found := _DIFF_FILE.match(line):
+            path = found[1] or found[2] or found[3]
+            added[path] += 0
+        elif path and line[:1] == "+" and line[:3] != "+++":
+            added[path] += 1
+        elif path and line[:1] == "-" and line[:3] != "---":
+            removed[path] += 1
+    return tuple(FileHits(path, count, removed[path]) for path, count in added.items())
+
+
+def _exit_code(given: Sequence[str]) -> int | None:
+    for line in (*given[:2], *given[-2:]):
+        found = _EXIT.search(line)
+        if found is not None:
+            return int(found[1])
+    return None
+
+
+def _error(given: Sequence[str]) -> str:
+    for line in reversed(given):
+        if _MAY_TELL.search(line) and _ERROR.match(line):
+            return clean(line)
+    return ""
+
+
+def _tells(line: str) -> bool:
+    """Whether a line says more than rules and bare numbers do."""
+    return _RULE.fullmatch(line) is None and _WORD.search(line) is not None
+
+
+def _is_prose(given: Sequence[str], *, numbered: bool) -> bool:
+    """Whether most lines are sentences, headings or items of people's language."""
+    sample = given[:SAMPLE_LINES]
+    if numbered:
+        sample = [line[found.end() :] if (found := _NUMBER.match(line)) else line for line in sample]
+    sample = [line for line in sample if line.strip()]
+    prose = list(filter(is_prose_line, sample))
+    return (
+        bool(sample)
+        and len(prose) >= PROSE_SHARE * len(sample)
+        and sum(map(_is_sentence, prose)) >= SENTENCES_SHARE * len(sample)
+    )
+
+
+def _is_sentence(line: str) -> bool:
+    line = line.rstrip(" *_)\"'")
+    return line.endswith(_STOPS) or len(_WORD.findall(line)) >= SENTENCE_WORDS_MIN
+
+
+def is_prose_line(line: str) -> bool:
+    """Whether a line is a sentence or a part of one, and not code or data."""
+    if _CODE.search(line):
+        return False
+    words = _WORD.findall(line)
+    letters = sum(map(len, words))
+    enough = len(words) >= 3 or (letters >= 6 and any(map(is_unspaced, words)))
+    return enough and letters >= 0.7 * len(line.replace(" ", ""))
+
+
+def without_numbers(text: str) -> str:
+    """A listing without its line numbers."""
+    return _NUMBER.sub("", text)
+
+
+def one_line(text: str, chars_max: int = SHOWN_CHARS_MAX) -> str:
+    """A text as one line of about so many characters: of a longer one the middle goes, and no word is cut."""
+    text = clean(_CONTROL.sub("", text))
+    if len(text) <= chars_max:
+        return text
+    words = [word if len(word) <= chars_max else "…" for word in text.split(" ")]
+    head: list[str] = []
+    tail: list[str] = []
+    room = chars_max - 2
+    while words:
+        is_head = sum(map(len, head)) <= 1.5 * sum(map(len, tail))
+        word = words[0 if is_head else -1]
+        room -= len(word) + 1
+        if room < 0:
+            break
+        if is_head:
+            head.append(words.pop(0))
+        else:
+            tail.append(words.pop())
+    return re.sub(
+        r"(?:… )+…|…(?: …)+", "…", " ".join([*head, "…", *reversed(tail)] if words else [*head, *reversed(tail)])
+    )

@@ -1,0 +1,70 @@
+"""Sentences of the files and pages that tools read, word for word and under the name of their source.
+
+A file may hold rules that whoever works on must know: what binds goes first, and of a short text all of it is told.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from memory_engine.compactors.extractive.agenda import Remark
+from memory_engine.compactors.extractive.outputs import without_numbers
+from memory_engine.compactors.extractive.texts import SourceText, text_of
+from memory_engine.core.lazy import regex
+from memory_engine.language.phrases import DOUBTS, traits_of
+
+QUOTED_CHARS_MAX = 400
+"""Characters that are told of one reading of a source."""
+STATEMENT_CHARS_MAX = 300
+SAYS = "{source} says: {text}"
+_PROSE_FILE = regex(
+    r"(?i)(?:^|[/\\])[^./\\]+$|\.(?:md|mdx|markdown|txt|text|rst|adoc|asciidoc|org|tex|html?|pdf|docx?|odt|rtf|eml)$|^https?:"
+)
+"""Files of people's language: what others say in comments is of the code."""
+_LICENCE = regex(r"(?i)copyright|licen[sc]|warrant|merchantab|liabil")
+_FIELD = regex(r"[\w -]{1,30}:\s*\S+(?: \S+){0,3}|#.*|`.*`")
+_STOPS = (".", "!", "?", "。", "\uff01", "\uff1f", ":", ";")
+
+
+class Quote(msgspec.Struct, frozen=True, gc=False):
+    """What a source says; `binds` if any of its sentences demands, forbids or limits."""
+
+    text: str
+    binds: bool
+
+
+def quote_of(source: str, text: SourceText) -> Quote | None:
+    """The sentences to tell of a text that a tool read, `None` if it is no prose."""
+    if not (text.output.is_prose and _PROSE_FILE.search(source)):
+        return None
+    printed = without_numbers(text.printed or "")
+    told = [remark for remark in text_of(printed).remarks if _is_quotable(remark)]
+    binding = [remark for remark in told if _binds(remark)]
+    chosen = _within([*binding, *(remark for remark in told if remark not in binding)])
+    if not chosen:
+        return None
+    said = " ".join(
+        remark.text if remark.text.endswith(_STOPS) else f"{remark.text};" for remark in told if remark in chosen
+    )
+    return Quote(SAYS.format(source=source, text=said.rstrip(";")), any(remark in binding for remark in chosen))
+
+
+def _is_quotable(remark: Remark) -> bool:
+    text = remark.text
+    if not remark.tells or len(text) > STATEMENT_CHARS_MAX or remark.asks or _LICENCE.search(text):
+        return False
+    return remark.words >= 3 and _FIELD.fullmatch(text) is None
+
+
+def _binds(remark: Remark) -> bool:
+    return remark.requests or traits_of(remark.said) & DOUBTS > 0
+
+
+def _within(remarks: Sequence[Remark]) -> list[Remark]:
+    room = QUOTED_CHARS_MAX
+    found: list[Remark] = []
+    for remark in remarks:
+        if len(remark.text) <= room and remark not in found:
+            found.append(remark)
+            room -= len(remark.text) + 1
+    return found

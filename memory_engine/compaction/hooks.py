@@ -1,0 +1,128 @@
+"""Hooks that run before a compaction: they may write down what must not be lost, or say what a summary should keep."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Literal, TypeVar
+
+import msgspec
+from attrs import define, field
+
+from memory_engine.core.cancellation import observed
+from memory_engine.core.state import Tally
+
+_log = logging.getLogger("memory_engine.compaction")
+T = TypeVar("T")
+NOTE_CHARS_MAX = 300
+"""Characters of a hook's failure that the log keeps."""
+
+
+class UpcomingCompaction(msgspec.Struct, frozen=True, kw_only=True):
+    """A compaction that is about to begin: why, and how many chunks and (estimated) tokens may be compacted.
+
+    `focus` is what the caller of `Thread.compact` asked for.
+    """
+
+    thread_id: str
+    trigger: Literal["auto", "manual", "hard"]
+    chunks: int
+    tokens: int
+    focus: str = ""
+
+    @classmethod
+    def of(
+        cls, thread_id: str, trigger: Literal["auto", "manual", "hard"], tally: Tally, focus: str
+    ) -> "UpcomingCompaction":
+        """The compaction of a state with these counters."""
+        chunks, tokens = tally.compactable, tally.compactable_tokens
+        return cls(thread_id=thread_id, trigger=trigger, chunks=chunks, tokens=tokens, focus=focus)
+
+
+Hook = Callable[[UpcomingCompaction], Awaitable[str | None] | str | None]
+"""Runs before a compaction. The text that it returns joins the compaction's instructions."""
+
+
+@define
+class CompactionHooks:
+    """The hooks of an engine, which have `timeout_s` seconds together."""
+
+    timeout_s: float
+    _hooks: list[Hook] = field(factory=list)
+    _running: set[str] = field(factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def add(
+        self, hook: Callable[[T, UpcomingCompaction], Awaitable[str | None] | str | None], handle: Callable[[str], T]
+    ) -> Callable[[], None]:
+        """Run a hook before each compaction, with a handle of the thread; returns a function that takes it away."""
+
+        @wraps(hook)
+        def called(upcoming: UpcomingCompaction) -> Awaitable[str | None] | str | None:
+            return hook(handle(upcoming.thread_id), upcoming)
+
+        self._hooks.append(called)
+
+        def stop() -> None:
+            if called in self._hooks:
+                self._hooks.remove(called)
+
+        return stop
+
+    def are_running(self, thread_id: str) -> bool:
+        """Whether hooks are at work before a compaction of this thread."""
+        return thread_id in self._running
+
+    async def run(self, upcoming: UpcomingCompaction) -> tuple[list[str], str]:
+        """What the hooks want summaries to keep, and a note of those that failed or took too long. Raises nothing."""
+        said: list[str] = []
+        notes: list[str] = []
+        if not self._hooks:
+            return said, ""
+        until_s = asyncio.get_running_loop().time() + self.timeout_s
+        self._running.add(upcoming.thread_id)
+        try:
+            for hook in list(self._hooks):
+                note = await self._one(hook, upcoming, until_s, said)
+                if note:
+                    _log.warning("thread %r: a hook before a compaction failed: %s", upcoming.thread_id, note)
+                    notes.append(note)
+        finally:
+            self._running.discard(upcoming.thread_id)
+        return said, "\n".join(notes)
+
+    async def _one(self, hook: Hook, upcoming: UpcomingCompaction, until_s: float, said: list[str]) -> str:
+        """Run one hook; what it says joins `said`. Returns why it failed, if it did."""
+        name = str(getattr(hook, "__name__", type(hook).__name__))
+        try:
+            outcome = hook(upcoming)
+            if inspect.isawaitable(outcome):
+                outcome = await _in_time(outcome, until_s)
+        except TimeoutError:
+            return f"{name}: no end within {self.timeout_s:g} s"
+        except Exception as error:  # the boundary to user code: a compaction does not depend on it
+            return f"{name}: {type(error).__name__}: {error}"[:NOTE_CHARS_MAX].encode("utf-8", "replace").decode()
+        returned: object = outcome
+        if not isinstance(returned, str | None):
+            return f"{name}: it returned a {type(returned).__name__}; return a text or None"
+        if returned:
+            said.append(returned.encode("utf-8", "replace").decode())
+        return ""
+
+
+async def _in_time(outcome: Awaitable[str | None], until_s: float) -> str | None:
+    """The outcome. Raises `TimeoutError` past a time; a hook that ignores its cancellation is left behind."""
+    working = asyncio.ensure_future(outcome)
+    working.add_done_callback(observed)
+    try:
+        done, _ = await asyncio.wait([working], timeout=max(until_s - asyncio.get_running_loop().time(), 0))
+    finally:
+        working.cancel()
+    if not done:
+        raise TimeoutError
+    if working.cancelled():
+        raise RuntimeError("it was cancelled from within")
+    return working.result()

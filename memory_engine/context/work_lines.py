@@ -1,0 +1,322 @@
+"""Lines of work in a summary, one a file, a command or a run of tests; and how several summaries read as one.
+
+A line has no fields but its text, so the text is a record in a fixed form: what can be written can be read back, and
+lines about the same thing become one, through any number of summaries. A text in another form stays as it is.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.lazy import regex
+from memory_engine.core.sections import ASKED, COMMANDS, FILES, SAID, SECTION_ORDER, TESTS
+
+CHANGES_MAX = 3
+"""Changes of a file that its line tells, the latest."""
+RANGES_MAX = 8
+"""Ranges that a file's line tells; of more it tells the first and the last line read."""
+PARTS_MAX = 32
+"""Parts of a path by whose ends other paths are looked for."""
+WORKED, FAILED = "→", "✗"
+_CHANGE_BORDER = " | "
+_FILE = regex(r"(?P<path>\S.*?): (?=(?:read|created|edit(?:ed)?|deleted|failed)\b)(?P<parts>.+)", re.DOTALL)
+_PART_BORDER = regex(r"; (?=(?:read|created|edit(?:ed)?|deleted|failed)\b)")
+_READ = regex(r"read(?: (?P<what>all|[\d, \-]+))?(?: of (?P<lines>\d+) lines)?")
+_EDITED = regex(r"edited(?: ×(?P<times>\d+))?(?:: (?P<changes>.*))?", re.DOTALL)
+_COMMAND = regex(r"(?P<command>.+?)(?: \(×(?P<times>\d+)\))?(?: (?P<sign>[→✗]) (?P<outcome>.+))?", re.DOTALL)
+
+Range = tuple[int, int]
+
+
+class FileLine(msgspec.Struct, frozen=True, gc=False):
+    """What was done with one file: `ranges` are the lines read (first, last), `lines` its length if that is known."""
+
+    path: str
+    is_read: bool = False
+    is_whole: bool = False
+    """Whether all of it was read."""
+    ranges: tuple[Range, ...] = ()
+    lines: int = 0
+    status: str = ""
+    """`created` or `deleted`."""
+    edits: int = 0
+    changes: tuple[str, ...] = ()
+    failure: str = ""
+    """Why the last attempt to read it failed, if nothing has worked since."""
+    edit_failure: str = ""
+    """Why the last attempt to change it failed, if no other change has worked since."""
+
+    @property
+    def text(self) -> str:
+        """The line."""
+        parts = [self.status] if self.status else []
+        if self.is_read:
+            parts.append(f"read{_shown_ranges(self)}{f' of {self.lines} lines' if self.lines else ''}")
+        if self.edits:
+            times = f" ×{self.edits}" if self.edits > 1 else ""
+            parts.append(f"edited{times}{': ' if self.changes else ''}{_CHANGE_BORDER.join(self.changes)}")
+        if self.edit_failure:
+            parts.append(f"edit failed: {self.edit_failure}")
+        if self.failure:
+            parts.append(f"failed: {self.failure}")
+        return f"{self.path}: {'; '.join(parts or ['read'])}"
+
+    @staticmethod
+    def read(text: str) -> "FileLine | None":
+        """The record of a line, `None` for a text in another form."""
+        found = _FILE.fullmatch(text)
+        if found is None:
+            return None
+        line = FileLine(found["path"])
+        for part in _PART_BORDER.split(found["parts"]):
+            line = _with_part(line, part)
+        return line
+
+    @property
+    def key(self) -> str:
+        """By which lines about the same file are known."""
+        return self.path.removeprefix("./").rstrip("/") or self.path
+
+    def then(self, later: Self) -> Self:
+        """This line and a later one about the same file, as one."""
+        is_whole = self.is_whole or later.is_whole
+        works = later.edits > 0 or bool(later.status)
+        return replace(
+            self,
+            is_read=self.is_read or later.is_read,
+            is_whole=is_whole,
+            ranges=() if is_whole else joined((*self.ranges, *later.ranges)),
+            lines=later.lines or self.lines,
+            status=later.status or ("" if self.status == "deleted" and works else self.status),
+            edits=self.edits + later.edits,
+            changes=tuple(dict.fromkeys((*self.changes, *later.changes)))[-CHANGES_MAX:],
+            failure=later.failure or ("" if works or later.is_read else self.failure),
+            edit_failure=later.edit_failure or ("" if works else self.edit_failure),
+        )
+
+
+def _with_part(line: FileLine, part: str) -> FileLine:
+    """The record with what one part of its text tells."""
+    if found := _READ.fullmatch(part):
+        what, lines = found["what"] or "", int(found["lines"] or 0)
+        ranges = () if what == "all" else tuple(map(_range, filter(None, map(str.strip, what.split(",")))))
+        return replace(line, is_read=True, is_whole=what == "all", ranges=ranges, lines=lines)
+    if found := _EDITED.fullmatch(part):
+        changes = tuple(found["changes"].split(_CHANGE_BORDER)) if found["changes"] else ()
+        return replace(line, edits=int(found["times"] or 1), changes=changes)
+    if part.startswith("edit failed: "):
+        return replace(line, edit_failure=part.removeprefix("edit failed: "))
+    if part.startswith("failed: "):
+        return replace(line, failure=part.removeprefix("failed: "))
+    return replace(line, status=part)
+
+
+def _range(text: str) -> Range:
+    first, _, last = text.partition("-")
+    return int(first or 0), int(last or first or 0)
+
+
+def _shown_ranges(line: FileLine) -> str:
+    if line.is_whole:
+        return " all"
+    shown = line.ranges if len(line.ranges) <= RANGES_MAX else ((line.ranges[0][0], line.ranges[-1][1]),)
+    told = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in shown)
+    return f" {told}" if told else ""
+
+
+def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """Ranges in order, those that touch or overlap as one."""
+    found: list[Range] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+class CommandLine(msgspec.Struct, frozen=True, gc=False):
+    """A command, or a run of tests, with its last outcome."""
+
+    command: str
+    outcome: str = ""
+    has_failed: bool = False
+    times: int = 1
+
+    @property
+    def text(self) -> str:
+        """The line."""
+        times = f" (×{self.times})" if self.times > 1 else ""
+        outcome = f" {FAILED if self.has_failed else WORKED} {self.outcome}" if self.outcome else ""
+        return f"{self.command}{times}{outcome}"
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """The record of a line, `None` for an empty text."""
+        found = _COMMAND.fullmatch(text)
+        if found is None:
+            return None
+        return cls(found["command"], found["outcome"] or "", found["sign"] == FAILED, int(found["times"] or 1))
+
+    @property
+    def key(self) -> str:
+        """By which lines about the same command are known."""
+        return self.command
+
+    def then(self, later: Self) -> Self:
+        """This line and a later one about the same command, as one: the last outcome stands."""
+        return replace(later, times=self.times + later.times)
+
+    def covers(self, earlier: Self) -> bool:
+        """Whether this run of tests runs all that an earlier one ran: it names no more than that one does."""
+        return self.command != earlier.command and set(self.command.split()) <= set(earlier.command.split())
+
+
+WorkLine = FileLine | CommandLine
+_FORMS: dict[str, type[FileLine] | type[CommandLine]] = {FILES: FileLine, COMMANDS: CommandLine, TESTS: CommandLine}
+
+
+class KeptLine(msgspec.Struct, frozen=True, gc=False):
+    """A line of work and the ids that it came from."""
+
+    section: str
+    line: WorkLine
+    sources: tuple[str, ...]
+    is_known: bool = True
+    """Whether its sources are known: a line without any may come from anywhere."""
+
+
+class WorkRecords:
+    """Gathers lines of work in the order in which things happened: what is about the same thing becomes one line."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], KeptLine] = {}
+
+    def add(self, section: str, line: WorkLine, sources: Sequence[str]) -> None:
+        """The next line."""
+        key = section, line.key
+        if section == TESTS:
+            self._kept.pop((COMMANDS, line.key), None)  # the same command, when it did not come as far as its tests
+        kept = KeptLine(section, line, tuple(sources), bool(sources))
+        before = self._kept.pop(key, None)  # it moves to the end: the order is that of the last mention
+        if before is not None:
+            is_known = before.is_known and kept.is_known
+            known = tuple(dict.fromkeys((*before.sources, *kept.sources))) if is_known else ()
+            kept = KeptLine(section, _then(before.line, line), known, is_known)
+        self._kept[key] = kept
+
+    def lines(self) -> list[KeptLine]:
+        """The lines, in the order of their last mention. What a later run of tests covers is left out."""
+        self._join_paths()
+        runs = [kept for kept in self._kept.values() if kept.section == TESTS]
+        told = _runs_told(runs)
+        return [
+            told[id(kept)] if kept.section == TESTS else kept
+            for kept in self._kept.values()
+            if kept.section != TESTS or id(kept) in told
+        ]
+
+    def _join_paths(self) -> None:
+        """Give lines of one file one path: a short path that is the end of one longer path alone is the same file."""
+        paths = [path for section, path in self._kept if section == FILES]
+        ends = _by_end(paths)
+        whole = {path: longer[0] for path in paths if len(longer := ends.get(path, [])) == 1}
+        if not whole:
+            return
+        given, self._kept = self._kept, {}
+        for (section, path), kept in given.items():
+            line, name = kept.line, path
+            while section == FILES and name in whole:
+                name = whole[name]
+            is_moved = isinstance(line, FileLine) and name != path
+            self.add(section, replace(line, path=name) if is_moved else line, kept.sources)
+
+
+def _by_end(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Of each end of a path: the longer paths that end so, but those that are an end of another themselves."""
+    found: dict[str, list[str]] = {}
+    known = set(paths)
+    for path in known:
+        parts = path.split("/")
+        for n in range(1, min(len(parts), PARTS_MAX)):
+            end = "/".join(parts[n:])
+            if end in known:
+                found.setdefault(end, []).append(path)
+    return {
+        end: [path for path in sorted(longer) if path not in found] or sorted(longer) for end, longer in found.items()
+    }
+
+
+def _then(before: WorkLine, later: WorkLine) -> WorkLine:
+    if isinstance(before, FileLine) and isinstance(later, FileLine):
+        return before.then(later)
+    if isinstance(before, CommandLine) and isinstance(later, CommandLine):
+        return before.then(later)
+    return later
+
+
+def _runs_told(runs: Sequence[KeptLine]) -> dict[int, KeptLine]:
+    """The runs of tests that no later one covers, by identity. The last run that has a failure tells it."""
+    told: dict[int, KeptLine] = {}
+    seen: set[str] = set()
+    later: list[CommandLine] = []
+    for kept in reversed(runs):
+        line = kept.line
+        if not isinstance(line, CommandLine) or any(one.covers(line) for one in later):
+            continue
+        head, *failures = line.outcome.split("; ")
+        fresh = [failure for failure in failures if failure not in seen]
+        told[id(kept)] = msgspec.structs.replace(kept, line=replace(line, outcome="; ".join([head, *fresh])))
+        seen.update(fresh)
+        later.append(line)
+    return told
+
+
+def work_line(section: str, text: str) -> WorkLine | None:
+    """The record of a line of work, `None` for a line of another section or in another form."""
+    form = _FORMS.get(section)
+    return None if form is None else form.read(text)
+
+
+def merged_lines(summaries: Iterable[Sequence[SummaryLine]]) -> tuple[SummaryLine, ...]:
+    """The lines of several summaries, oldest first, as those of one, section by section in reading order.
+
+    Lines of the same file, command or run of tests become one, with the sources of all; equal lines are told once.
+    What a person asked before the last summary that has lines of people is `said` by now. A line without sources stays
+    without any. Pure.
+    """
+    given = [tuple(lines) for lines in summaries]
+    current = max(
+        (n for n, lines in enumerate(given) if any(line.section in (SAID, ASKED) for line in lines)), default=0
+    )
+    records = WorkRecords()
+    others: dict[tuple[str, str], SummaryLine] = {}
+    for n, lines in enumerate(given):
+        for line in lines:
+            record = work_line(line.section, line.text)
+            if record is not None:
+                records.add(line.section, record, line.sources)
+                continue
+            section = SAID if line.section == ASKED and n < current else line.section
+            _note(others, replace(line, section=section))
+    found = [SummaryLine(kept.section, kept.line.text, kept.sources) for kept in records.lines()]
+    return _in_order([*others.values(), *found])
+
+
+def _note(others: dict[tuple[str, str], SummaryLine], line: SummaryLine) -> None:
+    """Keep a line at its first place, with the sources of its repetitions."""
+    key = line.section, line.text
+    before = others.get(key)
+    if before is not None:
+        known = before.sources and line.sources
+        line = replace(line, sources=tuple(dict.fromkeys((*before.sources, *line.sources))) if known else ())
+    others[key] = line
+
+
+def _in_order(lines: Sequence[SummaryLine]) -> tuple[SummaryLine, ...]:
+    sections = dict.fromkeys([*SECTION_ORDER, *(line.section for line in lines)])
+    return tuple(line for section in sections for line in lines if line.section == section)
