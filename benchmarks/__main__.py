@@ -29,6 +29,7 @@ from benchmarks.replaying import replay
 from benchmarks.setting import Bench, Setting, say
 from benchmarks.sizes import size
 from benchmarks.stalling import deleting, many_threads, stalls
+from benchmarks.tokens import tokens
 from benchmarks.views import views
 from benchmarks.writing import threads64
 
@@ -55,6 +56,7 @@ BENCHES: dict[str, Bench] = {
     "recall": recall,
     "recall_quality": recall_quality,
     "judgement": judgement,
+    "tokens": tokens,
     "recall_now": recall_now,
     "postgres": postgres,
 }

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 KEYS = {"bench", "case", "value", "unit", "reference", "ratio", "ratio_best", "bar", "ok", "note", "detail"}
 
-QUALITY = ("compaction_quality", "judgement", "recall_now")  # what they count is the same on any machine
+QUALITY = ("compaction_quality", "judgement", "recall_now", "tokens")  # what they count is the same on any machine
 
 
 @pytest.fixture(scope="module")

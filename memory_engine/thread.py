@@ -231,11 +231,11 @@ class Thread(Administered):
 
     async def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
         """Keep a text, or that of a chunk, in every context until it is unpinned (see `BriefView.pin`)."""
-        return await brief.BriefView(self).pin(text, by_agent=by_agent, agent_id=agent_id)
+        return await briefs.BriefView(self).pin(text, by_agent=by_agent, agent_id=agent_id)
 
     async def unpin(self, pin: "int | Receipt | briefs.BriefStatement", *, reason: str = "") -> Receipt:
         """Take a pin out of the brief (see `BriefView.unpin`)."""
-        return await brief.BriefView(self).unpin(pin, reason=reason)
+        return await briefs.BriefView(self).unpin(pin, reason=reason)
 
     async def mark_critical(self, *chunk_ids: str) -> Receipt:
         """Protect these chunks from compaction from now on. Raises `EventRefused` for one not in the state."""

@@ -42,7 +42,9 @@ def _head(message: Message, counter: TokenCounter, terminal: Terminal) -> str:
 
 def measure(context: Context) -> str:
     """How large a context is, and whether that is estimated."""
-    sure = f"by {context.tokenizer}" if context.tokens_exact else "estimated"
+    spent = context.spent
+    estimated = f"estimated, corrected by {counted(spent.usages, 'report')}" if spent.usages else "estimated"
+    sure = f"by {context.tokenizer}" if context.tokens_exact else estimated
     chunks = f"{len(context.included)} of {len(context.included) + len(context.excluded)} chunks"
     messages = counted(len(context.messages), "message")
     return f"{messages}, {counted(context.tokens, 'token')} ({sure}), {chunks}"

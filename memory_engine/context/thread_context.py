@@ -10,6 +10,7 @@ from memory_engine.context.asked import AskedWindows
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
+from memory_engine.context.correction import Correction, correction_at
 from memory_engine.context.live import LoopWindow, covered_originals, over_newest
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.request_recall import Build, RequestRecall, Wanted
@@ -90,8 +91,9 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     else:
         state = await thread.state(at=seq)
     builder = kernel[ContextBuilder]
-    reserved = reserve + sum(TOOL_FRAME + builder.counter.count(json.dumps(tool)) for tool in _as_json(tools))
-    room = None if max_tokens is None else max_tokens - reserved
+    tools_tokens = sum(TOOL_FRAME + builder.counter.count(json.dumps(tool)) for tool in _as_json(tools))
+    correction = await _correction(thread, runtime, seq)
+    room = None if max_tokens is None else correction.counted(max_tokens - reserve) - tools_tokens
     standing = await standing_blocks(thread, state, policy, query=query, at=seq)
     loop = runtime if is_loop and not kernel.config.read_only else None
     try:
@@ -119,12 +121,22 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
             context = await _with_recall(thread, state, recall, standing, (loop, built))
             context = window.keeping(context) if window is not None else context
     except ContextBudgetError as error:
-        raise ContextBudgetError(thread.id, error.needed + reserved, max_tokens or 0) from None
+        needed = correction.real(error.needed + tools_tokens) + reserve
+        raise ContextBudgetError(thread.id, needed, max_tokens or 0) from None
     context = with_unsaid(context, standing)
     if loop is not None and max_tokens is not None:
-        tokens = context.tokens + context.thinking_tokens + reserved - reserve
+        tokens = context.tokens + context.thinking_tokens + tools_tokens
         await kernel[AskedWindows].ask(loop, max_tokens, 0 if context.tokens_exact else tokens, context.unsaid)
-    return context
+    return correction.applied(context)
+
+
+async def _correction(thread: ThreadHandle, runtime: ThreadRuntime | None, at: int | None) -> Correction:
+    """What the counts of an estimate are corrected by; an exact count stays as it is."""
+    kernel = thread.kernel
+    if kernel[ContextBuilder].counter.exact:
+        return Correction()
+    head = runtime.head if runtime is not None else await kernel.reader.head(thread.id)
+    return await correction_at(kernel, thread.id, head, at=at)
 
 
 async def _with_recall(

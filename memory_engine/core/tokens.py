@@ -5,6 +5,7 @@ from typing import Protocol
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Content, ImagePart, Part, TextPart
+from memory_engine.core.token_classes import count_by_classes
 
 IMAGE_TOKENS = 765
 """Tokens that providers charge for a typical image (OpenAI: 85 + 170 per tile of 512 px, four tiles)."""
@@ -33,18 +34,21 @@ class TokenCounter(Protocol):
 
 
 class EstimatedTokens:
-    """About four UTF-8 bytes to a token: close for English, on the safe side elsewhere."""
+    """Counts by classes of characters: 1.0 to 1.4 times the tokens of OpenAI's o200k, of prose, code and data."""
 
     name = "estimate"
     exact = False
 
     def count(self, text: str) -> int:
-        """The estimate, rounded up."""
-        return estimate_text(text)
+        """The estimate, rounded up; 0 for no text only."""
+        return count_by_classes(text)
 
 
 def estimate_text(text: str) -> int:
-    """A quarter of the UTF-8 bytes, rounded up. Deterministic: recorded chunks carry it."""
+    """A quarter of the UTF-8 bytes, rounded up: the measure of recorded chunks, which must stay as it is.
+
+    Of data it counts less than half of the tokens: keep budgets by a `TokenCounter`.
+    """
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return (size + 3) >> 2  # as `tokens_of_bytes`: every dispatch and every verification comes by
 

@@ -21,12 +21,13 @@ A `null` says nothing, and is not kept.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
 import msgspec
 
 from memory_engine.core.events.base import Event
+from memory_engine.errors.effects import Usage
 
 WHOLE = "$whole"
 """The key of an entry that stands for a whole value."""
@@ -154,3 +155,41 @@ def message_of(native: str, format: str, ours: Sequence[object] | Mapping[str, o
     """What the fields make in a format, with what `native` adds to it."""
     kept = from_native(native, format)
     return filled(ours, kept["message"]) if "message" in kept else ours
+
+
+class ReportedUsage(msgspec.Struct, frozen=True):
+    """What a provider reports with a response. `cached_tokens` of the input came from its prompt cache."""
+
+    model: str
+    usage: Usage
+    cached_tokens: int = 0
+
+
+def reported_usages(native: str) -> Iterator[ReportedUsage]:
+    """The usages in a `native`: mostly one, and none but on the last event of a response."""
+    if '"response"' not in native:
+        return
+    try:
+        kept = json.loads(native)
+    except (ValueError, RecursionError):  # a redacted one may be any text
+        return
+    for said in kept.values() if isinstance(kept, dict) else ():
+        response = said.get("response") if isinstance(said, dict) else None
+        if isinstance(response, dict) and isinstance(counted := response.get("usage"), dict):
+            model = response.get("model")
+            yield _reported(model if isinstance(model, str) else "", counted)
+
+
+def _reported(model: str, counted: Mapping[str, object]) -> ReportedUsage:
+    """OpenAI includes cached tokens in the input, under details; Anthropic counts them apart."""
+    details = counted.get("prompt_tokens_details") or counted.get("input_tokens_details")
+    within = _whole(details.get("cached_tokens")) if isinstance(details, dict) else 0
+    beside = _whole(counted.get("cache_read_input_tokens"))
+    fed = _whole(counted.get("prompt_tokens")) + _whole(counted.get("input_tokens"))
+    fed += beside + _whole(counted.get("cache_creation_input_tokens"))
+    made = _whole(counted.get("completion_tokens")) + _whole(counted.get("output_tokens"))
+    return ReportedUsage(model, Usage(input_tokens=fed, output_tokens=made), within + beside)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

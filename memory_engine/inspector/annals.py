@@ -4,7 +4,6 @@ An event's time is `occurred_at` if its sender gave it, else `recorded_at`. Upke
 sender: its time is that of the event before it, plus the time between their recordings.
 """
 
-import json
 from array import array
 from collections import Counter
 from collections.abc import Iterator
@@ -19,13 +18,13 @@ from memory_engine.core.origins import role_of
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import EventDecodeError
 from memory_engine.errors.effects import Usage
+from memory_engine.formats.native import reported_usages
 from memory_engine.replay.cache_breaks import Runs
 from memory_engine.replay.what_if.change import Compactions
 
 ANSWERS = "answers"
 """The purpose of usage that a provider's own message reports; else it is the event's type."""
 FAILED = frozenset(cls.event_type for cls in (ToolError, SkillError, SubagentError, SystemFailure))
-_RESPONSE = '"response"'
 _HAS_ORIGIN = b'"origin":'
 
 
@@ -242,34 +241,5 @@ def models_used(event: Event) -> Iterator[ModelUse]:
     model = getattr(event, "model", "")
     if isinstance(usage, Usage) and (model or usage != Usage()):
         yield ModelUse(model=model, purpose=event.event_type, calls=1, usage=usage)
-    native = getattr(event, "native", "")
-    if _RESPONSE in native:
-        yield from _responses(native)
-
-
-def _responses(native: str) -> Iterator[ModelUse]:
-    try:
-        kept = json.loads(native)
-    except (ValueError, RecursionError):  # a redacted one may be any text
-        return
-    for said in kept.values() if isinstance(kept, dict) else ():
-        response = said.get("response") if isinstance(said, dict) else None
-        if isinstance(response, dict) and isinstance(counted := response.get("usage"), dict):
-            model = response.get("model")
-            yield _provider_use(model if isinstance(model, str) else "", counted)
-
-
-def _provider_use(model: str, counted: dict[str, object]) -> ModelUse:
-    """OpenAI includes cached tokens in the input, under details; Anthropic counts them apart."""
-    details = counted.get("prompt_tokens_details") or counted.get("input_tokens_details")
-    within = _whole(details.get("cached_tokens")) if isinstance(details, dict) else 0
-    beside = _whole(counted.get("cache_read_input_tokens"))
-    fed = _whole(counted.get("prompt_tokens")) + _whole(counted.get("input_tokens"))
-    fed += beside + _whole(counted.get("cache_creation_input_tokens"))
-    made = _whole(counted.get("completion_tokens")) + _whole(counted.get("output_tokens"))
-    usage = Usage(input_tokens=fed, output_tokens=made)
-    return ModelUse(model=model, purpose=ANSWERS, calls=1, cached_tokens=within + beside, usage=usage)
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    for one in reported_usages(getattr(event, "native", "")):
+        yield ModelUse(model=one.model, purpose=ANSWERS, calls=1, cached_tokens=one.cached_tokens, usage=one.usage)

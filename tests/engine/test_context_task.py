@@ -162,10 +162,10 @@ async def test_a_budget_that_is_too_small_names_one_that_works(budget: int) -> N
 
 async def test_tools_and_the_answer_are_reserved() -> None:
     """Their tokens are taken off the budget; an error names the whole number."""
-    tools = [{"type": "function", "function": {"name": "look", "description": "d" * 400, "parameters": {}}}]
+    tools = [{"type": "function", "function": {"name": "look", "description": "look at it " * 36, "parameters": {}}}]
     async with memory_engine.open(":memory:", config=NEVER) as engine:
         thread = await engine.create_thread("t")
-        await thread.dispatch_all([say(f"message {n} " + "x" * 100) for n in range(100)])
+        await thread.dispatch_all([say(f"message {n} " + "so on " * 5) for n in range(100)])
         context = await thread.context(2_000, tools=tools, reserve=500)
         assert 1_200 < context.tokens <= 2_000 - 500 - 100
         with pytest.raises(errors.ContextBudgetError) as refused:

@@ -187,7 +187,9 @@ def test_context_with_a_question_as_json(run: Run, db: str) -> None:
     """A program gets the passages, what each part of the budget took, and the block's text."""
     asked = ("context", "coding", "--max-tokens", "900", "--query", "How is the migration run?", "--json", "--db", db)
     found = json.loads(run(*asked)[1])
-    assert found["tokens"] == sum(found["spent"].values()) <= 900
+    spent = found["spent"]
+    assert (1.0, 0) == (spent.pop("correction"), spent.pop("usages"))
+    assert found["tokens"] == sum(spent.values()) <= 900
     assert all(hit["text"] and hit["why"] for hit in found["recalled"])
     assert ("", True) == (found["recall_failure"], "Oldest first" in found["recalled_text"])
     assert "recalled" not in json.loads(run("context", "coding", "--json", "--db", db)[1])

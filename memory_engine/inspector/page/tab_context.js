@@ -83,7 +83,9 @@ const messages = (data) =>
   );
 
 function summed(data) {
-  const counting = data.tokens_exact ? `counted by ${data.tokenizer}` : "estimated";
+  const usages = data.spent?.usages;
+  const estimated = usages ? `estimated, corrected by ${counted(usages, "report")}` : "estimated";
+  const counting = data.tokens_exact ? `counted by ${data.tokenizer}` : estimated;
   return el("p", {
     class: "sum",
     text: `${counted(data.messages.length + data.earlier, "message")}, ${counted(data.tokens, "token")}${data.max_tokens ? ` of ${number(data.max_tokens)}` : ""} (${oneLine(counting, 60)})`,

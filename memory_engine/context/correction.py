@@ -1,0 +1,169 @@
+"""The count of tokens, corrected by what providers report for the contexts of a thread.
+
+A loop asks for a context, and its model's response says how many tokens the request had. `ContextAsked`, recorded in
+the same commit right before the response, holds our own count of that context. The correction is a fold of these pairs:
+the same log gives the same one, also as of an earlier seq. It moves in steps, so that the window of a loop stays still.
+
+It makes a count larger at once, and smaller after three reports. It goes by the newest model, and errs to the safe side
+by 3 %, or by more where the latest reports differ.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+from attrs import evolve
+from msgspec.structs import replace
+
+from memory_engine.context.context import Context, Spent
+from memory_engine.core.events.context import ContextAsked
+from memory_engine.core.threads import Head
+from memory_engine.errors import EventDecodeError, StorageError
+from memory_engine.formats.native import reported_usages
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.reader import LogReader
+
+REPORTS_MIN = 3
+"""Reports of one model before a count becomes smaller, and the latest ones that count."""
+REPORTS_MAX = 16
+"""The latest reports of a thread that are looked at."""
+MARGIN_PERCENT = 3
+"""How much larger a count is made than the latest reports ask for."""
+SLACK_PERCENT = 6
+"""How much larger than these it may stay."""
+COUNTED_MIN = 100
+"""Smaller contexts tell nothing: what a caller adds to them may be larger."""
+PERCENT_MAX = 1_000
+"""Beyond this a report is of something else than the context."""
+FOLLOWING_MAX = 16
+"""Events of one response, of which the last one reports."""
+_TYPE = ContextAsked.event_type
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Our own count of a context, and the tokens of the request that a provider reports for it."""
+
+    counted: int
+    used: int
+    model: str = ""
+
+    @property
+    def percent(self) -> int:
+        """The reported tokens in percent of ours, rounded up."""
+        return _up(100 * self.used, self.counted)
+
+
+class Correction(msgspec.Struct, frozen=True):
+    """What our count is multiplied by, in percent, and the number of reports that it rests on."""
+
+    percent: int = 100
+    usages: int = 0
+
+    @property
+    def factor(self) -> float:
+        """What our count is multiplied by."""
+        return self.percent / 100
+
+    def real(self, counted: int) -> int:
+        """Our own count, corrected; rounded up."""
+        return _up(counted * self.percent, 100)
+
+    def counted(self, real: int) -> int:
+        """How much of our own count fits into so many corrected tokens."""
+        return real * 100 // self.percent
+
+    def applied(self, context: Context) -> Context:
+        """A context whose tokens are corrected, and which says so."""
+        if not self.usages:
+            return context
+        corrected = evolve(context, spent=self._spent(context.spent))
+        if self.percent == 100:
+            return corrected
+        return evolve(
+            corrected,
+            tokens=self.real(context.tokens),
+            thinking_tokens=self.real(context.thinking_tokens),
+            tokenizer=f"{context.tokenizer}, corrected",
+        )
+
+    def _spent(self, spent: Spent) -> Spent:
+        """The parts corrected, so that their sum is that of the whole."""
+        parts: dict[str, int] = {}
+        before = 0
+        for name in ("pinned", "standing", "summary", "recent", "recalled"):
+            after = before + int(getattr(spent, name))
+            parts[name] = self.real(after) - self.real(before)
+            before = after
+        return replace(spent, **parts, correction=self.factor, usages=self.usages)
+
+
+def learned(reports: Sequence[Report]) -> Correction:
+    """The correction after these reports, in the order of the log. Pure."""
+    percent, latest = 100, list[Report]()
+    for report in reports:
+        if report.counted < COUNTED_MIN or not 0 < report.percent <= PERCENT_MAX:
+            continue
+        latest = [*[one for one in latest if one.model == report.model][1 - REPORTS_MIN :], report]
+        most = max(one.percent for one in latest)
+        is_far = _up(most * (100 + SLACK_PERCENT), 100) < percent and len(latest) == REPORTS_MIN
+        if percent < most or is_far:
+            percent = _up(most * (100 + MARGIN_PERCENT), 100)
+    return Correction(percent, len(latest))
+
+
+async def read_reports(reader: LogReader, thread_id: str, *, upto: int) -> list[Report]:
+    """The latest reports of a thread up to a seq, in order."""
+    counted: dict[int, int] = {}
+    reports = 0
+    async for page in reader.pages(thread_id, after=0, upto=upto, types=(_TYPE,)):
+        for stored in page:
+            event = reader.decode(thread_id, stored).event
+            if isinstance(event, ContextAsked):
+                if event.counted and event.reports > reports:
+                    counted[stored.seq] = event.counted
+                reports = event.reports
+    return await _reported(reader, thread_id, dict(list(counted.items())[-REPORTS_MAX:]), upto)
+
+
+async def _reported(reader: LogReader, thread_id: str, counted: dict[int, int], upto: int) -> list[Report]:
+    """What the responses right behind these seqs report."""
+    behind = {seq: range(seq + 1, min(seq + FOLLOWING_MAX, upto) + 1) for seq in counted}
+    rows = await reader.rows_at(thread_id, {at for seqs in behind.values() for at in seqs})
+    found = []
+    for seq, seqs in behind.items():
+        events = (reader.decode(thread_id, rows[at]).event for at in seqs if at in rows)
+        usages = (one for event in events for one in reported_usages(getattr(event, "native", "")))
+        if (one := next(usages, None)) is not None:
+            found.append(Report(counted[seq], one.usage.input_tokens, one.model))
+    return found
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """A thread's correction as of its latest event of this type."""
+
+    seq: int
+    correction: Correction
+
+
+async def correction_at(kernel: Kernel, thread_id: str, head: Head, *, at: int | None) -> Correction:
+    """The correction of a thread's counts, at its head or as of a seq. A log that cannot be read corrects nothing.
+
+    At the head, it is read again only once there is a new `ContextAsked`.
+    """
+    mark = head.marks.get(_TYPE, 0)
+    if not mark:
+        return Correction()
+    known = kernel.caches.get(thread_id, "correction", _Known) if at is None else None
+    if known is not None and known.seq == mark:
+        return known.correction
+    correction = Correction()
+    with suppress(StorageError, EventDecodeError):
+        upto = at if at is not None else head.seq
+        correction = learned(await read_reports(kernel.reader, thread_id, upto=upto))
+        if at is None:
+            kernel.caches.put(thread_id, "correction", _Known(mark, correction))
+    return correction
+
+
+def _up(value: int, by: int) -> int:
+    return -(-value // by)
