@@ -195,6 +195,7 @@ BRIEF_SHARE = 0.25
 BRIEF_MIN = 300
 """Tokens that it may take of a small room, too, up to 30 % of it."""
 BRIEF_SHARE_MAX = 0.3
+PINNED_SINCE = "Pinned since:"
 HEADING_TOKENS = 8
 """About the tokens of a message around its heading and lines."""
 
@@ -247,4 +248,12 @@ class RoomyBrief(msgspec.Struct, frozen=True):
         """The statements by rank, without those of messages shown whole; `None` where nothing is left to say."""
         said = frozenset((self.thread_id, seq) for seq in shown)
         block = self.block.within(self.cap - HEADING_TOKENS, counter, shown=said)
+        return block if block.lines else None
+
+    def pinned_since(self, known: Collection[Place], counter: TokenCounter) -> RankedBlock | None:
+        """The pins that are not known yet, in the same room; `None` where there are none."""
+        pins = [one for one in self.block.weighed if one.pinned and one.place not in known]
+        if not pins:
+            return None
+        block = RankedBlock.whole(self.block.name, PINNED_SINCE, pins).within(self.cap - HEADING_TOKENS, counter)
         return block if block.lines else None

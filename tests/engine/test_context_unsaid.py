@@ -84,6 +84,25 @@ async def test_the_next_dispatch_records_that_a_context_lacked_a_statement(threa
     assert "a context of 400 tokens lacked" in str(report)
 
 
+async def test_what_is_pinned_in_a_loop_is_shown_at_once(thread: Thread) -> None:
+    """Directly before the newest turn, so that the prefix stays; in the brief once the window moves."""
+    await talked(thread)
+    before = await thread.context(2_000)
+    pin = await thread.pin("Glaze on Fridays only.")
+    after = await thread.context(2_000)
+    added = [n for n, message in enumerate(after.messages) if "Glaze on Fridays" in str(message)]
+    assert [len(after.messages) - 3] == added
+    assert before.messages[: added[0]] == after.messages[: added[0]]
+    assert ((), 2) == (after.unsaid, len(after.standing))
+    for n in range(40):
+        await thread.dispatch(UserMessage(content=f"Where did parcel {n} go in the end, and by which road? " * 4))
+        later = await thread.context(2_000)
+        assert later.tokens <= 2_000
+        assert 1 == str(later.messages).count("Glaze on Fridays")
+    assert 1 == len(later.standing)
+    await thread.unpin(pin)
+
+
 class _Told:
     """A probe that keeps what is said of contexts."""
 
