@@ -6,7 +6,7 @@ from typing import Protocol
 from benchmarks.figures import Bar, Figure, Reference
 from benchmarks.setting import Setting, say
 from benchmarks.token_kinds import kinds
-from memory_engine.core.tokens import EstimatedTokens, estimate_text
+from memory_engine.core.tokens import EstimatedTokens, recorded_tokens
 from memory_engine.errors import MissingExtra
 from memory_engine.llm import Tokenizer
 
@@ -43,7 +43,7 @@ def _figures(truth: Counts, other: Counts) -> Iterator[Figure]:
             case=name,
             value=ratio,
             unit="counted / real",
-            reference=Reference("a token every four bytes", estimate_text(text) / real),
+            reference=Reference("a token every four bytes", recorded_tokens(text) / real),
             bar=Bar("value", ">=", LEAST) if ratio < MOST else Bar("value", "<=", MOST),
             detail={OTHER: counted / other.count(text), "tokens": real},
         )

@@ -11,7 +11,7 @@ from memory_engine.core.chunks import RECALLED, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.origins import PEOPLE, SPOKEN
 from memory_engine.core.slices import in_slices
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import recorded_tokens
 
 SAID = "said"
 """The section of lines that hold a person's words."""
@@ -82,4 +82,4 @@ def _newest(lines: Sequence[SummaryLine], room: int) -> list[SummaryLine]:
 
 
 def _tokens(lines: Sequence[SummaryLine]) -> int:
-    return sum(estimate_text(line.text) + 1 for line in lines)
+    return sum(recorded_tokens(line.text) + 1 for line in lines)

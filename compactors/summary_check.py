@@ -12,7 +12,7 @@ from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine, ToolCall
 from memory_engine.core.origins import SPOKEN
 from memory_engine.core.text import COMPOUND_WORD, is_unspaced, pairs, stop_words
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import recorded_tokens
 
 UNDER = 0.05
 """The share of the words in its sources, each counted once, below which a summary cannot stand for them."""
@@ -38,14 +38,14 @@ def tokens_min(chunks: Sequence[Chunk], budget_tokens: int) -> int:
     People's words count for nothing: they are kept without the model.
     """
     told = (_told(chunk) for chunk in chunks if chunk.type not in SPOKEN)
-    words = estimate_text(" ".join({word for text in told for word in COMPOUND_WORD.findall(text.casefold())}))
+    words = recorded_tokens(" ".join({word for text in told for word in COMPOUND_WORD.findall(text.casefold())}))
     least = min(max(words * UNDER, min(TOKENS_MIN, words / 4)), budget_tokens * UNDER_BUDGET)
     return math.ceil(least)
 
 
 def tokens_of(lines: Sequence[SummaryLine]) -> int:
     """The tokens of a summary (estimated)."""
-    return sum(estimate_text(line.text) + 1 for line in lines)
+    return sum(recorded_tokens(line.text) + 1 for line in lines)
 
 
 def missing(lines: Sequence[SummaryLine], chunks: Sequence[Chunk], room: int) -> list[SummaryLine]:

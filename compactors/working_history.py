@@ -31,7 +31,7 @@ from memory_engine.compactors.summary_reading import Claim, as_line, read_claims
 from memory_engine.compactors.summary_values import KnownValues
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import recorded_tokens
 from memory_engine.errors import CompactorFailed, ModelError
 from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import Completion, LanguageModel, Message, context_window_of
@@ -106,7 +106,7 @@ class _Summarising:
 
     def share(self, entries: Sequence[HistoryEntry]) -> float:
         """The share of the history that entries are."""
-        return min(sum(estimate_text(entry.text) for entry in entries) / max(self.history, 1), 1.0)
+        return min(sum(recorded_tokens(entry.text) for entry in entries) / max(self.history, 1), 1.0)
 
 
 class WorkingHistoryCompactor:
@@ -195,7 +195,7 @@ class WorkingHistoryCompactor:
             context=context,
             known=await anyio.to_thread.run_sync(read),
             tokens=tokens,
-            history=sum(estimate_text(entry.text) for entry in entries),
+            history=sum(recorded_tokens(entry.text) for entry in entries),
             least=tokens_min(chunks, context.budget_tokens),
         )
 
@@ -282,7 +282,7 @@ class WorkingHistoryCompactor:
         found = await self._examined(claims, entries, work)
         least = math.floor(work.least * share)
         faults = _faults(found, least)
-        if _tokens(found) >= sum(estimate_text(entry.text) for entry in entries):
+        if _tokens(found) >= sum(recorded_tokens(entry.text) for entry in entries):
             faults = []  # it is no shorter than the history: the compaction leaves it out, and nobody asks again
         if faults:
             again = [*messages, *told_again(completion.text, faults, tokens)]

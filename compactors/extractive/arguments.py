@@ -33,7 +33,7 @@ COUNT_KEYS = frozenset("limit count lines length num n".split())
 NOTE_KEYS = frozenset("description explanation reason thought reasoning justification rationale".split())
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class CallArguments(msgspec.Struct, frozen=True, gc=False):
     """What a call asks for; empty fields where it does not."""
 
     paths: tuple[str, ...] = ()
@@ -56,27 +56,27 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
         return " ".join(f"{key} {value}" if key else value for key, value in self.values)
 
 
-def read_arguments(arguments: str) -> Asked:
+def read_arguments(arguments: str) -> CallArguments:
     """The form of a call's arguments; a text that is not JSON is a command, or a value without a name."""
     value = read_json(arguments)
     leaves = list(_leaves("", value, 0)) if value is not None else []
     if value is None and arguments.strip():
         if looks_like_command(arguments):
-            return Asked(command=read_command(arguments))
+            return CallArguments(command=read_command(arguments))
         first, _, rest = arguments.strip().partition("\n")
         leaves = [("", first), ("", rest)] if rest else [("", first)]
     command = _command(value, leaves)
     paths = tuple(dict.fromkeys(text for key, text in leaves if is_path(key, text)))
     is_verb = command is not None and len(command.split()) == 1 and command not in PROGRAMS
     if command is not None and not (is_verb and any(path != command for path in paths)):
-        return Asked(command=read_command(command))
+        return CallArguments(command=read_command(command))
     notes = [(key, text) for key, text in leaves if not NOTE_KEYS.intersection(_key_words(key))]
     keys = {word for key, text in notes if text not in paths for word in _key_words(key)}
     is_written = keys & NEW_KEYS
     texts = tuple((key, text) for key, text in notes if text not in paths and _is_text(key, text, bool(is_written)))
     values = tuple((key, text.strip()) for key, text in notes if (key, text) not in texts and text.strip())
     from_line, to_line = _lines(leaves)
-    return Asked(
+    return CallArguments(
         paths=paths,
         first=from_line,
         last=to_line,

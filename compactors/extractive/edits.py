@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from memory_engine.compactors.extractive.arguments import NEW_KEYS, OLD_KEYS, Asked
+from memory_engine.compactors.extractive.arguments import NEW_KEYS, OLD_KEYS, CallArguments
 from memory_engine.compactors.extractive.outputs import FileHits, one_line
 from memory_engine.core.lazy import regex
 
@@ -19,7 +19,7 @@ _DEFINED = regex(
 _KEY_WORD = regex(r"[A-Za-z][a-z]*")
 
 
-def change_of(asked: Asked) -> str:
+def change_of(asked: CallArguments) -> str:
     """The change that a call asks for."""
     texts = [text for _, text in asked.texts]
     if len(texts) == 1:
@@ -93,7 +93,7 @@ def _patch(text: str) -> str:
     return changed("\n".join(removed), "\n".join(added))
 
 
-def patched_files(asked: Asked) -> tuple[FileHits, ...]:
+def patched_files(asked: CallArguments) -> tuple[FileHits, ...]:
     """The files that the texts of a call patch, with the lines added and removed."""
     from memory_engine.compactors.extractive.outputs import read_output
 

@@ -26,14 +26,14 @@ _FIELD = regex(r"[\w -]{1,30}:\s*\S+(?: \S+){0,3}|#.*|`.*`")
 _STOPS = (".", "!", "?", "。", "\uff01", "\uff1f", ":", ";")
 
 
-class Quote(msgspec.Struct, frozen=True, gc=False):
+class SourceQuote(msgspec.Struct, frozen=True, gc=False):
     """What a source says; `binds` if any of its sentences demands, forbids or limits."""
 
     text: str
     binds: bool
 
 
-def quote_of(source: str, text: SourceText) -> Quote | None:
+def quote_of(source: str, text: SourceText) -> SourceQuote | None:
     """The sentences to tell of a text that a tool read, `None` if it is no prose."""
     if not (text.output.is_prose and _PROSE_FILE.search(source)):
         return None
@@ -46,7 +46,7 @@ def quote_of(source: str, text: SourceText) -> Quote | None:
     said = " ".join(
         remark.text if remark.text.endswith(_STOPS) else f"{remark.text};" for remark in told if remark in chosen
     )
-    return Quote(SAYS.format(source=source, text=said.rstrip(";")), any(remark in binding for remark in chosen))
+    return SourceQuote(SAYS.format(source=source, text=said.rstrip(";")), any(remark in binding for remark in chosen))
 
 
 def _is_quotable(remark: Remark) -> bool:

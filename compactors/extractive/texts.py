@@ -10,7 +10,7 @@ from threading import Lock
 import msgspec
 
 from memory_engine.compactors.extractive.agenda import Remark, remark
-from memory_engine.compactors.extractive.arguments import Asked, read_arguments
+from memory_engine.compactors.extractive.arguments import CallArguments, read_arguments
 from memory_engine.compactors.extractive.outputs import Output, read_output, record_output
 from memory_engine.compactors.extractive.printed import printed_in
 from memory_engine.compactors.extractive.structured import ToldRecord, read_json, told
@@ -43,11 +43,11 @@ class SourceText(msgspec.Struct, gc=False):
     _remarks: tuple[Remark, ...] | None = None
     _lines: tuple[OutputLine, ...] | None = None
     _answer: tuple[tuple[ToldRecord, ...] | None, bool, str | None] | None = None
-    _asked: Asked | None = None
+    _asked: CallArguments | None = None
     _output: Output | None = None
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> CallArguments:
         """What it asks for, as the arguments of a call."""
         found = self._asked
         if found is None:

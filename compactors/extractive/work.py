@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import msgspec
 
-from memory_engine.compactors.extractive.arguments import Asked
+from memory_engine.compactors.extractive.arguments import CallArguments
 from memory_engine.compactors.extractive.edits import change_of, changed, patched_files
 from memory_engine.compactors.extractive.outputs import FileHits, Output, one_line
 from memory_engine.compactors.extractive.shell import FileRead
@@ -61,7 +61,7 @@ class CallOutcome(msgspec.Struct, frozen=True, gc=False):
     """Whether it is a JSON text without a printed text in it."""
 
 
-def facts_of(name: str, asked: Asked, outcome: CallOutcome) -> tuple[WorkFact, ...]:
+def facts_of(name: str, asked: CallArguments, outcome: CallOutcome) -> tuple[WorkFact, ...]:
     """What a call did, in order; empty if it is no work on files and commands."""
     if asked.command is not None:
         is_told_elsewhere = outcome.is_record and not asked.command.reads and not asked.command.writes
@@ -73,7 +73,7 @@ def facts_of(name: str, asked: Asked, outcome: CallOutcome) -> tuple[WorkFact, .
     return tuple(_of_tool(name, asked, outcome))
 
 
-def _of_command(asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact]:
+def _of_command(asked: CallArguments, outcome: CallOutcome) -> Iterator[WorkFact]:
     command = asked.command
     if command is None:
         return
@@ -106,7 +106,7 @@ def _shell_read(read: FileRead, output: Output, *, alone: bool) -> WorkFact:
     return WorkFact(FILES, FileLine(path, is_read=True, is_whole=True, lines=output.lines if alone else 0), Rank.READ)
 
 
-def _edits(asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact]:
+def _edits(asked: CallArguments, outcome: CallOutcome) -> Iterator[WorkFact]:
     """The files that a call changes: its arguments say what, and its result does not look like something found."""
     output = outcome.output
     if not asked.writes and (output.hits or output.names or asked.searches):
@@ -124,7 +124,7 @@ def _edits(asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact]:
     yield _edit(path, change_of(texts), outcome, whole=len(texts.texts) == 1)
 
 
-def _as_texts(asked: Asked) -> Asked | None:
+def _as_texts(asked: CallArguments) -> CallArguments | None:
     """The arguments with two like values as texts before and after, where names do not say so; `None` if none are."""
     others = [(key, value) for key, value in asked.values if value not in asked.paths]
     told = [*asked.texts, *others][:TEXTS_MAX]
@@ -150,7 +150,7 @@ def _edit(path: str, change: str, outcome: CallOutcome, *, whole: bool = False) 
     return WorkFact(FILES, FileLine(path, status=status, edits=1, changes=(change,) if change else ()), Rank.CHANGE)
 
 
-def _of_tool(name: str, asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact]:
+def _of_tool(name: str, asked: CallArguments, outcome: CallOutcome) -> Iterator[WorkFact]:
     """A call of a tool that is no shell: a search, a listing, the text of a file, or a long output."""
     output = outcome.output
     if outcome.is_record and not output.names:
@@ -177,18 +177,18 @@ def _of_tool(name: str, asked: Asked, outcome: CallOutcome) -> Iterator[WorkFact
         yield WorkFact(COMMANDS, _command(_title(name, asked), outcome), rank)
 
 
-def _is_text_of_file(asked: Asked, output: Output) -> bool:
+def _is_text_of_file(asked: CallArguments, output: Output) -> bool:
     if asked.is_url or asked.texts:
         return False
     return output.lines >= (LOG_LINES_MIN if _others(asked) else FILE_LINES_MIN) and not output.diff
 
 
-def _others(asked: Asked) -> list[str]:
+def _others(asked: CallArguments) -> list[str]:
     """Values that are no paths and no numbers of lines."""
     return [value for _, value in asked.values if value not in asked.paths and not value.lstrip("-").isdecimal()]
 
 
-def _read(asked: Asked, output: Output) -> WorkFact:
+def _read(asked: CallArguments, output: Output) -> WorkFact:
     path = clean(asked.paths[0] if asked.paths else output.header)
     asks = asked.first or asked.last
     if output.numbers is not None and (asks or output.numbers[0] > 1):
@@ -206,7 +206,7 @@ def _run(command: str, outcome: CallOutcome) -> WorkFact:
     return WorkFact(TESTS, CommandLine(command, told, run is not None and run.has_failed), Rank.TEST)
 
 
-def _title(name: str, asked: Asked) -> str:
+def _title(name: str, asked: CallArguments) -> str:
     shown, name = one_line(asked.shown, COMMAND_CHARS_MAX), clean(name)
     return f"{name}: {shown}" if name and shown else name or shown or "call"
 

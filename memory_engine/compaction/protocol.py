@@ -36,7 +36,7 @@ from memory_engine.core.records import Receipt
 from memory_engine.core.slices import Pause, let_others
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy, encode_policy
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import estimate_text, recorded_tokens
 from memory_engine.errors import CompactorFailed, MemoryEngineError, ModelError
 from memory_engine.errors.effects import Usage
 
@@ -367,7 +367,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         return chunks, tuple(earlier)
 
     async def _context(self, chunks: Sequence[Chunk], earlier: tuple[SummaryLine, ...]) -> CompactionContext:
-        replaced = sum(chunk.tokens for chunk in chunks) + sum(estimate_text(line.text) for line in earlier)
+        replaced = sum(chunk.tokens for chunk in chunks) + sum(recorded_tokens(line.text) for line in earlier)
         shown = [chunk for chunk in map(self.state.get, self._shown()) if chunk is not None]
         goals = [chunk.text for chunk in shown if chunk.type == ChunkType.TASK]
         system = [chunk.text for chunk in shown if chunk.type == ChunkType.SYSTEM]
@@ -446,7 +446,7 @@ def check_result(name: str, result: CompactionResult) -> int:
     if not result.lines or not all(line.text.strip() and line.section for line in result.lines):
         why = "it returned no lines, or a line without text or section"
         raise CompactorFailed(name, "empty", why, result.usage)
-    return sum(estimate_text(line.text) + 1 for line in result.lines)
+    return sum(recorded_tokens(line.text) + 1 for line in result.lines)
 
 
 def _is_line(line: object) -> bool:

@@ -33,9 +33,8 @@ from memory_engine.core.tokens import TokenCounter
 QUESTION_SHARE = 0.5
 """The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
 SUMMARY_SHARE = 0.15
-"""The share of the room that the lines of summaries may take."""
-SUMMARY_MIN = 200
-"""Tokens that the lines of summaries may take of a small room, too, up to a third of it."""
+"""The share of the room that the lines of summaries may take. With the brief's and the question's it is less than 1: else
+a larger budget could show less (see `window`)."""
 ASKED_CHARS_MAX = 2_000
 """The characters of a message that say what it asks of the results that follow it."""
 
@@ -144,8 +143,7 @@ class Choice(msgspec.Struct, frozen=True):
         return found.plus(flow.fixed_tokens) if found is not None else None
 
     def _summary_room(self, room: int) -> int:
-        least = min(SUMMARY_MIN, room // 3)
-        return max(least, int(room * SUMMARY_SHARE)) if self.summary is None else self.summary
+        return int(room * SUMMARY_SHARE) if self.summary is None else self.summary
 
     def _going_on(self, flow: Flow, room: int, front: InFront) -> Chosen | None:
         """From where the window began before while all fits; else with a window that leaves room for many calls."""

@@ -33,8 +33,10 @@ SLACK_PERCENT = 6
 """How much larger than these it may stay."""
 COUNTED_MIN = 100
 """Smaller contexts tell nothing: what a caller adds to them may be larger."""
-PERCENT_MAX = 1_000
-"""Beyond this a report is of something else than the context."""
+PERCENT_MIN, PERCENT_MAX = 40, 160
+"""Beyond these a report is of something else than the context: of a recording's own request, or of one with much more.
+
+Our count is 1.0 to 1.4 times that of one tokenizer, and tokenizers differ by less than half."""
 FOLLOWING_MAX = 16
 """Events of one response, of which the last one reports."""
 _TYPE = ContextAsked.event_type
@@ -101,7 +103,7 @@ def learned(reports: Sequence[Report]) -> Correction:
     """The correction after these reports, in the order of the log. Pure."""
     percent, latest = 100, list[Report]()
     for report in reports:
-        if report.counted < COUNTED_MIN or not 0 < report.percent <= PERCENT_MAX:
+        if report.counted < COUNTED_MIN or not PERCENT_MIN <= report.percent <= PERCENT_MAX:
             continue
         latest = [*[one for one in latest if one.model == report.model][1 - REPORTS_MIN :], report]
         most = max(one.percent for one in latest)

@@ -13,6 +13,7 @@ from memory_engine.context.flow import Costed
 from memory_engine.context.rendering import Message, RenderedChunk, message_tokens
 from memory_engine.context.shortening import LINES_LEFT_OUT_END, STATEMENTS_LEFT_OUT, keep_last_lines
 from memory_engine.context.window import Front
+from memory_engine.context.work_lines import merged_lines
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.tokens import TokenCounter
@@ -21,7 +22,7 @@ HEADINGS_TOKENS = 60
 """About the tokens that title and headings take around the lines."""
 _LAST_RANK = 5
 RANKS = {
-    "said": 0, "decided": 1, "next_steps": 2, "current_state": 3, "attempted_approaches": 3, "quoted": 3,
+    "said": 0, "asked": 0, "decided": 1, "next_steps": 2, "current_state": 3, "attempted_approaches": 3, "quoted": 3,
     "key_information": 4, "tests": 4, "files": _LAST_RANK, "commands": _LAST_RANK + 1, "completed_actions": _LAST_RANK + 1,
 }  # fmt: skip
 """By section: which lines come first where not all have room."""
@@ -123,7 +124,10 @@ class SummaryLines(msgspec.Struct, frozen=True):
         """One summary of the chosen lines, in their old order, with the id of the newest that any of them is of."""
         in_order = [line for line in self.lines if line in set(chosen)]
         newest = self.summaries[max(line.summary for line in chosen)].atom.chunks[0]
-        chunk = replace(newest, lines=tuple(line.line for line in in_order)) if newest.lines else newest
+        by_summary = [
+            [line.line for line in in_order if line.summary == n] for n in sorted({line.summary for line in in_order})
+        ]
+        chunk = replace(newest, lines=merged_lines(by_summary)) if newest.lines else newest
         messages = tuple(render(chunk))
         if left_out:
             messages = tuple(_marked(message, left_out) for message in messages)

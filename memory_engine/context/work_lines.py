@@ -19,6 +19,8 @@ CHANGES_MAX = 3
 """Changes of a file that its line tells, the latest."""
 RANGES_MAX = 8
 """Ranges that a file's line tells; of more it tells the first and the last line read."""
+RUNS_MAX = 64
+"""Runs of tests, the latest, that another one is compared with."""
 PARTS_MAX = 32
 """Parts of a path by whose ends other paths are looked for."""
 WORKED, FAILED = "→", "✗"
@@ -195,30 +197,42 @@ class WorkRecords:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], KeptLine] = {}
+        self._runs: list[CommandLine] = []
+        """The latest runs of tests."""
 
     def add(self, section: str, line: WorkLine, sources: Sequence[str]) -> None:
-        """The next line."""
-        key = section, line.key
-        if section == TESTS:
-            self._kept.pop((COMMANDS, line.key), None)  # the same command, when it did not come as far as its tests
+        """The next line. It takes over the sources of those that it makes needless, so that nothing goes untold."""
         kept = KeptLine(section, line, tuple(sources), bool(sources))
+        if section == TESTS and isinstance(line, CommandLine):
+            for covered in self._covered_by(line):
+                kept = _with_sources(self._kept.pop(covered), kept)
+            self._runs = [*(run for run in self._runs if (TESTS, run.key) in self._kept), line][-RUNS_MAX:]
+        key = section, line.key
         before = self._kept.pop(key, None)  # it moves to the end: the order is that of the last mention
         if before is not None:
-            is_known = before.is_known and kept.is_known
-            known = tuple(dict.fromkeys((*before.sources, *kept.sources))) if is_known else ()
-            kept = KeptLine(section, _then(before.line, line), known, is_known)
+            kept = _with_sources(before, msgspec.structs.replace(kept, line=_then(before.line, line)))
         self._kept[key] = kept
 
+    def _covered_by(self, run: CommandLine) -> list[tuple[str, str]]:
+        """The keys of what a run of tests replaces: runs of no more, and its command where it came to no tests."""
+        covered = [(TESTS, one.key) for one in self._runs if run.covers(one)]
+        return [key for key in dict.fromkeys([*covered, (COMMANDS, run.key)]) if key in self._kept]
+
     def lines(self) -> list[KeptLine]:
-        """The lines, in the order of their last mention. What a later run of tests covers is left out."""
+        """The lines, in the order of their last mention. Each failure of a test is told by the last run that has it."""
         self._join_paths()
-        runs = [kept for kept in self._kept.values() if kept.section == TESTS]
-        told = _runs_told(runs)
-        return [
-            told[id(kept)] if kept.section == TESTS else kept
-            for kept in self._kept.values()
-            if kept.section != TESTS or id(kept) in told
-        ]
+        seen: set[str] = set()
+        told: list[KeptLine] = []
+        for kept in reversed(self._kept.values()):
+            line = kept.line
+            if kept.section == TESTS and isinstance(line, CommandLine):
+                head, *failures = line.outcome.split("; ")
+                fresh = [failure for failure in failures if failure not in seen]
+                seen.update(fresh)
+                told.append(msgspec.structs.replace(kept, line=replace(line, outcome="; ".join([head, *fresh]))))
+            else:
+                told.append(kept)
+        return told[::-1]
 
     def _join_paths(self) -> None:
         """Give lines of one file one path: a short path that is the end of one longer path alone is the same file."""
@@ -259,21 +273,11 @@ def _then(before: WorkLine, later: WorkLine) -> WorkLine:
     return later
 
 
-def _runs_told(runs: Sequence[KeptLine]) -> dict[int, KeptLine]:
-    """The runs of tests that no later one covers, by identity. The last run that has a failure tells it."""
-    told: dict[int, KeptLine] = {}
-    seen: set[str] = set()
-    later: list[CommandLine] = []
-    for kept in reversed(runs):
-        line = kept.line
-        if not isinstance(line, CommandLine) or any(one.covers(line) for one in later):
-            continue
-        head, *failures = line.outcome.split("; ")
-        fresh = [failure for failure in failures if failure not in seen]
-        told[id(kept)] = msgspec.structs.replace(kept, line=replace(line, outcome="; ".join([head, *fresh])))
-        seen.update(fresh)
-        later.append(line)
-    return told
+def _with_sources(before: KeptLine, later: KeptLine) -> KeptLine:
+    """The later line with the sources of both; where those of one are unknown, it may come from anywhere."""
+    is_known = before.is_known and later.is_known
+    known = tuple(dict.fromkeys((*before.sources, *later.sources))) if is_known else ()
+    return msgspec.structs.replace(later, sources=known, is_known=is_known)
 
 
 def work_line(section: str, text: str) -> WorkLine | None:

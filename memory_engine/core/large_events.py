@@ -15,7 +15,7 @@ import msgspec
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
-from memory_engine.core.tokens import estimate_text, tokens_of_bytes
+from memory_engine.core.tokens import recorded_tokens, tokens_of_bytes
 from memory_engine.errors import InvalidEvent, MemoryEngineError
 
 LONG_CHARS = 16 * 1024
@@ -63,7 +63,7 @@ class MeasuredTexts(msgspec.Struct, frozen=True):
         for known, size in zip(self.texts, self.sizes, strict=True):
             if known is text:
                 return tokens_of_bytes(size)
-        return estimate_text(text)
+        return recorded_tokens(text)
 
 
 class EncodedEvent(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.executor import apply_to_draft, check_ids
 from memory_engine.core.operations import Add, Operation
 from memory_engine.core.state import StateDraft, StateView
-from memory_engine.core.tokens import estimate_chunk, estimate_text
+from memory_engine.core.tokens import estimate_chunk, recorded_tokens
 from memory_engine.errors import DuplicateRegistration, EventRefused, InvalidOperation, ReducerError
 
 _replaced = msgspec.structs.replace
@@ -39,7 +39,7 @@ class ReduceContext(msgspec.Struct, eq=False):
     seq: int
     event_id: str
     now_us: int
-    tokens_of_text: Callable[[str], int] = estimate_text
+    tokens_of_text: Callable[[str], int] = recorded_tokens
     reducer: str = ""
     _made: int = 0
 

@@ -41,10 +41,15 @@ class EstimatedTokens:
 
     def count(self, text: str) -> int:
         """The estimate, rounded up; 0 for no text only."""
-        return count_by_classes(text)
+        return estimate_text(text)
 
 
 def estimate_text(text: str) -> int:
+    """The tokens of a text by classes of its characters, on the safe side (see `EstimatedTokens`)."""
+    return count_by_classes(text)
+
+
+def recorded_tokens(text: str) -> int:
     """A quarter of the UTF-8 bytes, rounded up: the measure of recorded chunks, which must stay as it is.
 
     Of data it counts less than half of the tokens: keep budgets by a `TokenCounter`.
@@ -58,7 +63,7 @@ def tokens_of_bytes(size: int) -> int:
     return (size + 3) >> 2
 
 
-def estimate_content(content: Content, of_text: Callable[[str], int] = estimate_text) -> int:
+def estimate_content(content: Content, of_text: Callable[[str], int] = recorded_tokens) -> int:
     """The estimate for text, or for parts with a flat price for an image and for a page of a file."""
     if isinstance(content, str):
         return of_text(content)
@@ -78,14 +83,14 @@ def file_tokens(url: str) -> int:
     return FILE_TOKENS * (1 + len(url) // PAGE_CHARS)
 
 
-def estimate_chunk(chunk: Chunk, of_text: Callable[[str], int] = estimate_text) -> int:
+def estimate_chunk(chunk: Chunk, of_text: Callable[[str], int] = recorded_tokens) -> int:
     """The tokens of the chunk's content, calls and lines, without the frame around them.
 
     `of_text` is the estimate of its content's texts, for a caller that knows it of long ones.
     """
     total = estimate_content(chunk.content, of_text)
     for call in chunk.calls:
-        total += estimate_text(call.name) + estimate_text(call.arguments)
+        total += recorded_tokens(call.name) + recorded_tokens(call.arguments)
     for line in chunk.lines:
-        total += estimate_text(line.text) + 1
+        total += recorded_tokens(line.text) + 1
     return total

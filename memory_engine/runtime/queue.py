@@ -12,7 +12,7 @@ from memory_engine.core.codec import is_large
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import recorded_tokens
 from memory_engine.errors import MemoryEngineError, QueueFull
 
 IN_A_ROW_MAX = 8
@@ -40,7 +40,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     links_are_callers: bool = False
     commitment: bytes = b""
     """To the payload, where it is known already."""
-    tokens_of_text: Callable[[str], int] = estimate_text
+    tokens_of_text: Callable[[str], int] = recorded_tokens
     """The estimate for a text of its content, which knows those that are long."""
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from memory_engine.compactors.extractive import Entry, Line, extract, render
 from memory_engine.compactors.extractive.entries import SECTIONS, tokens
-from memory_engine.language.sentences import SENTENCE_CHARS_MAX, statements
 from memory_engine.compactors.extractive.structured import read_json, records
 from memory_engine.compactors.extractive.usage import pair_calls
+from memory_engine.language.sentences import SENTENCE_CHARS_MAX, statements
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = st.sampled_from(

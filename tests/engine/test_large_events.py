@@ -10,7 +10,7 @@ import pytest
 import memory_engine
 from memory_engine import EngineConfig, NewEvent, UserMessage
 from memory_engine.core.codec import LARGE_CHARS
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import recorded_tokens
 from memory_engine.errors import EngineClosed, EventTooLarge, IdempotencyConflict, InvalidEvent
 from memory_engine.events import TextPart
 
@@ -28,7 +28,7 @@ async def test_a_large_event_is_kept_as_any_other() -> None:
         again = await thread.dispatch(UserMessage(content=LARGE), event_id="mine")
 
         assert receipt.hash == again.hash
-        assert estimate_text(LARGE) == receipt.chunks[0].tokens
+        assert recorded_tokens(LARGE) == receipt.chunks[0].tokens
         [recorded] = [event async for event in thread.events()]
         assert UserMessage(content=LARGE) == recorded.event
         assert MAY == recorded.occurred_at

@@ -30,7 +30,7 @@ def test_each_file_and_command_has_one_line() -> None:
         SummaryLine("said", "User: Is the till open?", ("5.0",)),
         SummaryLine("files", "shop/till.py: read 1-90; edited: `a` => `b`", ("2.0", "7.0")),
         SummaryLine("commands", "ruff check shop (×2) → All checks passed!", ("3.0", "8.0")),
-        SummaryLine("tests", "pytest -q → 44 passed", ("9.0",)),
+        SummaryLine("tests", "pytest -q → 44 passed", ("4.0", "9.0")),
     ) == merged_lines([FIRST, SECOND])
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from memory_engine.compaction.base import CompactionContext
 from memory_engine.compactors import EmbeddedCompactor
 from memory_engine.compactors.extractive import Entry, extract
+from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.language.phrases import listed
 from memory_engine.language.sentences import clean, statements, without_opening
-from memory_engine.core.chunks import Chunk, ChunkType
 
 AT_RISK = Path(__file__).with_name("meanings_at_risk.toml")
 SPEAKERS = ("Mira", "Jonas")

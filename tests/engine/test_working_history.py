@@ -24,7 +24,7 @@ from memory_engine.compactors.summary_reading import read_summary
 from memory_engine.context.rendering import SECTIONS, render_lines
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import SummaryLine, ToolCall
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import recorded_tokens
 from memory_engine.errors import CompactorFailed
 from memory_engine.errors.effects import Usage
 from memory_engine.llm import Completion
@@ -244,7 +244,7 @@ def test_a_long_text_keeps_its_head_and_tail() -> None:
     assert short.startswith("HEAD")
     assert short.endswith("TAIL")
     assert "characters left out" in short
-    assert estimate_text(short) < 120
+    assert recorded_tokens(short) < 120
     assert text == shortened(text, 1002)
 
 
@@ -258,7 +258,7 @@ def test_one_huge_entry_costs_the_others_nothing() -> None:
     short = fitted(entries, 100_000, 1_000 + 3 * FRAME_TOKENS)
     assert short is not None
     assert ["a" * 400, "c" * 400] == [short[0].text, short[2].text]
-    assert estimate_text(short[1].text) < 820
+    assert recorded_tokens(short[1].text) < 820
 
 
 @given(st.lists(st.integers(0, 9_000), max_size=30), st.integers(0, 3_000), st.integers(40, 2_000))
@@ -269,7 +269,7 @@ def test_the_entries_fit_or_there_are_none(sizes: list[int], room: int, limit: i
     if short is None:
         assert room < len(sizes) * (ENTRY_TOKENS_MIN + FRAME_TOKENS)
     else:
-        assert sum(estimate_text(entry.text) + FRAME_TOKENS for entry in short) <= max(room, 0) + notes
+        assert sum(recorded_tokens(entry.text) + FRAME_TOKENS for entry in short) <= max(room, 0) + notes
 
 
 async def test_a_history_over_the_limit_is_summarised_in_parts() -> None:
@@ -280,7 +280,7 @@ async def test_a_history_over_the_limit_is_summarised_in_parts() -> None:
     asked = [str(messages[1]["content"]) for messages, *_ in model.asked]
     assert 2 < len(asked) == len(result.lines)
     assert [] == [n for n in range(1, 100) if sum(f"w{n} w{n}" in text for text in asked) != 1]
-    assert max(map(estimate_text, asked)) < 4_000
+    assert max(map(recorded_tokens, asked)) < 4_000
 
 
 async def test_instructions_without_room_for_an_entry_are_refused() -> None:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import (
-    Context,
-    ContextPolicy,
     Add,
     BatchReplace,
     Chunk,
     CompactionPolicy,
+    Context,
+    ContextPolicy,
     EngineConfig,
     Event,
     LlmTextResponse,
@@ -25,9 +25,9 @@ from memory_engine import (
 )
 from memory_engine import events as e
 from memory_engine.context.builder import FRAME, ContextBuilder, summaries_of
-from memory_engine.context.rendering import Message, common_prefix, message_tokens
 from memory_engine.context.choice import Kept
 from memory_engine.context.covered import Covered
+from memory_engine.context.rendering import Message, common_prefix, message_tokens
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.core.chunks import Category
 from memory_engine.errors import CompactionError, ContextBudgetError, SeqNotInLog

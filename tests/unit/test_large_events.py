@@ -12,7 +12,7 @@ from memory_engine.core.codec import LARGE_CHARS, commitment, encode_event, is_l
 from memory_engine.core.events.base import FilePart, ImagePart, TextPart
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.large_events import LONG_CHARS, PIECE_CHARS, split_event
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import recorded_tokens
 from memory_engine.errors import InvalidEvent
 from memory_engine.events import BUILTIN_EVENTS
 
@@ -50,7 +50,7 @@ def test_the_payload_is_that_of_encoding_it_at_once(
         assert payload == encoded.payload
         assert recorded == split.recorded
         assert commitment(b"salt", payload) == encoded.commitment
-        assert estimate_text(split.texts[0]) == encoded.measured.tokens(split.texts[0])
+        assert recorded_tokens(split.texts[0]) == encoded.measured.tokens(split.texts[0])
 
 
 def test_only_much_text_makes_an_event_large() -> None:

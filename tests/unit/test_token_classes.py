@@ -12,7 +12,7 @@ from benchmarks.token_kinds import kinds
 from benchmarks.tokens import LEAST, MOST, TRUTH
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.token_classes import BLOCK_BYTES, BLOCK_COSTS, CLASSES, COST_MAX, COSTS, count_by_classes
-from memory_engine.core.tokens import EstimatedTokens, TokenCounter, estimate_chunk, estimate_text
+from memory_engine.core.tokens import EstimatedTokens, TokenCounter, estimate_chunk, recorded_tokens
 from memory_engine.errors import MissingExtra
 from memory_engine.llm import Tokenizer
 
@@ -132,7 +132,7 @@ def test_recorded_chunks_keep_their_measure() -> None:
     """A quarter of the bytes: logs of earlier releases reduce to the same bytes."""
     text = "0123456789abcdef" * 10
     chunk = Chunk(id="1.0", type=ChunkType.USER_MESSAGE, content=text, retention=Retention.BATCH_COMPRESSIBLE)
-    assert (40, 40) == (estimate_text(text), estimate_chunk(chunk))
+    assert (40, 40) == (recorded_tokens(text), estimate_chunk(chunk))
     assert 60 < EstimatedTokens().count(text)
 
 

@@ -14,7 +14,7 @@ from memory_engine.core.origins import SPOKEN, Speaker
 from memory_engine.core.origins import origin_of as speaker_of
 from memory_engine.core.records import Receipt
 from memory_engine.core.state import State
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import recorded_tokens
 from memory_engine.errors import BriefFull, InvalidEvent, UnknownPin
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.store.reader import MomentLike
@@ -178,7 +178,7 @@ async def brief_at(thread: ThreadHandle, seq: int, upto: int | None) -> Brief:
 
 def _check_room(thread_id: str, pinned: Sequence[str], text: str) -> None:
     """Raise `BriefFull` where another pin would be too many or too long."""
-    size, held = estimate_text(text), sum(map(estimate_text, pinned))
+    size, held = recorded_tokens(text), sum(map(recorded_tokens, pinned))
     if len(pinned) >= PINS_MAX:
         raise BriefFull(thread_id, "pins", len(pinned) + 1, PINS_MAX)
     if size > PIN_TOKENS_MAX:
