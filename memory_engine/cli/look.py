@@ -214,9 +214,7 @@ def _put_check(found: Context, terminal: Terminal) -> int:
     said = counted(len(missing), "standing statement") if missing else "no standing statement"
     verb = "are" if len(missing) > 1 else "is"
     where = f"a context of {counted(found.tokens, 'token')} at event {found.seq}"
-    terminal.say(
-        f"{said} {verb} missing in {where}; {number(len(found.stood))} stood", "red" if missing else "green"
-    )
+    terminal.say(f"{said} {verb} missing in {where}; {number(len(found.stood))} stood", "red" if missing else "green")
     heads = [Column("SEQ", right=True), Column("CONTEXT"), Column("TEXT", least=20)]
     rows = [
         (str(one.seq), "missing" if one.place in missing else "has it", one_line(one.text, terminal.width))

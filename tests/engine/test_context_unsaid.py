@@ -94,6 +94,7 @@ async def test_what_is_pinned_in_a_loop_is_shown_at_once(thread: Thread) -> None
     assert [len(after.messages) - 3] == added
     assert before.messages[: added[0]] == after.messages[: added[0]]
     assert ((), 2) == (after.unsaid, len(after.standing))
+    later = after
     for n in range(40):
         await thread.dispatch(UserMessage(content=f"Where did parcel {n} go in the end, and by which road? " * 4))
         later = await thread.context(2_000)
