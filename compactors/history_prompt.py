@@ -14,7 +14,7 @@ from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import ToolCall
 from memory_engine.core.lazy import regex
 from memory_engine.core.origins import SPOKEN
-from memory_engine.core.tokens import estimate_text
+from memory_engine.core.tokens import recorded_tokens
 from memory_engine.llm.base import Message
 
 _TASK = """\
@@ -190,7 +190,7 @@ def fitted(
     entries: Sequence[HistoryEntry],
     entry_tokens_max: int,
     room: int,
-    count: Callable[[str], int] = estimate_text,
+    count: Callable[[str], int] = recorded_tokens,
 ) -> list[HistoryEntry] | None:
     """The entries, the longest shortened so that all take about `room` tokens; `None` where they cannot.
 
@@ -211,7 +211,7 @@ def fitted(
     return [replace(entry, text=shortened(entry.text, limit, count)) for entry in entries]
 
 
-def shortened(text: str, tokens: int, count: Callable[[str], int] = estimate_text) -> str:
+def shortened(text: str, tokens: int, count: Callable[[str], int] = recorded_tokens) -> str:
     """The text, or its head and tail in about that many tokens, saying how much is left out."""
     size = count(text)
     return text if size <= tokens else _within(text, max(len(text) * tokens // size, 1))
@@ -230,7 +230,7 @@ def render_input(
     context: CompactionContext,
     *,
     part_tokens_max: int,
-    count: Callable[[str], int] = estimate_text,
+    count: Callable[[str], int] = recorded_tokens,
 ) -> str:
     """The two blocks. Each part of the context takes at most about `part_tokens_max` tokens."""
     lines = ["<context>"]

@@ -10,8 +10,8 @@ from memory_engine.compactors.history_prompt import FORM, WORK_FORM
 from memory_engine.context.headings import sections_by_heading
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import regex
+from memory_engine.core.origins import Speaker, origin_of_section
 
-_SEEDED = ("completed_actions", "attempted_approaches", "current_state", "key_information", "next_steps")
 _WORK = {"files": "files", "changes": "changes", "tests": "tests", "version control": "version_control"}
 
 
@@ -26,7 +26,8 @@ class Claim(msgspec.Struct, frozen=True):
 @cache
 def _sections() -> Mapping[str, str]:
     """The section that a heading names. Sections that say whose words a line holds are not a model's to write."""
-    return {name: section for name, section in sections_by_heading().items() if section in _SEEDED} | _WORK
+    known = sections_by_heading().items()
+    return {name: section for name, section in known if origin_of_section(section) is Speaker.TOOL} | _WORK
 
 
 _OTHER = "key_information"

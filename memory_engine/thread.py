@@ -228,7 +228,6 @@ class Thread(Administered):
         return await reports.memory_report(self, at=await self.upto(at))
 
     # memory
-
     async def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
         """Keep a text, or that of a chunk, in every context until it is unpinned (see `BriefView.pin`)."""
         return await briefs.BriefView(self).pin(text, by_agent=by_agent, agent_id=agent_id)
@@ -284,7 +283,6 @@ class Thread(Administered):
         return await offloads.open_reference(self, reference, start=start, chars=chars)
 
     # queue
-
     async def is_blocked(self) -> bool:
         """Whether events are waiting."""
         return await self.blocking_reason() is not None

@@ -3,7 +3,6 @@
 A model's mistake gives an answer that explains it, never an exception.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, TypeVar, cast
 
@@ -28,14 +27,15 @@ from memory_engine.agents.arguments import (
     Search,
     Stats,
 )
+from memory_engine.agents.compacting import compacted_soon
 from memory_engine.agents.pins import AgentPins
 from memory_engine.agents.remembering import Remembering
-from memory_engine.core.cancellation import observed
+from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import named
 from memory_engine.core.secrets import holds_secret, tells_secret
 from memory_engine.errors import (
-    CompactionError,
+    CompactorFailed,
     InvalidInput,
     NotGranted,
     NothingToCompact,
@@ -121,8 +121,6 @@ def _field(field: Mapping[str, object], *, is_optional: bool, strict: bool) -> d
 
 
 ANSWER_CHARS_MAX = 12_000
-COMPACT_WAIT_S = 5.0
-"""Seconds that a model waits for a compaction that it asked for; it goes on without its end after that."""
 SECRET = "That tells a secret (a password, a key, a code, a card or account number). Nothing was kept: say it without."
 ENTRY_CHARS_MAX = 1_200
 OPEN_CHARS = 4_000
@@ -259,24 +257,16 @@ class MemoryTools:
 
     async def _compact_context(self, asked: CompactContext) -> _Told:
         """Compact the conversation. A model may take long: after a while it goes on in the background."""
-        working = asyncio.ensure_future(self._conversation.compact(focus=asked.focus or ""))
-        working.add_done_callback(observed)
-        done, _ = await asyncio.wait([working], timeout=COMPACT_WAIT_S)
-        if not done:
-            return _Told("The older steps are being summarised in the background. Go on.", {"is_done": False})
-        try:
-            report = working.result()
-        except NothingToCompact:
-            told = "There is nothing to compact now: everything is new, open, or short already."
-            return _Told(told, {"is_done": True, "tokens_before": 0, "tokens_after": 0})
-        except CompactionError as error:
-            raise _Refused(f"Nothing was compacted; all steps are as they were: {error}") from None
-        data = {"is_done": True, "tokens_before": report.tokens_before, "tokens_after": report.tokens_after}
-        covered = len(report.covered) + len(report.dropped)
-        return _Told(
-            f"{covered} older steps are now a summary: {report.tokens_before} tokens became {report.tokens_after}.",
-            data,
-        )
+        done = await compacted_soon(self._conversation, focus=asked.focus or "")
+        if isinstance(done, CompactionReport):
+            data = {"is_done": True, "tokens_before": done.tokens_before, "tokens_after": done.tokens_after}
+            covered, became = len(done.covered) + len(done.dropped), f"{done.tokens_before} → {done.tokens_after}"
+            return _Told(f"{covered} older steps are now a summary: {became} tokens.", data)
+        if isinstance(done, CompactorFailed):
+            raise _Refused(f"Nothing was compacted; all steps are as they were: {done}")
+        if isinstance(done, NothingToCompact):
+            return _Told("There is nothing to compact now: everything is new, open, or short.", {"is_done": True})
+        return _Told("The older steps are being summarised in the background. Go on.", {"is_done": False})
 
     async def _stats(self, _asked: Stats) -> _Told:
         stats = await self._memory.get_stats()

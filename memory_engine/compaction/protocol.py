@@ -93,7 +93,7 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _LeftOut(msgspec.Struct, frozen=True):
-    """A part that got no shorter: its chunks, whose result it was, and why."""
+    """A part that got no shorter, and why."""
 
     chunk_ids: tuple[str, ...]
     failure: CompactorFailed
@@ -149,7 +149,6 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     """Whether nothing is recorded until the result is there."""
     wishes: Wishes = Wishes()
     count: Callable[[str], int] = estimate_text
-    """Counts tokens as contexts do (`CompactionContext.count`)."""
     brief: Callable[[], Awaitable[Sequence[str]]] | None = None
     """Reads the statements of people that contexts show beside summaries."""
     hurry: asyncio.Event | None = None
@@ -211,15 +210,17 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, completed: CompactionCompleted, now: State) -> None:
         """Raise `CompactorFailed` if the result no longer fits the state."""
-        why = obstacle(self.plan, self._shown(), self.state, now) or self._gone_to_do(completed, now)
-        if why:
+        if why := obstacle(self.plan, self._shown(), self.state, now) or self._gone_to_do(completed, now):
             raise CompactorFailed("", SUPERSEDED, why)
 
     def _gone_to_do(self, completed: CompactionCompleted, now: State) -> str:
-        """Why a result that repeats a to-do cannot stand: the to-do is gone, and may have been forgotten."""
+        """Why a result cannot stand that has the words of a to-do, and of no chunk: the to-do may be forgotten."""
         said = "\n".join(line.text for one in completed.replacements for line in one.lines)
-        gone = (item for item in self._to_dos() if now.get(item.id) is None and item.text and item.text in said)
-        return next((f"to-do {item.id}, which the compactor was shown, is gone" for item in gone), "")
+        gone = [item for item in self._to_dos() if now.get(item.id) is None and item.text and item.text in said]
+        taken = filter(None, map(self.state.get, self.plan.chunk_ids)) if gone else ()
+        told = "\n".join(text for chunk in taken for text in (chunk.text, *(call.arguments for call in chunk.calls)))
+        lost = (f"to-do {item.id}, which the compactor was shown, is gone" for item in gone if item.text not in told)
+        return next(lost, "")
 
     async def _abandon(self) -> None:
         await self.append([CompactionAbandoned(compaction_id=self.compaction_id, reason="cancelled")])
@@ -399,8 +400,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
 
     def _to_dos(self) -> list[Chunk]:
         """The to-dos that are not done."""
-        listed = self.state.named(TO_DO_LIST)
-        items = self.state.children(listed.id) if listed is not None else ()
+        items = self.state.children(listed.id) if (listed := self.state.named(TO_DO_LIST)) else ()
         return [item for item in items if item.type == ChunkType.TODO_ITEM and item.status != "completed"]
 
     def _tokens(self, chunk_ids: Sequence[str]) -> int:

@@ -111,6 +111,12 @@ class AskedWindows:
             asking.follow(recorded, mark)
             runtime.window = recorded.window
 
+    async def begin(self, runtime: ThreadRuntime, max_tokens: int) -> None:
+        """Let the first budget of a thread be its window at once: what it holds may need a compaction for it."""
+        await self.read(runtime)
+        if runtime.window is None:
+            runtime.window = max_tokens
+
     async def ask(self, runtime: ThreadRuntime, max_tokens: int, counted: int, unsaid: Sequence[Weighed] = ()) -> None:
         """Take note of a context that the loop of a thread has asked for, and of our count of it (0: it is exact).
 

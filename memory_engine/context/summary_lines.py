@@ -1,7 +1,7 @@
 """The lines of all summaries of a state, chosen for a window and read as one summary.
 
 A line is needed once the window begins after the oldest event that it cites. Where the needed lines exceed their share,
-the highest ranked appear: what people said and the agent decided, then what is open, then work, the newest first.
+the highest ranked appear: rules that were read, what the agent decided, what is open, then work, the newest first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,14 +18,23 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.tokens import TokenCounter
 
-HEADINGS_TOKENS = 60
+HEADINGS_TOKENS = 80
 """About the tokens that title and headings take around the lines."""
-_LAST_RANK = 5
 RANKS = {
-    "said": 0, "asked": 0, "decided": 1, "next_steps": 2, "current_state": 3, "attempted_approaches": 3, "quoted": 3,
-    "key_information": 4, "tests": 4, "files": _LAST_RANK, "commands": _LAST_RANK + 1, "completed_actions": _LAST_RANK + 1,
+    section: rank
+    for rank, sections in enumerate((
+        ("quoted",),
+        ("decided",),
+        ("asked", "next_steps"),
+        ("current_state", "attempted_approaches", "tests"),
+        ("said", "key_information"),
+        ("files",),
+        ("commands", "completed_actions"),
+    ))
+    for section in sections
 }  # fmt: skip
-"""By section: which lines come first where not all have room."""
+"""By section: which lines come first where not all have room. What people said and still holds is in the brief."""
+OTHER_RANK = 5
 
 
 class _Line(msgspec.Struct, frozen=True, gc=False):
@@ -39,7 +48,7 @@ class _Line(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def rank(self) -> tuple[int, int]:
-        return RANKS.get(self.line.section, _LAST_RANK), -self.newest
+        return RANKS.get(self.line.section, OTHER_RANK), -self.newest
 
 
 class ShownLines(msgspec.Struct, frozen=True):

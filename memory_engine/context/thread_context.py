@@ -85,6 +85,8 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     runtime = None
     if seq is None:
         runtime = await thread.followed()
+        if max_tokens is not None and is_loop and not kernel.config.read_only:
+            await kernel[AskedWindows].begin(runtime, max_tokens)
         for prepare in kernel[OpenThreads].before_context:
             await prepare(runtime)
         state = runtime.state

@@ -127,7 +127,7 @@ async def test_a_day_is_told_once() -> None:
             await thread.dispatch(user(text, "Ann"), occurred_at=datetime(2024, 5, day, tzinfo=UTC))
         for event in turns(40):
             await thread.dispatch(event, occurred_at=datetime(2024, 6, 1, tzinfo=UTC))
-        shown = lines(await thread.context(400, query="What of the gate?", policy=ALONE))
+        shown = lines(await thread.context(440, query="What of the gate?", policy=ALONE))
     assert [
         "[3 May 2024]",
         "- Ann: The gate opens at seven.",
@@ -142,7 +142,7 @@ async def test_a_day_is_told_once() -> None:
 async def test_a_long_passage_is_shortened_around_what_was_asked() -> None:
     """It does not take all the room, nor is it left out: its sentences about the question are shown."""
     long = " ".join(f"Sentence {n} of the report speaks of something else." for n in range(30))
-    context = await asked([user(f"{long} {CODE} {long}"), *turns(20)], max_tokens=500)
+    context = await asked([user(f"{long} {CODE} {long}"), *turns(20)], max_tokens=640)
     (hit,) = [hit for hit in context.recalled if hit.seq == 1]
     assert (True, True, True) == (hit.text.startswith("[…] "), CODE in hit.text, hit.text.endswith(" […]"))
     assert len(hit.text) < len(long)

@@ -50,6 +50,19 @@ POLICIES = (
 # Other thresholds, other compactors.
 
 
+async def test_another_compactor_is_compared_under_the_policy_of_the_log(tmp_path: Path) -> None:
+    """A log says by which limits it was compacted: opened with others, it is run again by its own."""
+    path = str(tmp_path / "memory.db")
+    async with opened(EmbeddedCompactor(), SMALL, path) as engine:
+        await say(await engine.create_thread("t"), turns(12))
+    async with memory_engine.open(path) as engine:
+        report, _ = await tried(engine.thread("t"), Change(compactor=EmbeddedCompactor()))
+        assert report.before.completed == report.after.completed > 1
+        await engine.thread("t").update(policy=CompactionPolicy(enabled=False))
+        report, _ = await tried(engine.thread("t"), Change(compactor=EmbeddedCompactor()))
+        assert 0 == report.after.completed
+
+
 @pytest.mark.parametrize("recorded", [*POLICIES, NEVER])
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_other_thresholds_come_to_what_would_have_been(

@@ -47,6 +47,7 @@ async def tool_called() -> str:
 USUAL: dict[str, object] = {
     "a": 1, "agent_id": "a", "anchored": [], "answer": "a", "at": 1, "b": 2, "by": "ann", "call": tool_called,
     "change": Change(), "chunk_id": "1.0", "content": "a page", "correlation_id": "c", "duration": 2, "entry": "text",
+    "hook": lambda _thread, _upcoming: None,
     "entry_id": "e", "event": UserMessage(content="x"), "event_ids": ["e"],
     "exchange": None, "events": [UserMessage(content="x")], "first": 1, "flow": "f",
     "flow_dact": "f", "flow_id": "f", "from_seq": 1, "id": "d", "industry": "retail", "key": "verbosity", "last": 2,

@@ -10,12 +10,14 @@ from functools import cache
 import msgspec
 
 from memory_engine.core.lazy import regex
+from memory_engine.core.text import negations
 from memory_engine.language.phrases import alternatives, denies, listed
 from memory_engine.language.sentences import words
 
 READ_CHARS_MAX = 1_000
 _SHOUTED = regex(r"(?<![\w.])[^\W\d_]{3,}(?![\w.])")
 _FIRST_WORD = regex("\\W*([\\w'’]+)(?![\\w,!.\uff0c、])")
+_CONTRAST = regex("\\w[,;\uff0c\u3001] (\\w+)(?= \\w)")
 _CLAUSE = regex("[,;:.!?\u2013\u2014\uff0c\u3002\u3001]")
 
 
@@ -47,7 +49,7 @@ def force_of(text: str) -> Force:
     text = text[:READ_CHARS_MAX]
     return Force(
         forbids=_tells_others("forbids", text) or _begins_with_no(text),
-        binds=_tells_others("binds", text) or _is_stressed(text),
+        binds=_tells_others("binds", text) or _is_stressed(text) or _contrasts(text),
         prefers=_holds("prefers", text),
         corrects=_holds("corrects", text),
     )
@@ -67,6 +69,11 @@ def _of_speaker(before: str) -> bool:
         if word in listed("tellers"):
             return True
     return False
+
+
+def _contrasts(text: str) -> bool:
+    """Whether it says what is meant and what is not: "the green one, not the blue one"."""
+    return any(found[1].casefold() in negations() for found in _CONTRAST.finditer(text))
 
 
 def _begins_with_no(text: str) -> bool:

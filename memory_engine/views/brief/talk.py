@@ -12,6 +12,7 @@ from attrs import Factory, define
 
 from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Event, ToolCall, UnknownEvent
+from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.events.messages import (
     LlmClarification,
@@ -62,6 +63,8 @@ TYPES: tuple[type[Event], ...] = (
     LlmSubagentSpawn,
     LlmSubagentMessage,
     LlmClarification,
+    CycleStarted,
+    ExchangeFinished,
     ThreadCleared,
     MemoryForget,
 )
@@ -148,6 +151,7 @@ class Talk:
         self.version += 1
         self.reviewed = 0
         self._by_term: dict[str, list[TalkStatement]] = {}
+        self._asked_in: dict[int, int] = {}
         self._asked = ""
         self._told: frozenset[str] = frozenset()
         self._done: frozenset[str] = frozenset()
@@ -156,7 +160,7 @@ class Talk:
         """Read one more event."""
         self.seq = max(self.seq, seq)
         match event:
-            case UserMessage() if not getattr(event, "origin", ""):
+            case UserMessage(origin=""):
                 self._hear(TalkMessage(seq, event.name, False, 0), content_text(event.content))
             case ParentAgentMessage():
                 self._hear(TalkMessage(seq, event.agent_id, True, 0), content_text(event.content))
@@ -173,10 +177,15 @@ class Talk:
                 self._act(seq, (ToolCall(event.call_id, event.agent_id, event.task),))
             case LlmSubagentMessage():
                 self._act(seq, (ToolCall("", event.agent_id, content_text(event.content)),))
+            case CycleStarted(question_at=at) if at:
+                self._asked_in[seq] = seq + at if at < 0 else at
+            case ExchangeFinished(cycle=cycle) if cycle in self._asked_in:
+                self._asked_in[seq] = self._asked_in[cycle]
             case ThreadCleared():
                 self._begin()
             case MemoryForget():
-                self._forget(event.origins())
+                seqs = event.origins()
+                self._forget(seqs | {self._asked_in[one] for one in seqs if one in self._asked_in})
 
     # people
 

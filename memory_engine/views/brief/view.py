@@ -37,7 +37,7 @@ LATER_CHARS_MAX = 160
 Kind = Literal["forbids", "binds", "prefers", "corrects", "asks", "says", "material", "pin", "report"]
 """What the form of a statement says; or where it is from: pasted `material`, a `pin`, the agent's `report`."""
 Origin = Literal["person", "parent", "agent", "tool"]
-"""Whose it is: a person's of this thread, of the agent that started this one, the agent's, or the agent's after a tool."""
+"""Whose it is: of a person of this thread, of the thread that started it, of the agent, of the agent after a tool."""
 _TRUSTED = frozenset({Speaker.OPERATOR, Speaker.PERSON, Speaker.AGENT})
 """Whose words leave what an agent pins the agent's."""
 
