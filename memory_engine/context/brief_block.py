@@ -229,14 +229,14 @@ class OfferedBrief(msgspec.Struct, frozen=True):
         return block if block.lines else None
 
     def _since(self, one: Weighed) -> int:
-        """The seq after which a window begins that does not show the statement: none shows a pin, or another thread's."""
+        """The seq after which a window begins that does not show it: none shows a pin, or another thread's statement."""
         return -1 if one.pinned or one.thread_id != self.thread_id else one.seq
 
 
 class RoomyBrief(msgspec.Struct, frozen=True):
     """A brief, the tokens that it may take, and these by the seqs of its statements.
 
-    The message being worked on is in the window, or in front of it: of that only what binds is repeated, where it is cut.
+    The message being worked on is in the window, or in front of it: of that only what binds is repeated, if it is cut.
     """
 
     block: RankedBlock

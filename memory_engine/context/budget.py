@@ -1,6 +1,6 @@
 """The atoms of a state that a context holds within a budget of tokens.
 
-A context without a query holds the newest turns that fit (`Choice.of`). One with a query also recalls passages:
+A context without a query holds the newest turns that fit (`WindowChoice.of`). One with a query also recalls passages:
 a policy divides the budget among summaries, turns and recall (`divide_by_policy`; without a budget, `whole`). If the
 newest turn alone exceeds the budget, the newest turns that fit are chosen there too. The default policy is here.
 """
@@ -11,7 +11,7 @@ import msgspec
 from attrs import Attribute, field, frozen
 from msgspec.structs import replace
 
-from memory_engine.context.choice import Choice, Chosen
+from memory_engine.context.choice import Chosen, WindowChoice
 from memory_engine.context.flow import Flow, tokens_of
 from memory_engine.errors import InvalidArgument
 
@@ -143,7 +143,7 @@ class Divided(msgspec.Struct, frozen=True):
     recalled: int
 
 
-def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, choice: Choice) -> Divided | None:
+def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, choice: WindowChoice) -> Divided | None:
     """The atoms to include by a policy, in order; `None` where the fixed ones alone do not fit.
 
     The newest turn is in whole, wherever it fits. Nothing here knows of a question: the atoms follow from the
@@ -171,7 +171,7 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, choice: Choic
     return Divided(chosen, max(0, min(split.recalled, room - chosen.tokens)))
 
 
-def whole(flow: Flow, policy: ContextPolicy, choice: Choice) -> Divided:
+def whole(flow: Flow, policy: ContextPolicy, choice: WindowChoice) -> Divided:
     """All atoms, where no budget is given: the policy says how much is recalled beside them."""
     flowing = flow.turns.tokens + tokens_of(flow.summaries) + policy.recalled_max
     return Divided(choice.unbounded(flow), _split(policy, _room(flow, flowing, flow.newest_turn)).recalled)
@@ -195,7 +195,7 @@ def _split(policy: ContextPolicy, room: Room) -> Split:
     return split
 
 
-def _cut(flow: Flow, room: int, spared: int, choice: Choice) -> Divided | None:
+def _cut(flow: Flow, room: int, spared: int, choice: WindowChoice) -> Divided | None:
     """The newest atoms and summaries that fit, with or without some room kept for recall."""
     for least_recalled in (spared, 0):
         chosen = choice.of(flow, room - least_recalled)

@@ -8,7 +8,6 @@ everything that stays, directly before the newest turn.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 import msgspec
 from attrs import evolve, field, frozen
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 
 from memory_engine.context.brief_block import OfferedBrief, RankedBlock
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, divide_by_policy, whole
-from memory_engine.context.choice import Choice, Chosen, Kept
+from memory_engine.context.choice import Chosen, HeldWindow, WindowChoice
 from memory_engine.context.context import Context, LeftOut, Spent
 from memory_engine.context.covered import Covered
 from memory_engine.context.flow import TRAILING, Costed, Flow, in_groups, in_order, tokens_of
@@ -34,10 +33,11 @@ from memory_engine.context.rendering import (
     render_held,
 )
 from memory_engine.context.shortening import fair_shares, keep_last_lines
+from memory_engine.context.sources import ChunkSource, Indexed
 from memory_engine.context.standing import OfferedBlock, Place, StandingBlock
 from memory_engine.context.thinking import carried_thinking, thinking_tokens
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
-from memory_engine.core.state import State, StateView
+from memory_engine.core.state import StateView
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
 
@@ -45,79 +45,6 @@ TRAILING_MIN = 96
 """Tokens that each of these may take of a small budget too."""
 FRAME = 3
 """Tokens that a list of messages takes beyond those of its messages."""
-
-
-class ChunkSource(Protocol):
-    """The chunks that a context is made of: a state, or an arrangement of chunks in its place."""
-
-    @property
-    def seq(self) -> int:
-        """The last event that it holds."""
-        ...
-
-    def chunks(self) -> Iterable[Chunk]:
-        """The chunks, in order."""
-        ...
-
-    def children(self, chunk_id: str) -> Iterable[Chunk]:
-        """The chunks in a container, in order."""
-        ...
-
-    def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
-        """Those of the ids whose chunks are here, in order."""
-        ...
-
-
-@frozen
-class Arranged:
-    """Chunks in place of those that flow in a state; those that stand last are the state's own."""
-
-    state: State
-    flowing: Sequence[Chunk]
-
-    @property
-    def seq(self) -> int:
-        """The last event that the state holds."""
-        return self.state.seq
-
-    def chunks(self) -> Iterator[Chunk]:
-        """The chunks, in order."""
-        yield from self.flowing
-        yield from (chunk for chunk in self.state.chunks() if chunk.category in TRAILING)
-
-    def children(self, chunk_id: str) -> Iterable[Chunk]:
-        """The chunks in a container, in order."""
-        return self.state.children(chunk_id)
-
-    def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
-        """Those of the ids whose chunks are here, in order."""
-        wanted = set(chunk_ids)
-        return [chunk.id for chunk in self.chunks() if chunk.id in wanted]
-
-
-@frozen
-class Indexed:
-    """A state with the index of its thread: of the state only what is new, or shown, is read."""
-
-    state: State
-    index: FlowIndex
-
-    @property
-    def seq(self) -> int:
-        """The last event that the state holds."""
-        return self.state.seq
-
-    def chunks(self) -> Iterable[Chunk]:
-        """The chunks, in order."""
-        return self.state.chunks()
-
-    def children(self, chunk_id: str) -> Iterable[Chunk]:
-        """The chunks in a container, in order."""
-        return self.state.children(chunk_id)
-
-    def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
-        """Those of the ids whose chunks are here, in order."""
-        return self.state.in_order(chunk_ids)
 
 
 class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +59,7 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
     before: int
     builder: "ContextBuilder"
     thinking: tuple[Chunk, ...] = ()
-    kept: Kept = Kept()
+    kept: HeldWindow = HeldWindow()
 
     def block(self, text: str) -> RenderedChunk:
         """The recalled passages as a chunk, marked as recalled."""
@@ -202,7 +129,7 @@ class Layout(msgspec.Struct, frozen=True):
         carried = thinking_tokens(thinking, counter)
         return replace(self, fixed=self.fixed - self.carried + carried, thinking=thinking, carried=carried)
 
-    def within(self, max_tokens: int | None, choice: Choice) -> Chosen | None:
+    def within(self, max_tokens: int | None, choice: WindowChoice) -> Chosen | None:
         """The atoms that a budget leaves room for, in order; `None` where it is too small for those that must be in."""
         if max_tokens is None:
             return choice.unbounded(self.flow)
@@ -242,7 +169,7 @@ def summaries_of(chunks: Iterable[Chunk]) -> tuple[list[Chunk], int]:
     return [chunk for chunk in top if chunk.category is Category.MEMORY], tokens
 
 
-def _shown(blocks: "Sequence[ShownBlock]", kept: Kept) -> tuple[StandingBlock, ...]:
+def _shown(blocks: "Sequence[ShownBlock]", kept: HeldWindow) -> tuple[StandingBlock, ...]:
     """The blocks of a context, with the brief that it shows, and what was pinned since."""
     return (*(one.block for one in blocks), *(block for block in (kept.brief, kept.added) if block is not None))
 
@@ -288,7 +215,7 @@ class ContextBuilder:
         """The tokens of messages."""
         return sum(message_tokens(message, self.counter) for message in messages)
 
-    def build(
+    def build(  # noqa: PLR0913 - what a context is made of, by keyword
         self,
         state: ChunkSource,
         thread_id: str,
@@ -297,7 +224,7 @@ class ContextBuilder:
         policy: ContextPolicy = DEFAULT_POLICY,
         standing: Sequence[OfferedBlock] = (),
         covered: Covered | None = None,
-        kept: Kept | None = None,
+        kept: HeldWindow | None = None,
     ) -> Context:
         """Choose whole atoms for the budget (`None`: all of them) and render them.
 
@@ -319,9 +246,11 @@ class ContextBuilder:
         made = _with_thinking(made, layout.thinking, self.counter)
         return evolve(made, standing=_shown(blocks, chosen.kept))
 
-    def choice(self, policy: ContextPolicy, kept: Kept | None = None, brief: OfferedBrief | None = None) -> Choice:
+    def choice(
+        self, policy: ContextPolicy, kept: HeldWindow | None = None, brief: OfferedBrief | None = None
+    ) -> WindowChoice:
         """How this builder chooses turns by a policy, beside a brief, going on from what a loop kept."""
-        return Choice(self.counter, self.messages, policy.refill, 1 - policy.references, kept, brief=brief)
+        return WindowChoice(self.counter, self.messages, policy.refill, 1 - policy.references, kept, brief=brief)
 
     def in_parts(self, state: ChunkSource) -> Iterator[Sequence[Message] | None]:
         """The messages of a whole state, as `build` gives them without a budget, made part by part as they are read.
@@ -341,7 +270,7 @@ class ContextBuilder:
         messages, apart = assembled(self.trailing(last, state, None))
         yield messages if apart else None
 
-    def draft(
+    def draft(  # noqa: PLR0913 - as `build`
         self,
         state: ChunkSource,
         thread_id: str,
@@ -350,7 +279,7 @@ class ContextBuilder:
         *,
         standing: Sequence[OfferedBlock] = (),
         covered: Covered | None = None,
-        kept: Kept | None = None,
+        kept: HeldWindow | None = None,
     ) -> ContextDraft:
         """Choose whole atoms by a policy that does not see the question, and find the place of the recalled block.
 
@@ -439,7 +368,7 @@ class ContextBuilder:
         parts: StateParts,
         max_tokens: int | None,
         blocks: Sequence[ShownBlock],
-        choice: Choice,
+        choice: WindowChoice,
     ) -> Layout:
         layout = Layout.of(parts.flow, self.trailing(parts.trailing, state, max_tokens), self.counter, blocks)
         return self.with_thinking(layout, (parts.chunks, parts.responded), max_tokens, choice)
@@ -449,7 +378,7 @@ class ContextBuilder:
         layout: Layout,
         flowing: tuple[Sequence[Chunk], int],
         max_tokens: int | None,
-        choice: Choice,
+        choice: WindowChoice,
     ) -> Layout:
         """The layout with room for the thinking of a tool loop that runs, if the newest turn fits beside it.
 
@@ -466,7 +395,7 @@ class ContextBuilder:
         shown = []
         for one in standing:
             if isinstance(one.block, RankedBlock):
-                continue  # it has the room that the window leaves it: see `Choice`
+                continue  # it has the room that the window leaves it: see `WindowChoice`
             block = one.within(max_tokens, self.counter)
             messages = tuple(self.messages(block.chunk(state.seq))) if block.lines else ()
             if messages:
@@ -498,13 +427,13 @@ class ContextBuilder:
         return ContextBudgetError(thread_id, high, max_tokens)
 
 
-def _finish(
+def _finish(  # noqa: PLR0913, PLR0917 - the parts of a context, once
     state: ChunkSource,
     thread_id: str,
     pieces: Sequence[RenderedChunk],
     spent: Spent,
     counter: TokenCounter,
-    kept: Kept = Kept(),  # noqa: B008 - frozen
+    kept: HeldWindow = HeldWindow(),  # noqa: B008 - frozen
 ) -> Context:
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}

@@ -33,13 +33,13 @@ from memory_engine.core.tokens import TokenCounter
 QUESTION_SHARE = 0.5
 """The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
 SUMMARY_SHARE = 0.15
-"""The share of the room that the lines of summaries may take. With the brief's and the question's it is less than 1: else
-a larger budget could show less (see `window`)."""
+"""The share of the room that the lines of summaries may take. With those of the brief and the question it is less than
+1: else a larger budget could show less (see `window`)."""
 ASKED_CHARS_MAX = 2_000
 """The characters of a message that say what it asks of the results that follow it."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class HeldWindow(msgspec.Struct, frozen=True):
     """What the contexts of a loop show unchanged until the window moves.
 
     The window begins at the seq `begins`. Turns from the seq `whole` on keep their long results, and the one before it
@@ -84,7 +84,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
     atoms: list[Costed]
     tokens: int = 0
-    kept: Kept = Kept()
+    kept: HeldWindow = HeldWindow()
 
     def plus(self, tokens: int) -> "Chosen":
         """The same with so many tokens more."""
@@ -108,7 +108,7 @@ class InFront(msgspec.Struct, frozen=True):
         return frozenset(one.place for one in self.brief.block.weighed if one.pinned) if self.brief else frozenset()
 
 
-class Choice(msgspec.Struct, frozen=True):
+class WindowChoice(msgspec.Struct, frozen=True):
     """How the turns of a flow are chosen for a room: by these tools, and going on from what a loop `kept`.
 
     `refill` is the share of the room that a window is cut to where it has to move.
@@ -119,7 +119,7 @@ class Choice(msgspec.Struct, frozen=True):
     refill: float = 1.0
     whole: float = 1.0
     """The share of the room for what long results take beyond references."""
-    kept: Kept | None = None
+    kept: HeldWindow | None = None
     summary: int | None = None
     """The tokens that the lines of summaries may take; `None`: their share of the room."""
     brief: OfferedBrief | None = None
@@ -130,7 +130,7 @@ class Choice(msgspec.Struct, frozen=True):
         """All atoms, where there is no budget, with the brief of what they do not show whole."""
         atoms = flow.atoms()
         block = self.brief.whole(_said_whole(atoms), self.counter) if self.brief is not None else None
-        return Chosen(atoms, kept=self._with_brief(Kept(), block))
+        return Chosen(atoms, kept=self._with_brief(HeldWindow(), block))
 
     def of(self, flow: Flow, room: int) -> Chosen | None:
         """The atoms to show in `room` tokens; `None` where the fixed ones and something of the newest do not fit."""
@@ -161,7 +161,7 @@ class Choice(msgspec.Struct, frozen=True):
                 return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens, kept)
         return self._fitting(flow, room, int(room * self.refill), front)
 
-    def _before(self, flow: Flow, place: int, kept: Kept) -> Iterator[Costed]:
+    def _before(self, flow: Flow, place: int, kept: HeldWindow) -> Iterator[Costed]:
         """What a kept window shows of the turns before it."""
         asked = next((n for n in reversed(flow.turns.spoken) if flow.turns.began(n) <= kept.asked), -1)
         if kept.asked and 0 <= asked < place:
@@ -240,13 +240,13 @@ class Choice(msgspec.Struct, frozen=True):
         )
         return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens_of(shown) + made.front_tokens, kept)
 
-    def _in_front(self, front: "InFront", begins: int, shown: Sequence[Costed]) -> Kept:
+    def _in_front(self, front: "InFront", begins: int, shown: Sequence[Costed]) -> HeldWindow:
         """What is in front of a window that begins at a seq and shows these atoms."""
         lines = front.lines.before(begins, self.render, self.counter)
-        kept = Kept(summary=lines.piece, summary_tokens=lines.tokens, summaries=lines.ids, pins=front.pins)
+        kept = HeldWindow(summary=lines.piece, summary_tokens=lines.tokens, summaries=lines.ids, pins=front.pins)
         return self._with_brief(kept, front.brief.beside(_said_whole(shown), self.counter) if front.brief else None)
 
-    def _with_brief(self, kept: Kept, block: RankedBlock | None) -> Kept:
+    def _with_brief(self, kept: HeldWindow, block: RankedBlock | None) -> HeldWindow:
         """The same with this brief in front."""
         messages = tuple(self.render(block.chunk(0))) if block is not None else ()
         if block is None or not messages:
@@ -255,7 +255,7 @@ class Choice(msgspec.Struct, frozen=True):
         piece = RenderedChunk(block.chunk(0), messages, IN_NO_STATE)
         return replace(kept, brief=block, brief_piece=piece, brief_tokens=tokens)
 
-    def _with_new_pins(self, kept: Kept, front: InFront) -> Kept:
+    def _with_new_pins(self, kept: HeldWindow, front: InFront) -> HeldWindow:
         """The same with what was pinned since the window began there, in the room that a brief may take."""
         block = front.brief.pinned_since(kept.pins, self.counter) if front.brief is not None else None
         if block is None:

@@ -16,7 +16,7 @@ from memory_engine.recall.hits import Hit
 
 if TYPE_CHECKING:
     from memory_engine.context.brief_block import Weighed
-    from memory_engine.context.choice import Kept
+    from memory_engine.context.choice import HeldWindow
     from memory_engine.context.forms import anthropic, openai_chat, openai_responses, turns
 else:
     anthropic = lazy_module("memory_engine.context.forms.anthropic")
@@ -118,7 +118,7 @@ class Context:
     thinking: tuple[str, ...] = ()
     """The ids of the thinking that is sent back to a provider, if it is its own."""
     thinking_tokens: int = 0
-    kept: "Kept | None" = field(default=None, repr=False, eq=False)
+    kept: "HeldWindow | None" = field(default=None, repr=False, eq=False)
     """What the next context of the same loop goes on from."""
 
     @property

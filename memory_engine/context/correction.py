@@ -42,7 +42,7 @@ FOLLOWING_MAX = 16
 _TYPE = ContextAsked.event_type
 
 
-class Report(msgspec.Struct, frozen=True):
+class UsageReport(msgspec.Struct, frozen=True):
     """Our own count of a context, and the tokens of the request that a provider reports for it."""
 
     counted: int
@@ -99,9 +99,9 @@ class Correction(msgspec.Struct, frozen=True):
         return replace(spent, **parts, correction=self.factor, usages=self.usages)
 
 
-def learned(reports: Sequence[Report]) -> Correction:
+def learned(reports: Sequence[UsageReport]) -> Correction:
     """The correction after these reports, in the order of the log. Pure."""
-    percent, latest = 100, list[Report]()
+    percent, latest = 100, list[UsageReport]()
     for report in reports:
         if report.counted < COUNTED_MIN or not PERCENT_MIN <= report.percent <= PERCENT_MAX:
             continue
@@ -113,7 +113,7 @@ def learned(reports: Sequence[Report]) -> Correction:
     return Correction(percent, len(latest))
 
 
-async def read_reports(reader: LogReader, thread_id: str, *, upto: int) -> list[Report]:
+async def read_reports(reader: LogReader, thread_id: str, *, upto: int) -> list[UsageReport]:
     """The latest reports of a thread up to a seq, in order."""
     counted: dict[int, int] = {}
     reports = 0
@@ -127,7 +127,7 @@ async def read_reports(reader: LogReader, thread_id: str, *, upto: int) -> list[
     return await _reported(reader, thread_id, dict(list(counted.items())[-REPORTS_MAX:]), upto)
 
 
-async def _reported(reader: LogReader, thread_id: str, counted: dict[int, int], upto: int) -> list[Report]:
+async def _reported(reader: LogReader, thread_id: str, counted: dict[int, int], upto: int) -> list[UsageReport]:
     """What the responses right behind these seqs report."""
     behind = {seq: range(seq + 1, min(seq + FOLLOWING_MAX, upto) + 1) for seq in counted}
     rows = await reader.rows_at(thread_id, {at for seqs in behind.values() for at in seqs})
@@ -136,11 +136,11 @@ async def _reported(reader: LogReader, thread_id: str, counted: dict[int, int], 
         events = (reader.decode(thread_id, rows[at]).event for at in seqs if at in rows)
         usages = (one for event in events for one in reported_usages(getattr(event, "native", "")))
         if (one := next(usages, None)) is not None:
-            found.append(Report(counted[seq], one.usage.input_tokens, one.model))
+            found.append(UsageReport(counted[seq], one.usage.input_tokens, one.model))
     return found
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _KnownCorrection(msgspec.Struct, frozen=True):
     """A thread's correction as of its latest event of this type."""
 
     seq: int
@@ -155,7 +155,7 @@ async def correction_at(kernel: Kernel, thread_id: str, head: Head, *, at: int |
     mark = head.marks.get(_TYPE, 0)
     if not mark:
         return Correction()
-    known = kernel.caches.get(thread_id, "correction", _Known) if at is None else None
+    known = kernel.caches.get(thread_id, "correction", _KnownCorrection) if at is None else None
     if known is not None and known.seq == mark:
         return known.correction
     correction = Correction()
@@ -163,7 +163,7 @@ async def correction_at(kernel: Kernel, thread_id: str, head: Head, *, at: int |
         upto = at if at is not None else head.seq
         correction = learned(await read_reports(kernel.reader, thread_id, upto=upto))
         if at is None:
-            kernel.caches.put(thread_id, "correction", _Known(mark, correction))
+            kernel.caches.put(thread_id, "correction", _KnownCorrection(mark, correction))
     return correction
 
 

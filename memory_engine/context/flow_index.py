@@ -1,7 +1,7 @@
 """The flow of a large state, kept up while the state grows: a context reads what was added, and what it shows.
 
-Of each turn it keeps three numbers: its tokens, whole and with long results cut, and its first position. It gives exactly what reading the whole state
-gives (`StateParts.of`).
+Of each turn it keeps three numbers: its tokens, whole and with long results cut, and its first position. It gives
+exactly what reading the whole state gives (`StateParts.of`).
 """
 
 from array import array

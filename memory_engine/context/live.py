@@ -5,11 +5,12 @@ from typing import TypeVar
 
 from attrs import define
 
-from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed, summaries_of
-from memory_engine.context.choice import Kept
+from memory_engine.context.builder import ContextBuilder, summaries_of
+from memory_engine.context.choice import HeldWindow
 from memory_engine.context.context import Context
 from memory_engine.context.covered import Covered
 from memory_engine.context.flow_index import FlowIndex
+from memory_engine.context.sources import ChunkSource, Indexed
 from memory_engine.core.aside import AT_ONCE_MAX, aside
 from memory_engine.core.state import State
 from memory_engine.runtime.handle import ThreadHandle
@@ -45,7 +46,7 @@ class LoopWindow:
     """What the contexts of a loop keep from one to the next, while it asks for the same budget."""
 
     asked: object
-    kept: Kept | None = None
+    kept: HeldWindow | None = None
 
     @classmethod
     def of(cls, kernel: Kernel, thread_id: str, asked: object) -> "LoopWindow":

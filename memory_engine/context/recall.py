@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from memory_engine.context.budget import ContextPolicy
 from memory_engine.context.builder import ContextBuilder, ContextDraft
-from memory_engine.context.choice import Kept
+from memory_engine.context.choice import HeldWindow
 from memory_engine.context.context import Context
 from memory_engine.context.covered import Covered
 from memory_engine.context.excerpt import excerpt
@@ -82,7 +82,7 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     policy: ContextPolicy
     others: Sequence[ThreadHandle] = ()
     covered: Covered | None = None
-    kept: Kept | None = None
+    kept: HeldWindow | None = None
     most: int | None = None
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from memory_engine.context.budget import ContextPolicy
 from memory_engine.context.builder import ContextBuilder, ContextDraft
-from memory_engine.context.choice import Kept
+from memory_engine.context.choice import HeldWindow
 from memory_engine.context.context import Context
 from memory_engine.context.recall import (
     ROOM_MIN,
@@ -228,7 +228,7 @@ class RequestRecall:
             room=min(spare, _most(recall)),
             before=before,
             builder=self._kernel[ContextBuilder],
-            kept=plain.kept or Kept(),
+            kept=plain.kept or HeldWindow(),
         )
         made = await recalled_into(wanted.thread, state, recall, draft)
         return evolve(made, thinking=plain.thinking, thinking_tokens=plain.thinking_tokens)

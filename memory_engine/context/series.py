@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 
 from memory_engine.context.budget import DEFAULT_POLICY
 from memory_engine.context.builder import FRAME, ContextBuilder, Layout
-from memory_engine.context.choice import Kept
+from memory_engine.context.choice import HeldWindow
 from memory_engine.context.covered import Covered
 from memory_engine.context.flow import TRAILING, Costed, Flow, cost, messages_of
 from memory_engine.context.flow_index import in_flow
@@ -170,18 +170,18 @@ class Settled:
         return Settled(bonds, flow, [*self.messages, *made], self.tokens + tokens, self.bytes + size)
 
 
-class Originals(msgspec.Struct, frozen=True):
+class SeriesOriginals(msgspec.Struct, frozen=True):
     """The originals that the summaries of a series stand for: by the id of each summary, and all of them."""
 
     under: Mapping[str, Sequence[Chunk]] = {}
     covered: Covered | None = None
 
     @classmethod
-    def of(cls, under: Mapping[str, Sequence[Chunk]]) -> "Originals":
+    def of(cls, under: Mapping[str, Sequence[Chunk]]) -> "SeriesOriginals":
         """The originals under these summaries."""
         return cls(under, Covered.known(chunk for chunks in under.values() for chunk in chunks) if under else None)
 
-    def after(self, operations: Sequence[Operation], get: Callable[[str], Chunk | None]) -> "Originals":
+    def after(self, operations: Sequence[Operation], get: Callable[[str], Chunk | None]) -> "SeriesOriginals":
         """The same after the operations of an event; `get` gives a chunk of the state before it."""
         under = dict(self.under)
         for operation in flattened(operations):
@@ -198,7 +198,7 @@ class Originals(msgspec.Struct, frozen=True):
                         under.pop(chunk_id, None)
                 case _:
                     continue
-        return self if under == self.under else Originals.of(under)
+        return self if under == self.under else SeriesOriginals.of(under)
 
 
 class SeriesMark(msgspec.Struct, frozen=True):
@@ -211,8 +211,8 @@ class SeriesMark(msgspec.Struct, frozen=True):
     trailing: list[RenderedChunk] | None
     last_key: bytes
     flowing: dict[str, int]
-    kept: Kept | None
-    originals: "Originals"
+    kept: HeldWindow | None
+    originals: "SeriesOriginals"
     chunks: Sequence[Chunk] = ()
     """The series' own, which only grows at its end: the first `length` of them are the flow."""
     length: int = -1
@@ -232,10 +232,10 @@ class ContextSeries:
         thread_id: str,
         max_tokens: int | None,
         messages: MeasuredMessages,
-        originals: Originals = Originals(),  # noqa: B008 - frozen
+        originals: SeriesOriginals = SeriesOriginals(),  # noqa: B008 - frozen
     ) -> None:
         self._originals = originals
-        self._kept: Kept | None = None
+        self._kept: HeldWindow | None = None
         """What the last context kept for the next one of the same loop."""
         self._draft: StateDraft = state.draft()
         self._thread_id = thread_id
@@ -262,7 +262,7 @@ class ContextSeries:
         return self._originals.covered
 
     @property
-    def kept(self) -> Kept | None:
+    def kept(self) -> HeldWindow | None:
         """What the last context kept for the next one."""
         return self._kept
 

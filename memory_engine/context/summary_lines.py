@@ -37,7 +37,7 @@ RANKS = {
 OTHER_RANK = 5
 
 
-class _Line(msgspec.Struct, frozen=True, gc=False):
+class _RankedLine(msgspec.Struct, frozen=True, gc=False):
     """A line, the summary that it is of, the oldest seq that it cites, and its tokens."""
 
     line: SummaryLine
@@ -52,8 +52,9 @@ class _Line(msgspec.Struct, frozen=True, gc=False):
 
 
 class ShownLines(msgspec.Struct, frozen=True):
-    """The lines in front of a window as one piece (`None`: none is needed), its tokens, and the ids of the summaries
-    that it and the window represent.
+    """The lines in front of a window as one piece (`None`: none is needed), and its tokens.
+
+    `ids` are those of the summaries that it and the window represent.
     """
 
     piece: RenderedChunk | None = None
@@ -65,7 +66,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
     """The lines of summaries, in order, and the tokens that they may take in front of a window."""
 
     summaries: Sequence[Costed] = ()
-    lines: Sequence[_Line] = ()
+    lines: Sequence[_RankedLine] = ()
     front: Front = Front()
 
     @classmethod
@@ -107,8 +108,8 @@ class SummaryLines(msgspec.Struct, frozen=True):
 
     def _cut(
         self,
-        chosen: Sequence[_Line],
-        needed: Sequence[_Line],
+        chosen: Sequence[_RankedLine],
+        needed: Sequence[_RankedLine],
         render: Callable[[Chunk], Iterable[Message]],
         counter: TokenCounter,
     ) -> ShownLines:
@@ -120,7 +121,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
             return ShownLines(ids=self._ids(needed, ()))
         return ShownLines(piece, tokens, self._ids(needed, chosen))
 
-    def _whole(self, needed: Sequence[_Line]) -> Costed | None:
+    def _whole(self, needed: Sequence[_RankedLine]) -> Costed | None:
         """The one summary that all needed lines are of, if it has no others."""
         of = {line.summary for line in needed}
         if len(of) > 1 or len(needed) < sum(line.summary in of for line in self.lines):
@@ -128,7 +129,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
         return self.summaries[of.pop()]
 
     def _piece(
-        self, chosen: Sequence[_Line], left_out: int, render: Callable[[Chunk], Iterable[Message]]
+        self, chosen: Sequence[_RankedLine], left_out: int, render: Callable[[Chunk], Iterable[Message]]
     ) -> RenderedChunk:
         """One summary of the chosen lines, in their old order, with the id of the newest that any of them is of."""
         in_order = [line for line in self.lines if line in set(chosen)]
@@ -142,18 +143,18 @@ class SummaryLines(msgspec.Struct, frozen=True):
             messages = tuple(_marked(message, left_out) for message in messages)
         return RenderedChunk(chunk, messages, 0, shortened=bool(left_out))
 
-    def _ids(self, needed: Sequence[_Line], chosen: Sequence[_Line]) -> frozenset[str]:
+    def _ids(self, needed: Sequence[_RankedLine], chosen: Sequence[_RankedLine]) -> frozenset[str]:
         """The summaries that are represented: by lines that appear, or by the originals of those not needed."""
         shown, wanted = {line.summary for line in chosen}, {line.summary for line in needed}
         return frozenset(one.atom.chunks[0].id for n, one in enumerate(self.summaries) if n in shown or n not in wanted)
 
 
-def _lines_of(summary: int, chunk: Chunk, counter: TokenCounter) -> list[_Line]:
+def _lines_of(summary: int, chunk: Chunk, counter: TokenCounter) -> list[_RankedLine]:
     """The lines of a summary; one that has none is a line itself."""
     parents = [_seq(parent) for parent in chunk.parent_ids] or [0]
     lines = chunk.lines or (SummaryLine("current_state", chunk.text),)
     return [
-        _Line(line, summary, min(seqs), max(seqs), tokens)
+        _RankedLine(line, summary, min(seqs), max(seqs), tokens)
         for line, tokens in zip(lines, _tokens_of(lines, counter), strict=True)
         for seqs in [[_seq(source) for source in line.sources] or parents]
     ]

@@ -12,9 +12,10 @@ import memory_engine
 from memory_engine import CompactionPolicy, Context, Engine, EngineConfig, Plugin, Retention, errors
 from memory_engine import events as e
 from memory_engine.context import ContextPolicy, Message
-from memory_engine.context.builder import ChunkSource, ContextBuilder, Indexed
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.flow import NEWEST
 from memory_engine.context.rendering import NO_RESULT
+from memory_engine.context.sources import ChunkSource, Indexed
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.tokens import IMAGE_TOKENS
 from memory_engine.events import Event

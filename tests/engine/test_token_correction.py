@@ -13,18 +13,21 @@ import memory_engine
 from memory_engine import CompactionPolicy, Context, Engine, EngineConfig, Thread, UserMessage
 from memory_engine import events as e
 from memory_engine.context import Spent
-from memory_engine.context.correction import COUNTED_MIN, PERCENT_MAX, Correction, Report, learned
+from memory_engine.context.correction import COUNTED_MIN, PERCENT_MAX, Correction, UsageReport, learned
 from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.errors import ContextBudgetError
 
 REPORTS = st.builds(
-    Report, counted=st.integers(0, 50_000), used=st.integers(0, 200_000), model=st.sampled_from(("", "small", "large"))
+    UsageReport,
+    counted=st.integers(0, 50_000),
+    used=st.integers(0, 200_000),
+    model=st.sampled_from(("", "small", "large")),
 )
 
 
-def reports(*used: int, counted: int = 1_000, model: str = "m") -> list[Report]:
+def reports(*used: int, counted: int = 1_000, model: str = "m") -> list[UsageReport]:
     """Reports for contexts of a thousand tokens, by our count."""
-    return [Report(counted, one, model) for one in used]
+    return [UsageReport(counted, one, model) for one in used]
 
 
 @pytest.mark.parametrize("real", [600, 800, 950, 1_000, 1_200, 1_500])
@@ -65,10 +68,10 @@ def test_the_latest_reports_of_the_newest_model_count() -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [Report(COUNTED_MIN - 1, 90_000), Report(1_000, 0), Report(1_000, 10 * PERCENT_MAX * 1_000)],
+    [UsageReport(COUNTED_MIN - 1, 90_000), UsageReport(1_000, 0), UsageReport(1_000, 10 * PERCENT_MAX * 1_000)],
     ids=["small context", "no usage", "another request"],
 )
-def test_reports_that_tell_nothing_of_a_context_are_left_out(odd: Report) -> None:
+def test_reports_that_tell_nothing_of_a_context_are_left_out(odd: UsageReport) -> None:
     """A context of a few words says nothing about the next; a usage of nought is none."""
     assert Correction() == learned([odd])
     assert learned(reports(800, 800, 800)) == learned([odd, *reports(800, 800, 800), odd])
@@ -76,7 +79,7 @@ def test_reports_that_tell_nothing_of_a_context_are_left_out(odd: Report) -> Non
 
 @settings(max_examples=300)
 @given(st.lists(REPORTS, max_size=20))
-def test_a_correction_never_flatters_the_latest_reports(given_reports: list[Report]) -> None:
+def test_a_correction_never_flatters_the_latest_reports(given_reports: list[UsageReport]) -> None:
     """The count is not below the latest report that counts; the same reports give the same correction."""
     correction = learned(given_reports)
     told = [one for one in given_reports if one.counted >= COUNTED_MIN and 0 < one.percent <= PERCENT_MAX]

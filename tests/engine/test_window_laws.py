@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -66,7 +67,7 @@ async def test_more_room_never_shows_less(steps: list[tuple[str, int]], budgets:
                 contexts.append(await thread.context(budget))
             except ContextBudgetError:
                 assert not contexts
-        for less, more in zip(contexts, contexts[1:], strict=False):
+        for less, more in pairwise(contexts):
             assert whole_of(less) <= whole_of(more)
             assert summarised_in(less) <= summarised_in(more) | whole_of(more)
 

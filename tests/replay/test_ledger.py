@@ -25,7 +25,7 @@ from memory_engine import (
 )
 from memory_engine import events as e
 from memory_engine.context.builder import FRAME, ContextBuilder, summaries_of
-from memory_engine.context.choice import Kept
+from memory_engine.context.choice import HeldWindow
 from memory_engine.context.covered import Covered
 from memory_engine.context.rendering import Message, common_prefix, message_tokens
 from memory_engine.context.series import ContextSeries, MeasuredMessages
@@ -432,7 +432,7 @@ async def test_a_replacement_of_the_newest_leaves_the_oldest_as_they_were(monkey
 @settings(max_examples=80)
 @given(st.lists(STEPS, min_size=1, max_size=3), st.sampled_from((None, 400)))
 async def test_a_ledger_says_what_the_contexts_say(parts: list[list[Event]], budget: int | None) -> None:
-    """Kept and fresh make the whole; breaks are where contexts differ, and an event between the calls did it."""
+    """HeldWindow and fresh make the whole; breaks are where contexts differ, and an event between the calls did it."""
     async with memory_engine.open(
         ":memory:",
         compactor=Scripted(),
@@ -457,7 +457,7 @@ async def test_a_ledger_says_what_the_contexts_say(parts: list[list[Event]], bud
             assert before <= one.seq < one.call_seq
 
 
-async def sent(thread: Thread, seq: int, budget: int | None, kept: Kept | None) -> Context:
+async def sent(thread: Thread, seq: int, budget: int | None, kept: HeldWindow | None) -> Context:
     """What a loop was sent at a seq, forgotten since or not."""
     reader = thread.kernel.reader
     state = await reader.state_at(thread.id, seq)
@@ -471,11 +471,11 @@ async def expected_breaks(thread: Thread, found: CacheLedger, budget: int | None
     broken, contexts = [], list[Context]()
     for one in found.calls:
         contexts.append(await sent(thread, one.seq - 1, budget, contexts[-1].kept if contexts else None))
-    for former, later, call in zip(contexts, contexts[1:], found.calls[1:], strict=False):
+    for (former, later), made in zip(pairwise(contexts), found.calls[1:], strict=False):
         old, new = former.messages, later.messages
         if new[: len(old)] != old:
             same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-            broken.append((call.seq, common_prefix(rendered(old), rendered(new)), same))
+            broken.append((made.seq, common_prefix(rendered(old), rendered(new)), same))
     return broken
 
 

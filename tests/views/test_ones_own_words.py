@@ -21,7 +21,7 @@ SAID = [
     ("Soy alérgica a los mariscos.", ("mariscos",)),
     ("Je suis allergique aux arachides.", ("arachides",)),
     ("Ik ben allergisch voor sesam.", ("sesam",)),
-    ("У меня аллергия на кешью.", ("кешью",)),
+    ("\u0423 меня аллергия на кешью.", ("кешью",)),
     ("我对花生过敏。", ("花生",)),
     ("Remember that the safe stands behind the piano.", ("piano",)),
 ]

@@ -9,9 +9,10 @@ from functools import partial
 import msgspec
 
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
-from memory_engine.context.builder import Arranged, ContextBuilder
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
 from memory_engine.context.rendering import Message, render_all
+from memory_engine.context.sources import Arranged
 from memory_engine.context.thread_context import standing_blocks
 from memory_engine.core.arguments import checked_number, checked_text, checked_type
 from memory_engine.core.aside import aside
