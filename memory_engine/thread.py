@@ -357,7 +357,6 @@ class Thread(Administered):
         return await undo.redo_compaction(self, compaction, compactor=compactor)
 
     # life
-
     async def fork(
         self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None
     ) -> "Thread":

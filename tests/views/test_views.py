@@ -96,8 +96,9 @@ async def test_a_thread_opens_without_its_views() -> None:
         await thread.dispatch(UserMessage(content="hi"))
         await thread.context()
         assert [] == store.read_rows
+        pages = store.read_pages  # what people said, for the brief of the context
         assert {"0000000001": "one"} == await thread.view("notes")
-        assert (["notes"], 0) == (store.read_rows, store.read_pages)
+        assert (["notes"], pages) == (store.read_rows, store.read_pages)
 
 
 async def test_a_lazy_view_is_written_without_being_read() -> None:

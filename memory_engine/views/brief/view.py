@@ -167,13 +167,20 @@ class BriefView:
 async def brief_at(thread: ThreadHandle, seq: int, upto: int | None) -> Brief:
     """The brief of a thread at `seq`: that of the past if `upto` is given, else as it is now."""
     inherited = [found for parent in await parents_of(thread) for found in await _inherited(parent)]
-    pins = [_pinned(thread.id, row) for _, row in (await thread.rows(PINS, at=upto)).items()]
+    pins = [_pinned(thread.id, row) for row in await _pin_rows(thread, upto)]
     gone = frozenset[int]() if upto is None else (await thread.kernel.reader.forgotten(thread.id)).origins
     talk = await talk_of(thread, seq)
     judged = [*open_of(talk), *closed_of(talk), *spent_of(talk)]
     own = [_statement(talk, one, thread.id) for one in judged if one.said.message.seq not in gone]
     reports = [said for one in talk.reports if one.seq not in gone for said in _reported(thread.id, one)]
     return Brief(thread_id=thread.id, seq=seq, statements=tuple(sorted([*pins, *own, *reports, *inherited], key=_rank)))
+
+
+async def _pin_rows(thread: ThreadHandle, upto: int | None) -> list[PinRow]:
+    """The pins of a thread, without reading any row of one that has none."""
+    if upto is None and BriefPinned.event_type not in (await thread.followed()).head.marks:
+        return []
+    return [row for _, row in (await thread.rows(PINS, at=upto)).items()]
 
 
 def _check_room(thread_id: str, pinned: Sequence[str], text: str) -> None:
