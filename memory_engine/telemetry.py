@@ -51,6 +51,7 @@ _NAMES = {
     "max_tokens": "gen_ai.request.max_tokens",
     "tokens": "memory_engine.context.tokens",
     "messages": "memory_engine.context.messages",
+    "unsaid": "memory_engine.context.unsaid",
     "model": "gen_ai.request.model",
     "temperature": "gen_ai.request.temperature",
     "answered_by": "gen_ai.response.model",
@@ -84,6 +85,10 @@ class OpenTelemetry:
         )
         self.compacted = meter.create_counter(
             "memory_engine.compaction.tokens", unit="{token}", description="Tokens that compactions took out."
+        )
+
+        self.unsaid = meter.create_counter(
+            "memory_engine.context.unsaid", unit="{statement}", description="Standing statements that contexts lacked."
         )
 
     def span(self, operation: str, said: Mapping[str, object]) -> "OperationSpan":
@@ -156,6 +161,9 @@ class OperationSpan:
         before, after = said.get("before"), said.get("after")
         if isinstance(before, int) and isinstance(after, int):
             self._probe.compacted.add(max(0, before - after))
+        unsaid = said.get("unsaid")
+        if isinstance(unsaid, int) and unsaid:
+            self._probe.unsaid.add(unsaid)
 
 
 def _text(value: object) -> str:

@@ -4,13 +4,31 @@ A model's mistake gives an answer that explains it, never an exception.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, ClassVar, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import msgspec
 from attrs import field, frozen
-from msgspec import Meta
 
+from memory_engine.agents.arguments import (
+    ARGUMENTS,
+    Append,
+    Arguments,
+    BriefPin,
+    BriefRead,
+    BriefUnpin,
+    Clear,
+    Compact,
+    CompactContext,
+    Learn,
+    Open,
+    RecallFact,
+    ScratchpadRead,
+    ScratchpadWrite,
+    Search,
+    Stats,
+)
 from memory_engine.agents.compacting import compacted_soon
+from memory_engine.agents.pins import AgentPins
 from memory_engine.agents.remembering import Remembering
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.core.ids import check_identifier
@@ -26,155 +44,9 @@ from memory_engine.errors import (
 )
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, MemoryEntry, MemoryHit
-from memory_engine.views.layers.events import Layer
 from memory_engine.views.layers.summaries import shortened
 
-EntryText = Annotated[str, Meta(min_length=1, max_length=100_000)]
-SnippetText = Annotated[str, Meta(min_length=1, max_length=4_000)]
-"""The scratchpad is in every context, whole: one long snippet would leave no room for the conversation."""
-KeyName = Annotated[str, Meta(min_length=1, max_length=1_000)]
-Limit = Annotated[int, Meta(ge=1, le=50)]
-
-
-class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base: `tool` is the name that models call, `purpose` what they are told it is for."""
-
-    tool: ClassVar[str] = ""
-    purpose: ClassVar[str] = ""
-
-
 A = TypeVar("A", bound=Arguments)
-
-
-class Append(Arguments, frozen=True):
-    """Add an entry."""
-
-    tool = "memory_append"
-    purpose = (
-        "Remember something. Layers: working = notes for the task at hand (the last 50 stay); "
-        "episodic = what was done and what came of it; procedural = a rule, with its condition. "
-        "For a fact under a name use memory_learn."
-    )
-    layer: Annotated[Literal["working", "episodic", "procedural"], Meta(description="Which layer takes the entry.")]
-    content: Annotated[EntryText, Meta(description="What to remember, in a sentence or a few. Of a rule: what to do.")]
-    condition: Annotated[
-        str | None, Meta(description="Procedural only: when the rule applies, such as 'a deployment fails'.")
-    ] = None
-
-
-class Search(Arguments, frozen=True):
-    """Find entries."""
-
-    tool = "memory_search"
-    purpose = (
-        "Find what was remembered. Give a query for the entries that fit it best, or last for the latest ones "
-        "(to look back over your last steps)."
-    )
-    query: Annotated[str | None, Meta(description="Words to look for. Leave out to get the latest entries.")] = None
-    layer: Annotated[Layer | None, Meta(description="Where to look. Leave out to look in all layers.")] = None
-    limit: Annotated[Limit | None, Meta(description="How many entries to return at most. Default 10.")] = None
-    last: Annotated[Limit | None, Meta(description="Instead of a query: the latest so many entries, in order.")] = None
-
-
-class Learn(Arguments, frozen=True):
-    """Keep a fact."""
-
-    tool = "memory_learn"
-    purpose = "Keep a fact under a key. What was known under the key is replaced."
-    key: Annotated[KeyName, Meta(description="Names the thing, such as 'dataset-format'. Use the same key every time.")]
-    value: Annotated[
-        EntryText, Meta(description="What is true of it, such as 'CSV with headers, semicolon-delimited'.")
-    ]
-
-
-class RecallFact(Arguments, frozen=True):
-    """Look a fact up."""
-
-    tool = "memory_recall"
-    purpose = "Look up the fact under a key. If you do not know the key, use memory_search with layer semantic."
-    key: Annotated[KeyName, Meta(description="The key that the fact was learned under.")]
-
-
-class Compact(Arguments, frozen=True):
-    """Make room."""
-
-    tool = "memory_compact"
-    purpose = (
-        "Replace older entries of a layer by a summary; the last ones stay as they are. "
-        "What is covered can still be read with memory_open."
-    )
-    layer: Annotated[Literal["working", "episodic", "procedural"], Meta(description="Which layer to compact.")]
-    keep_last: Annotated[
-        Annotated[int, Meta(ge=0, le=10_000)] | None, Meta(description="How many of the latest stay. Default 10.")
-    ] = None
-
-
-class CompactContext(Arguments, frozen=True):
-    """Make room in the conversation."""
-
-    tool = "context_compact"
-    purpose = (
-        "Replace the older steps of this conversation by a summary, to make room for what comes. Call it when a part "
-        "of the work is done, before you begin another. What people said, open calls and to-dos stay as they are."
-    )
-    focus: Annotated[
-        Annotated[str, Meta(max_length=2_000)] | None,
-        Meta(description="What the summary should go into most, such as 'the failing test and what was tried'."),
-    ] = None
-
-
-class Stats(Arguments, frozen=True):
-    """Say how much there is."""
-
-    tool = "memory_stats"
-    purpose = "How much is remembered in each layer."
-
-
-class Clear(Arguments, frozen=True):
-    """Empty a layer."""
-
-    tool = "memory_clear"
-    purpose = "Empty a layer of memory. This takes everything in it away; do it only if you were told to."
-    layer: Annotated[Layer, Meta(description="Which layer to empty.")]
-    confirm: Annotated[bool, Meta(description="Must be true, to show that this is meant.")]
-
-
-class Open(Arguments, frozen=True):
-    """Read on."""
-
-    tool = "memory_open"
-    purpose = (
-        'Read what a reference stands for: the rest of a long result (such as open("12.0") in a message), '
-        "or the entries behind a summary, by its id."
-    )
-    reference: Annotated[
-        KeyName, Meta(description="The reference or id, as it stands in the message or search result.")
-    ]
-    start: Annotated[
-        Annotated[int, Meta(ge=0)] | None, Meta(description="Of a long result: the character to begin at. Default 0.")
-    ] = None
-
-
-class ScratchpadWrite(Arguments, frozen=True):
-    """Write a snippet."""
-
-    tool = "scratchpad_write"
-    purpose = "Note a finding on the scratchpad, which stays in view. The 64 used last are kept."
-    text: Annotated[SnippetText, Meta(description="What you found out, in a sentence or a few.")]
-
-
-class ScratchpadRead(Arguments, frozen=True):
-    """Read the snippets."""
-
-    tool = "scratchpad_read"
-    purpose = "Read what is on the scratchpad."
-
-
-ARGUMENTS: tuple[type[Arguments], ...] = (
-    Append, Search, Learn, RecallFact, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead, CompactContext
-)  # fmt: skip
-"""Every tool, in the order that models see them."""
-
 
 ToolFormat = Literal["openai", "anthropic"]
 
@@ -296,6 +168,7 @@ class MemoryTools:
         self._memory = memory.memory
         self._thread = memory
         self._conversation = scratchpad or memory
+        self._pins = AgentPins(self._conversation)
         self._remembering = Remembering(owner=memory, conversation=self._conversation)
         self._calls: Mapping[type[Arguments], Callable[..., Awaitable[str | _Told]]] = {
             Append: self._append,
@@ -308,6 +181,9 @@ class MemoryTools:
             Open: self._open,
             ScratchpadWrite: self._write,
             ScratchpadRead: self._read,
+            BriefPin: self._pin,
+            BriefUnpin: self._unpin,
+            BriefRead: self._brief,
             CompactContext: self._compact_context,
         }
 
@@ -349,7 +225,8 @@ class MemoryTools:
             where = f"{asked.layer} memory" if asked.layer else "memory"
             hint = " Try fewer or other words." if query else ""
             return _Told(f"Nothing was found in {where}.{hint}", {"entries": []})
-        return _Told("\n".join([RECALLED_MARK, *map(_hit_line, hits)]), {"entries": list(map(_hit_data, hits))})
+        lines = [RECALLED_MARK, *(_entry_line(hit.entry) for hit in hits)]
+        return _Told("\n".join(lines), {"entries": list(map(_hit_data, hits))})
 
     async def _learn(self, asked: Learn) -> str:
         if tells_secret(asked.key, asked.value):
@@ -437,6 +314,19 @@ class MemoryTools:
             f"- {RECALLED_MARK + ' ' if s.recalled else ''}{shortened(s.text, ENTRY_CHARS_MAX)}" for s in snippets
         )
 
+    async def _pin(self, asked: BriefPin) -> _Told:
+        pin = await self._pins.add(asked.text)
+        return _Told(f"Pinned. number: {pin}", {"pin": pin})
+
+    async def _unpin(self, asked: BriefUnpin) -> str:
+        if not await self._pins.take_out(asked.pin):
+            raise _Refused(f"Pin {asked.pin} is a person's: only people can take it out.")
+        return f"Pin {asked.pin} is taken out."
+
+    async def _brief(self, _asked: BriefRead) -> _Told:
+        text, statements = await self._pins.read()
+        return _Told(text, {"statements": statements})
+
 
 def read_arguments(cls: type[A], arguments: "str | bytes | Mapping[str, object]") -> A | str:
     """The arguments of a tool, checked, or a text for the model that says what is wrong with them."""
@@ -479,12 +369,7 @@ def _allowed(cls: type[Arguments]) -> str:
 
 
 def _hit_data(hit: MemoryHit) -> dict[str, object]:
-    names = "id layer key condition content timestamp"
-    return {**named(hit.entry, names), "score": hit.score}
-
-
-def _hit_line(hit: MemoryHit) -> str:
-    return _entry_line(hit.entry)
+    return {**named(hit.entry, "id layer key condition content timestamp"), "score": hit.score}
 
 
 def _entry_line(entry: MemoryEntry) -> str:

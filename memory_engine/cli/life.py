@@ -8,7 +8,8 @@ from memory_engine.core.excerpts import counted
 from memory_engine.core.records import Receipt
 
 
-def _add_reason(parser: argparse.ArgumentParser) -> None:
+def add_reason(parser: argparse.ArgumentParser) -> None:
+    """The option that says why."""
     parser.add_argument("--reason", metavar="TEXT", default="", help="why; recorded with it")
 
 
@@ -17,7 +18,7 @@ def _declare_forget(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seq", type=whole, metavar="SEQ", action="append", default=[], help="an event, by its seq")
     parser.add_argument("--event", metavar="ID", action="append", default=[], help="an event, by its id")
     parser.add_argument("--chunk", metavar="ID", action="append", default=[], help="a chunk, by its id")
-    _add_reason(parser)
+    add_reason(parser)
     add_yes(parser)
 
 
@@ -33,20 +34,21 @@ async def forget(asked: argparse.Namespace, terminal: Terminal) -> int:
         if not agreed(asked, terminal, f"Forget {' and '.join(named)} of {thread.id}?", "say --yes"):
             return 0
         receipt = await thread.forget(seqs=asked.seq, event_ids=asked.event, chunk_ids=asked.chunk, reason=asked.reason)
-    _put(terminal, receipt, f"{' and '.join(named)} forgotten; `memory-engine erase` destroys the bytes too")
+    put_receipt(terminal, receipt, f"{' and '.join(named)} forgotten; `memory-engine erase` destroys the bytes too")
     return 0
 
 
 def _declare_clear(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    _add_reason(parser)
+    add_reason(parser)
 
 
 async def clear(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Start a thread over; its log keeps what was."""
     async with existing(asked.db, plugins=asked.plugins) as engine:
         receipt = await engine.thread(asked.thread).clear(asked.reason)
-    _put(terminal, receipt, f"cleared; to see it as it was: memory-engine show {asked.thread} --at {receipt.seq - 1}")
+    before = f"memory-engine show {asked.thread} --at {receipt.seq - 1}"
+    put_receipt(terminal, receipt, f"cleared; to see it as it was: {before}")
     return 0
 
 
@@ -66,11 +68,12 @@ async def update(asked: argparse.Namespace, terminal: Terminal) -> int:
         thread = engine.thread(asked.thread)
         receipt = await thread.update(metadata={**dict(asked.metadata), **dict.fromkeys(asked.remove)})
         metadata = (await thread.info()).metadata
-    _put(terminal, receipt, " ".join(f"{key}={value}" for key, value in metadata.items()) or "no metadata")
+    put_receipt(terminal, receipt, " ".join(f"{key}={value}" for key, value in metadata.items()) or "no metadata")
     return 0
 
 
-def _put(terminal: Terminal, receipt: Receipt, said: str) -> None:
+def put_receipt(terminal: Terminal, receipt: Receipt, said: str) -> None:
+    """Print what one event has done."""
     terminal.json({"thread_id": receipt.thread_id, "seq": receipt.seq, "event_id": receipt.event_id})
     terminal.say(f"{receipt.thread_id}, event {receipt.seq}: {said}", "green")
 

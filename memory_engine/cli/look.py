@@ -18,8 +18,10 @@ from memory_engine.cli.commands import (
     positive,
 )
 from memory_engine.cli.messages import measure, put_messages
+from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Terminal
 from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.excerpts import Column, ago, counted, number, of_chunk, one_line, parents
@@ -166,6 +168,9 @@ def _declare_context(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"what it saw at: {MOMENT}")
     parser.add_argument("--query", metavar="Q", help="recall what the log says about this")
     parser.add_argument("--format", choices=("messages", "xml"), default="messages", help="default: messages")
+    parser.add_argument(
+        "--check", action="store_true", help="list the statements that stood instead, and those that are missing"
+    )
     parser.add_argument("--tokenizer", metavar="NAME", help="count exactly, with this model's or encoding's tokenizer")
 
 
@@ -183,6 +188,8 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
         thread = engine.thread(asked.thread)
         found = await thread_context(thread, asked.max_tokens, query=asked.query, at=asked.at, is_loop=False)
         counter = engine.kernel[ContextBuilder].counter
+    if asked.check:
+        return _put_check(found, terminal)
     if terminal.as_json:
         names = "thread_id seq messages tokens tokens_exact tokenizer included excluded shortened"
         recall = " spent recalled_text recalled recall_failure" if asked.query is not None else ""
@@ -198,6 +205,24 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     if found.recall_failure and not terminal.as_json:
         terminal.warn(f"recalled by words alone: {found.recall_failure}")
     return 0
+
+
+def _put_check(found: Context, terminal: Terminal) -> int:
+    """The statements that a context had to show, the missing ones marked; exit code 1 where one is missing."""
+    terminal.json(named(found, "thread_id seq tokens stood unsaid"))
+    missing = {one.place for one in found.unsaid}
+    said = counted(len(missing), "standing statement") if missing else "no standing statement"
+    verb = "are" if len(missing) > 1 else "is"
+    where = f"a context of {counted(found.tokens, 'token')} at event {found.seq}"
+    terminal.say(f"{said} {verb} missing in {where}; {number(len(found.stood))} stood", "red" if missing else "green")
+    heads = [Column("SEQ", right=True), Column("CONTEXT"), Column("TEXT", least=20)]
+    rows = [
+        (str(one.seq), "missing" if one.place in missing else "has it", one_line(one.text, terminal.width))
+        for one in sorted(found.stood, key=lambda one: (one.thread_id == found.thread_id, one.seq, one.n))
+    ]
+    if rows:
+        terminal.table(heads, rows)
+    return FOUND_PROBLEMS if missing else 0
 
 
 def _put_reasons(recalled: Sequence[Hit], terminal: Terminal) -> None:

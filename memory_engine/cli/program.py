@@ -33,6 +33,7 @@ COMMANDS = {
     "log": CommandEntry("print events of a thread or a correlation id; --follow prints new ones", "log:LOG"),
     "show": CommandEntry("print a thread's state, now or in the past", "look:SHOW"),
     "context": CommandEntry("print what the model sees next", "look:CONTEXT"),
+    "brief": CommandEntry("print what people said in a thread and what of it still stands", "brief:BRIEF"),
     "search": CommandEntry("search what was said, done and remembered", "search:SEARCH"),
     "report": CommandEntry("print what the conversation's memory holds and what the agent receives", "look:REPORT"),
     "view": CommandEntry("print the rows of a thread's views", "look:VIEW"),
@@ -51,6 +52,8 @@ COMMANDS = {
     "rebuild": CommandEntry("remake the rows of states and views, and search indexes", "verify:REBUILD"),
     "forget": CommandEntry("hide events or chunks from every view; the log keeps them", "life:FORGET"),
     "clear": CommandEntry("start a thread over; the log keeps what was", "life:CLEAR"),
+    "pin": CommandEntry("keep a text in the brief of every context", "brief:PIN"),
+    "unpin": CommandEntry("take a pin out of the brief", "brief:UNPIN"),
     "update": CommandEntry("change a thread's metadata", "life:UPDATE"),
     "archive": CommandEntry("make a thread refuse new events", "life:ARCHIVE"),
     "unarchive": CommandEntry("make an archived thread accept events again", "life:UNARCHIVE"),
@@ -100,7 +103,8 @@ GROUPS = {
     "start": _group("bring data in, and serve it", "demo ingest docs inspect mcp completion"),
     "threads": _group(
         "threads, and what is in them",
-        "list=threads show context search report view memory-files fork update clear forget archive unarchive",
+        "list=threads show context brief search report view memory-files fork pin unpin update clear forget archive "
+        "unarchive",
     ),
     "logs": _group("logs, and whether they verify", "show=log export import verify rebuild rereduce anchors"),
     "debug": _group("find out why", "why diff bisect ledger what-if compare-compactors to-pytest"),

@@ -18,7 +18,7 @@ from memory_engine.core.excerpts import Column, counted, duration, number
 from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError, PluginNotLoaded, ThreadNotFound
 from memory_engine.files.verify_file import verify_file
-from memory_engine.replay.divergence import divergence_lines, redaction_lines
+from memory_engine.replay.divergence import divergence_lines, lacking_lines, redaction_lines
 from memory_engine.replay.rebuild import RebuildReport, chosen, rebuild
 
 
@@ -90,6 +90,7 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
             "heads": {report.thread_id: report.head_hash for report in reports},
             "redacted": redacted,
             "unattested": unattested,
+            "lacking": [one for report in reports for one in report.lacking],
             "unloaded_types": sorted({name for report in reports for name in report.unloaded_types}),
             "anchors": anchors,
         }
@@ -113,6 +114,7 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
         return FOUND_PROBLEMS
     terminal.say(f"{measure}: every hash, operation and state is as recorded", "green")
     terminal.lines(redaction_lines(redacted, unattested))
+    terminal.lines(lacking_lines([one for report in reports for one in report.lacking]))
     return FOUND_PROBLEMS if anchors.rewritten else 0
 
 

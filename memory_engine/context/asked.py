@@ -4,6 +4,7 @@ It is the largest budget that was asked; once twenty contexts in a row asked for
 that a loop that moves to a smaller model is seen. It is read off the events `ContextAsked`. The latest says it all, and
 there are few: one when the window changes, one when a process begins with a smaller budget, and those that go with a
 response that reports its usage, to correct the count of tokens by it: the first three, then one every forty events.
+And one when contexts begin to lack a statement that stands in the brief, lack others, or lack none any more.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from memory_engine.context.brief_block import Weighed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.context import ContextAsked
 from memory_engine.core.threads import Head
@@ -27,6 +29,8 @@ REPORTS_FIRST = 3
 """Responses with a reported usage that are counted at once."""
 EVENTS_BETWEEN = 40
 """Events between two counts after the first ones: about twenty calls of a model with their results."""
+UNSAID_MAX = 32
+"""Messages that an event names of which a context lacks something."""
 _NOTE = "asked"
 _TYPE = ContextAsked.event_type
 
@@ -76,6 +80,11 @@ class _Asking(msgspec.Struct):
             return True
         return self.recorded.less != self.less and (self.is_first or not self.less)
 
+    @property
+    def lacks(self) -> tuple[int, tuple[int, ...]]:
+        """How many standing statements the log says that contexts lack, and the seqs of their messages."""
+        return (self.recorded.lacks, self.recorded.unsaid) if self.recorded is not None else (0, ())
+
     def wants_report(self, seq: int) -> bool:
         """Whether a response that reports its usage should have our count before it."""
         reports = self.recorded.reports if self.recorded is not None else 0
@@ -108,19 +117,31 @@ class AskedWindows:
         if runtime.window is None:
             runtime.window = max_tokens
 
-    async def ask(self, runtime: ThreadRuntime, max_tokens: int, counted: int) -> None:
-        """Take note of a context that the loop of a thread has asked for, and of our count of it (0: it is exact)."""
+    async def ask(self, runtime: ThreadRuntime, max_tokens: int, counted: int, unsaid: Sequence[Weighed] = ()) -> None:
+        """Take note of a context that the loop of a thread has asked for, and of our count of it (0: it is exact).
+
+        `unsaid` are the standing statements that it lacks.
+        """
         await self.read(runtime)
         asking, upto = self._of(runtime), runtime.state.seq
         asking.ask(max_tokens)
-        moved, wants = asking.has_moved, counted > 0 and asking.wants_report(upto)
+        lacking = _messages(runtime.id, unsaid)
+        moved = asking.has_moved or asking.lacks != (len(unsaid), lacking)
+        wants = counted > 0 and asking.wants_report(upto)
         if not moved and not wants:
             runtime.notes.pop(_NOTE)
             asking.is_first = False
             return
         reports = asking.recorded.reports if asking.recorded is not None else 0
         asked = ContextAsked(
-            max_tokens=max_tokens, window=asking.window, less=asking.less, counted=counted, upto=upto, reports=reports
+            max_tokens=max_tokens,
+            window=asking.window,
+            less=asking.less,
+            counted=counted,
+            upto=upto,
+            reports=reports,
+            lacks=len(unsaid),
+            unsaid=lacking,
         )
 
         def event(sent: Sequence[Prepared], head: Head) -> ContextAsked | None:
@@ -140,6 +161,11 @@ class AskedWindows:
 
     def _of(self, runtime: ThreadRuntime) -> _Asking:
         return self._asking.setdefault(runtime, _Asking())
+
+
+def _messages(thread_id: str, unsaid: Sequence[Weighed]) -> tuple[int, ...]:
+    """The seqs of the messages of a thread that these statements come from, in their order."""
+    return tuple(dict.fromkeys(one.seq for one in unsaid if one.thread_id == thread_id))[:UNSAID_MAX]
 
 
 def reports_usage(sent: Prepared) -> bool:

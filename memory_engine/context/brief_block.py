@@ -27,9 +27,9 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A statement as the brief offers it.
 
     `prefix` and `note` stand before and behind it: what it answers, what was said about it later. `request`: it belongs
-    to the message that is being worked on. `binds`: it stays where others of a long request go. `reference` is the
-    chunk that holds the whole message, to be opened (empty: it is in another thread). `others` says whose it is where
-    it is not a person's of this thread.
+    to the message that is being worked on. `binds`: it stays where others of a long request go. `stands`: nothing has
+    spent or superseded it. `reference` is the chunk that holds the whole message, to be opened (empty: it is in another
+    thread).
     """
 
     thread_id: str
@@ -41,6 +41,7 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     note: str = ""
     request: bool = False
     binds: bool = False
+    stands: bool = False
     reference: str = ""
     pinned: bool = False
 
@@ -194,6 +195,7 @@ BRIEF_SHARE = 0.25
 BRIEF_MIN = 300
 """Tokens that it may take of a small room, too, up to 30 % of it."""
 BRIEF_SHARE_MAX = 0.3
+PINNED_SINCE = "Pinned since:"
 HEADING_TOKENS = 8
 """About the tokens of a message around its heading and lines."""
 
@@ -221,6 +223,11 @@ class OfferedBrief(msgspec.Struct, frozen=True):
             msgspec.structs.replace(self.block, weighed=tuple(own)), self.thread_id, cap, Front.of(sized, cap)
         )
 
+    def whole(self, shown: Collection[int], counter: TokenCounter) -> RankedBlock | None:
+        """All statements but those of messages shown whole; `None` where nothing is left to say."""
+        block = self.block.within(None, counter, shown=frozenset((self.thread_id, seq) for seq in shown))
+        return block if block.lines else None
+
     def _since(self, one: Weighed) -> int:
         """The seq after which a window begins that does not show it. None shows a pin, or what another thread holds."""
         return -1 if one.pinned or one.thread_id != self.thread_id else one.seq
@@ -241,4 +248,12 @@ class RoomyBrief(msgspec.Struct, frozen=True):
         """The statements by rank, without those of messages shown whole; `None` where nothing is left to say."""
         said = frozenset((self.thread_id, seq) for seq in shown)
         block = self.block.within(self.cap - HEADING_TOKENS, counter, shown=said)
+        return block if block.lines else None
+
+    def pinned_since(self, known: Collection[Place], counter: TokenCounter) -> RankedBlock | None:
+        """The pins that are not known yet, in the same room; `None` where there are none."""
+        pins = [one for one in self.block.weighed if one.pinned and one.place not in known]
+        if not pins:
+            return None
+        block = RankedBlock.whole(self.block.name, PINNED_SINCE, pins).within(self.cap - HEADING_TOKENS, counter)
         return block if block.lines else None

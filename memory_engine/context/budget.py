@@ -174,7 +174,7 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, choice: Windo
 def whole(flow: Flow, policy: ContextPolicy, choice: WindowChoice) -> Divided:
     """All atoms, where no budget is given: the policy says how much is recalled beside them."""
     flowing = flow.turns.tokens + tokens_of(flow.summaries) + policy.recalled_max
-    return Divided(choice.all(flow), _split(policy, _room(flow, flowing, flow.newest_turn)).recalled)
+    return Divided(choice.unbounded(flow), _split(policy, _room(flow, flowing, flow.newest_turn)).recalled)
 
 
 def _room(flow: Flow, flowing: int, at: int) -> Room:

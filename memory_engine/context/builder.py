@@ -132,14 +132,15 @@ class Layout(msgspec.Struct, frozen=True):
     def within(self, max_tokens: int | None, choice: WindowChoice) -> Chosen | None:
         """The atoms that a budget leaves room for, in order; `None` where it is too small for those that must be in."""
         if max_tokens is None:
-            return choice.all(self.flow)
+            return choice.unbounded(self.flow)
         return choice.of(self.flow, max_tokens - self.fixed)
 
     def pieces(self, chosen: Chosen) -> tuple[RenderedChunk, ...]:
         """The pieces of these atoms, in the order of the state, with those that stand beside them."""
         flowing = in_order(chosen.atoms)
         in_front = [piece for piece in (chosen.kept.brief_piece, chosen.kept.summary) if piece is not None]
-        if not self.first and not self.turn and not in_front:
+        added = [chosen.kept.added_piece] if chosen.kept.added_piece is not None else []
+        if not self.first and not self.turn and not in_front and not added:
             return (*flowing, *self.trailing)
         places = range(len(flowing))
         spoken = self.flow.spoken
@@ -147,7 +148,7 @@ class Layout(msgspec.Struct, frozen=True):
         newest = next((n for n in places if flowing[n].position == spoken), len(flowing))
         newest = max(newest, instructed)
         front = (flowing[:instructed], self.first, in_front)
-        parts = (*front, flowing[instructed:newest], self.turn, flowing[newest:])
+        parts = (*front, flowing[instructed:newest], self.turn, added, flowing[newest:])
         return tuple(piece for part in (*parts, self.trailing) for piece in part)
 
     def spent(self, chosen: Chosen) -> Spent:
@@ -155,7 +156,7 @@ class Layout(msgspec.Struct, frozen=True):
         flow = Flow.of(chosen.atoms)
         return Spent(
             pinned=self.fixed - self.standing - self.carried + flow.fixed_tokens,
-            standing=self.standing + chosen.kept.brief_tokens,
+            standing=self.standing + chosen.kept.standing_tokens,
             summary=tokens_of(flow.summaries) + chosen.kept.summary_tokens,
             recent=flow.turns.tokens,
         )
@@ -169,8 +170,8 @@ def summaries_of(chunks: Iterable[Chunk]) -> tuple[list[Chunk], int]:
 
 
 def _shown(blocks: "Sequence[ShownBlock]", kept: HeldWindow) -> tuple[StandingBlock, ...]:
-    """The blocks of a context, with the brief that it shows."""
-    return (*(one.block for one in blocks), *((kept.brief,) if kept.brief is not None else ()))
+    """The blocks of a context, with the brief that it shows, and what was pinned since."""
+    return (*(one.block for one in blocks), *(block for block in (kept.brief, kept.added) if block is not None))
 
 
 def _brief(standing: Sequence[OfferedBlock], thread_id: str) -> OfferedBrief | None:

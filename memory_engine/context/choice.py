@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.brief_block import OfferedBrief, RankedBlock, RoomyBrief
+from memory_engine.context.brief_block import OfferedBrief, Place, RankedBlock, RoomyBrief
 from memory_engine.context.flow import (
     BORDER_MIN,
     LONG_RESULT,
@@ -35,8 +35,6 @@ QUESTION_SHARE = 0.5
 SUMMARY_SHARE = 0.15
 """The share of the room that the lines of summaries may take. With those of the brief and the question it is less than
 1: else a larger budget could show less (see `window`)."""
-UNBOUNDED = 1 << 40
-"""Tokens of a context without a budget."""
 ASKED_CHARS_MAX = 2_000
 """The characters of a message that say what it asks of the results that follow it."""
 
@@ -48,6 +46,9 @@ class HeldWindow(msgspec.Struct, frozen=True):
     has `grown` tokens. In front of the window are the turn before it cut to `border` tokens (0: it is left out), the
     message that was being worked on at the seq `asked` (0: none) cut to `asked_room`, the lines of summaries and the
     brief. `summaries` are the ids of those summaries that the lines or the window represent.
+
+    `pins` are those that the brief was chosen from. What is pinned later is in `added`, directly before the newest
+    turn, until the window moves: the brief in front of it stays as it is.
     """
 
     begins: int = NEVER
@@ -62,11 +63,20 @@ class HeldWindow(msgspec.Struct, frozen=True):
     brief: RankedBlock | None = None
     brief_piece: RenderedChunk | None = None
     brief_tokens: int = 0
+    pins: frozenset[Place] = frozenset()
+    added: RankedBlock | None = None
+    added_piece: RenderedChunk | None = None
+    added_tokens: int = 0
+
+    @property
+    def standing_tokens(self) -> int:
+        """The tokens of the brief, with what was pinned since."""
+        return self.brief_tokens + self.added_tokens
 
     @property
     def front_tokens(self) -> int:
         """The tokens of the brief and of the lines of summaries."""
-        return self.summary_tokens + self.brief_tokens
+        return self.summary_tokens + self.standing_tokens
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -92,6 +102,11 @@ class InFront(msgspec.Struct, frozen=True):
         """Both by the seqs that they speak of."""
         return [self.lines.front, *([self.brief.front] if self.brief is not None else [])]
 
+    @property
+    def pins(self) -> frozenset[Place]:
+        """The pins of the brief."""
+        return frozenset(one.place for one in self.brief.block.weighed if one.pinned) if self.brief else frozenset()
+
 
 class WindowChoice(msgspec.Struct, frozen=True):
     """How the turns of a flow are chosen for a room: by these tools, and going on from what a loop `kept`.
@@ -111,6 +126,12 @@ class WindowChoice(msgspec.Struct, frozen=True):
     fills: bool = True
     """Whether a part of the turn before the window fills what is left of the room; else it is left to recall."""
 
+    def unbounded(self, flow: Flow) -> Chosen:
+        """All atoms, where there is no budget, with the brief of what they do not show whole."""
+        atoms = flow.atoms()
+        block = self.brief.whole(_said_whole(atoms), self.counter) if self.brief is not None else None
+        return Chosen(atoms, kept=self._with_brief(HeldWindow(), block))
+
     def of(self, flow: Flow, room: int) -> Chosen | None:
         """The atoms to show in `room` tokens; `None` where the fixed ones and something of the newest do not fit."""
         room -= flow.fixed_tokens
@@ -121,12 +142,6 @@ class WindowChoice(msgspec.Struct, frozen=True):
         found = self._going_on(flow, room, front) or self._afresh(flow, room, front)
         return found.plus(flow.fixed_tokens) if found is not None else None
 
-    def all(self, flow: Flow) -> Chosen:
-        """All atoms, with what people said in messages that none of them shows."""
-        atoms = flow.atoms()
-        brief = self.brief.within(UNBOUNDED, self.counter) if self.brief is not None else None
-        return Chosen(atoms, kept=self._in_front(InFront(brief=brief), NEVER, atoms))
-
     def _summary_room(self, room: int) -> int:
         return int(room * SUMMARY_SHARE) if self.summary is None else self.summary
 
@@ -135,6 +150,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
         kept = self.kept
         if kept is None or kept.begins == NEVER:
             return None
+        kept = self._with_new_pins(kept, front)
         left = room - kept.front_tokens
         place = turn_at(flow.turns, kept.begins, left)
         if place is not None and place < len(flow.turns):
@@ -227,14 +243,27 @@ class WindowChoice(msgspec.Struct, frozen=True):
     def _in_front(self, front: "InFront", begins: int, shown: Sequence[Costed]) -> HeldWindow:
         """What is in front of a window that begins at a seq and shows these atoms."""
         lines = front.lines.before(begins, self.render, self.counter)
-        kept = HeldWindow(summary=lines.piece, summary_tokens=lines.tokens, summaries=lines.ids)
-        block = front.brief.beside(_said_whole(shown), self.counter) if front.brief is not None else None
+        kept = HeldWindow(summary=lines.piece, summary_tokens=lines.tokens, summaries=lines.ids, pins=front.pins)
+        return self._with_brief(kept, front.brief.beside(_said_whole(shown), self.counter) if front.brief else None)
+
+    def _with_brief(self, kept: HeldWindow, block: RankedBlock | None) -> HeldWindow:
+        """The same with this brief in front."""
         messages = tuple(self.render(block.chunk(0))) if block is not None else ()
         if block is None or not messages:
             return kept
         tokens = sum(message_tokens(message, self.counter) for message in messages)
         piece = RenderedChunk(block.chunk(0), messages, IN_NO_STATE)
         return replace(kept, brief=block, brief_piece=piece, brief_tokens=tokens)
+
+    def _with_new_pins(self, kept: HeldWindow, front: InFront) -> HeldWindow:
+        """The same with what was pinned since the window began there, in the room that a brief may take."""
+        block = front.brief.pinned_since(kept.pins, self.counter) if front.brief is not None else None
+        if block is None:
+            return replace(kept, added=None, added_piece=None, added_tokens=0)
+        chunk = block.chunk(max(line.seq for line in block.lines))
+        messages = tuple(self.render(chunk))
+        tokens = sum(message_tokens(message, self.counter) for message in messages)
+        return replace(kept, added=block, added_piece=RenderedChunk(chunk, messages, IN_NO_STATE), added_tokens=tokens)
 
     def _part(self, flow: Flow, room: int, front: InFront, *, with_question: bool) -> Chosen | None:
         """A part of the newest turn, with what of the rest has room; `None` where it cannot be cut so short."""

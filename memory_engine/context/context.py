@@ -15,6 +15,7 @@ from memory_engine.core.lazy import lazy_module
 from memory_engine.recall.hits import Hit
 
 if TYPE_CHECKING:
+    from memory_engine.context.brief_block import Weighed
     from memory_engine.context.choice import HeldWindow
     from memory_engine.context.forms import anthropic, openai_chat, openai_responses, turns
 else:
@@ -85,6 +86,10 @@ class Context:
     is one chunk with the status RECALLED, which is in no state. So is each of the `standing` blocks: the user's
     preferences, the tenant's `agent.md` and so on, as shown.
 
+    `stood` are the statements of the brief that a context must show: those that bind, those of the request in work, and
+    pins, in the order of rank. `unsaid` are the ones among them that it shows nowhere. Both are empty where a policy
+    leaves out the brief.
+
     `messages` are chat-completions messages; `render` gives the same context as a provider's request. `thinking_tokens`
     counts the running tool loop's thinking, which `messages` and `tokens` leave out.
     """
@@ -104,6 +109,8 @@ class Context:
     recalled_text: str = field(default="", repr=False)
     recall_failure: str = ""
     standing: tuple[StandingBlock, ...] = ()
+    stood: tuple["Weighed", ...] = field(default=(), repr=False)
+    unsaid: tuple["Weighed", ...] = ()
     pieces: tuple[RenderedChunk, ...] = field(default=(), repr=False, eq=False)
     """The chunks with their own messages, in context order: what `messages` are built from. The last `trailing` change
     in place."""

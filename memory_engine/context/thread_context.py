@@ -15,6 +15,7 @@ from memory_engine.context.live import LoopWindow, covered_originals, over_newes
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.request_recall import Build, RequestRecall, Wanted
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
+from memory_engine.context.unsaid import with_unsaid
 from memory_engine.core.arguments import checked_number
 from memory_engine.core.aside import aside
 from memory_engine.core.clock import to_datetime
@@ -55,7 +56,7 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     """See `Thread.context`. A context that is not for the thread's own loop leaves nothing to be recorded."""
     with thread.kernel.span("context", {"thread": thread.id, "max_tokens": max_tokens, "query": query}) as span:
         context = await _thread_context(thread, max_tokens, at, query, policy, recall_from, tools, reserve, is_loop)
-        span.say({"tokens": context.tokens, "messages": len(context.messages)})
+        span.say({"tokens": context.tokens, "messages": len(context.messages), "unsaid": len(context.unsaid)})
         return context
 
 
@@ -124,9 +125,10 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     except ContextBudgetError as error:
         needed = correction.real(error.needed + tools_tokens) + reserve
         raise ContextBudgetError(thread.id, needed, max_tokens or 0) from None
+    context = with_unsaid(context, standing)
     if loop is not None and max_tokens is not None:
         tokens = context.tokens + context.thinking_tokens + tools_tokens
-        await kernel[AskedWindows].ask(loop, max_tokens, 0 if context.tokens_exact else tokens)
+        await kernel[AskedWindows].ask(loop, max_tokens, 0 if context.tokens_exact else tokens, context.unsaid)
     return correction.applied(context)
 
 

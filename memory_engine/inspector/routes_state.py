@@ -8,9 +8,11 @@ import msgspec
 from memory_engine.context.budget import DEFAULT_POLICY
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
+from memory_engine.context.live import covered_originals
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.context.thread_context import standing_blocks
+from memory_engine.context.unsaid import with_unsaid
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.json_form import as_data, named
 from memory_engine.core.tokens import TokenCounter
@@ -24,6 +26,7 @@ from memory_engine.recall.hits import Found, Hit
 from memory_engine.recall.search import Asked
 from memory_engine.recall.service import Recall, checked_query
 from memory_engine.replay.data import chunk_as_data
+from memory_engine.views.brief.view import BriefView
 
 CHUNKS_MAX = 2_000
 ROWS_MAX = 1_000
@@ -31,6 +34,8 @@ HITS = 20
 HITS_MAX = 100
 MESSAGES_MAX = 1_000
 """How many messages of a context are given, the last ones; `earlier` counts those before them."""
+STATEMENTS_MAX = 1_000
+"""How many statements of a brief are given, the latest ones."""
 MESSAGE_MAX = 20_000
 """How many characters of a message's text are given; `chars` is its length."""
 
@@ -67,14 +72,17 @@ async def context(inspection: Inspection, query: Query) -> object:
     kernel = inspection.engine.kernel
     builder = kernel[ContextBuilder]
     standing = await standing_blocks(past, whole, DEFAULT_POLICY, query=question or None, at=past.seq)
+    covered = await covered_originals(past, whole, max_tokens, at=past.seq)
     if question:
-        wanted = RecallRequest(query=question, max_tokens=max_tokens, at=past.seq, policy=DEFAULT_POLICY)
+        wanted = RecallRequest(
+            query=question, max_tokens=max_tokens, at=past.seq, policy=DEFAULT_POLICY, covered=covered
+        )
         recall, make = kernel[Recall], partial(recalled_context, past, whole, wanted, standing)
         by_words = recall.embedder is None and recall.reranker is None
         built = await (apart(kernel, make) if by_words else make())  # a model may belong to this very loop
     else:
-        built = await beside(lambda: builder.build(whole, past.id, max_tokens, standing=standing))
-    return await beside(lambda: _context_as_data(built, max_tokens, builder.counter))
+        built = await beside(lambda: builder.build(whole, past.id, max_tokens, standing=standing, covered=covered))
+    return await beside(lambda: _context_as_data(with_unsaid(built, standing), max_tokens, builder.counter))
 
 
 async def recall(inspection: Inspection, query: Query) -> object:
@@ -106,7 +114,19 @@ def _context_as_data(built: Context, max_tokens: int | None, counter: TokenCount
         **named(built, "tokens_exact tokenizer"),
         **named(built, "spent included excluded shortened recall_failure"),
         "recalled": [_hit_row(hit) for hit in built.recalled],
+        "stood": _stood(built),
     }
+
+
+def _stood(built: Context) -> list[dict[str, object]]:
+    """The statements of the brief that a context has to show, in the order of time, and which of them it lacks."""
+    missing = {one.place for one in built.unsaid}
+    stood = sorted(built.stood, key=lambda one: (one.thread_id == built.thread_id, one.seq, one.n))
+    return [
+        named(one, "thread_id seq n speaker request binds pinned")
+        | {"text": one.text[:MESSAGE_MAX], "missing": one.place in missing}
+        for one in stood[-STATEMENTS_MAX:]
+    ]
 
 
 def _hit_row(hit: Hit) -> dict[str, object]:
@@ -151,6 +171,21 @@ async def originals(inspection: Inspection, query: Query) -> object:
     return {"total": len(summary.parent_ids), "chunks": [chunk_row(one) for one in chunks.values()]}
 
 
+async def brief(inspection: Inspection, query: Query) -> object:
+    """What people said up to a seq, in the order of time, and what became of each statement; and the pins."""
+    past = await inspection.past(query)
+    found = await BriefView(past).read(at=past.seq)
+    ordered = sorted(found, key=lambda one: (one.origin != "parent", one.seq, one.n))
+    return {
+        "seq": found.seq,
+        "total": len(found),
+        "standing": len(found.standing),
+        "statements": [
+            msgspec.structs.asdict(one) | {"text": one.text[:MESSAGE_MAX]} for one in ordered[-STATEMENTS_MAX:]
+        ],
+    }
+
+
 async def views(inspection: Inspection, query: Query) -> object:
     """The views that have rows at a seq: those in use, in order of registration, then the others.
 
@@ -193,6 +228,7 @@ STATE_ROUTES = (
     Route.of("recall", "thread seq query limit", recall),
     Route.of("chunk", "thread id", chunk),
     Route.of("originals", "thread chunk", originals),
+    Route.of("brief", "thread seq", brief),
     Route.of("views", "thread seq", views),
     Route.of("view", "thread seq name offset limit", view),
 )

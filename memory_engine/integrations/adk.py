@@ -37,6 +37,7 @@ from memory_engine.integrations.adk_events import (
     thread_id_of,
 )
 from memory_engine.integrations.adk_memory import MemoryEngineMemoryService
+from memory_engine.integrations.brief import brief_text
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
@@ -47,15 +48,18 @@ from memory_engine.views.sessions.fold import SessionEntryRow, SessionHead
 from memory_engine.views.sessions.view import Session, Shared, as_json
 
 try:
+    from google.adk.agents.callback_context import CallbackContext
     from google.adk.errors import StaleSessionError
     from google.adk.errors.already_exists_error import AlreadyExistsError
     from google.adk.errors.session_not_found_error import SessionNotFoundError
     from google.adk.events.event import Event
     from google.adk.events.event_actions import EventActions
+    from google.adk.models.llm_request import LlmRequest
     from google.adk.platform import time as platform_time
     from google.adk.platform import uuid as platform_uuid
     from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
     from google.adk.sessions.session import Session as AdkSession
+    from google.genai.types import Content, Part
 except ImportError:
     raise MissingExtra("ADK's sessions", "adk") from None
 
@@ -123,7 +127,25 @@ class MemoryEngineSessionService(BaseSessionService):
         """Events are stored already; wait until state of users and apps has arrived."""
         await self._home.run(self._settle())
 
+    async def show_brief(self, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Put the brief of the session in front of a request: an agent takes this as its `before_model_callback`.
+
+        It says what people said and still holds, as far as the request does not say it. The session stays as it is.
+        """
+        session = callback_context.session
+        beside = [part.text for content in llm_request.contents for part in content.parts or () if part.text]
+        thread = self._thread(session.app_name, session.user_id, session.id)
+        text = await self._home.run(self._brief(thread, beside))
+        if text:
+            llm_request.contents.insert(0, Content(role="user", parts=[Part(text=text)]))
+
     # on the engine's loop
+
+    async def _brief(self, thread: Thread, beside: Sequence[str]) -> str:
+        try:
+            return await brief_text(thread, beside=beside)
+        except ThreadNotFound:
+            return ""
 
     def _thread(self, app_name: str, user_id: str, session_id: str) -> Thread:
         return self.engine.thread(thread_id_of("session", self._tenant_id, app_name, user_id, session_id))

@@ -21,6 +21,7 @@ from uuid import uuid4
 from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidMessage, MissingExtra, ThreadNotFound
+from memory_engine.integrations.brief import BRIEF_TOKENS, brief_text
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.langgraph_store import MemoryEngineStore
 from memory_engine.runtime.messages import as_events, recorded_ids
@@ -30,7 +31,7 @@ from memory_engine.views.checkpoints.pieces import JSON
 from memory_engine.views.checkpoints.view import CheckpointCache, Checkpoints, Draft, Given, Saved, Write
 
 try:
-    from langchain_core.messages import BaseMessage, convert_to_openai_messages
+    from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_openai_messages
     from langgraph.checkpoint.base import (
         WRITES_IDX_MAP,
         BaseCheckpointSaver,
@@ -136,6 +137,19 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         """Save what a task wrote on the way to the next checkpoint."""
         await self._home.run(self._put_writes(config, writes, task_id, task_path))
 
+    async def awith_brief(
+        self, config: "RunnableConfig", messages: "Sequence[BaseMessage]", *, max_tokens: int = BRIEF_TOKENS
+    ) -> "builtins.list[BaseMessage]":
+        """The messages of a model's request, with one in front that holds the brief of the thread.
+
+        It says what people said and still holds, as far as the messages do not say it, behind a system message at their
+        beginning. Give the result to the model, and do not return it from a node: the state keeps the talk alone.
+        """
+        given = [*messages]
+        text = await self._home.run(self._brief(_thread_id(config), [_text(one) for one in given], max_tokens))
+        at = 1 if given and isinstance(given[0], SystemMessage) else 0
+        return [*given[:at], *([HumanMessage(text)] if text else ()), *given[at:]]
+
     async def adelete_thread(self, thread_id: str) -> None:
         """Destroy a thread: its checkpoints, its messages and everything derived from them. Its id is free again."""
         await self._home.run(self._delete_thread(thread_id))
@@ -223,6 +237,12 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         except ThreadNotFound:  # another process has deleted it since it was seen
             self._seen.discard(thread_id)
             return await act(await self._made(thread_id))
+
+    async def _brief(self, thread_id: str, beside: Sequence[str], max_tokens: int) -> str:
+        try:
+            return await brief_text(self.engine.thread(thread_id), beside=beside, max_tokens=max_tokens)
+        except ThreadNotFound:
+            return ""  # nothing was said in it yet
 
     async def _made(self, thread_id: str) -> Checkpoints:
         checkpoints = self._checkpoints(thread_id)
@@ -426,6 +446,12 @@ def _matches(metadata: str, filter: Mapping[str, Any] | None) -> bool:
         return True
     known = json.loads(metadata)
     return all(known.get(key) == value for key, value in filter.items())
+
+
+def _text(message: "BaseMessage") -> str:
+    content: object = message.content
+    parts = content if isinstance(content, list) else [content]
+    return " ".join(str(part.get("text", "")) if isinstance(part, Mapping) else str(part) for part in parts)
 
 
 def _name(message: "BaseMessage", digest: bytes) -> str:

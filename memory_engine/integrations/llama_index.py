@@ -22,7 +22,8 @@ from memory_engine import sync
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
 from memory_engine.engine import Engine
-from memory_engine.errors import MissingExtra
+from memory_engine.errors import MissingExtra, ThreadNotFound
+from memory_engine.integrations.brief import BRIEF_TOKENS, brief_text
 from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
 from memory_engine.views.sessions.view import as_json
 
@@ -78,6 +79,28 @@ class MemoryEngineChatStore(BaseChatStore):
         """The messages of a key, oldest first."""
         entries = self._engine.call(lambda engine: EntryList(engine, key).get())
         return [ChatMessage.model_validate(entry) for entry in entries]
+
+    def with_brief(
+        self, key: str, messages: Sequence[ChatMessage], *, max_tokens: int = BRIEF_TOKENS
+    ) -> list[ChatMessage]:
+        """The messages of a request, with one in front that holds the brief of the key's thread.
+
+        It says what people said and still holds, as far as the messages do not say it, behind a system message at their
+        beginning. Give the result to the model; do not store it.
+        """
+        given = [*messages]
+        beside = [one.content or "" for one in given]
+
+        async def brief(engine: Engine) -> str:
+            try:
+                return await brief_text(engine.thread(key), beside=beside, max_tokens=max_tokens)
+            except ThreadNotFound:
+                return ""  # nothing was said in it yet
+
+        text = self._engine.call(brief)
+        at = 1 if given and given[0].role == MessageRole.SYSTEM else 0
+        shown = [ChatMessage(role=MessageRole.USER, content=text)] if text else []
+        return [*given[:at], *shown, *given[at:]]
 
     def add_message(self, key: str, message: ChatMessage) -> None:
         """Add a message."""

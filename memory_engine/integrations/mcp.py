@@ -16,7 +16,8 @@ from urllib.parse import quote, unquote
 from attrs import frozen
 from msgspec import Meta
 
-from memory_engine.agents.tools import ARGUMENTS, ENTRY_CHARS_MAX, Arguments, MemoryTools, parameters, read_arguments
+from memory_engine.agents.arguments import ARGUMENTS, Arguments
+from memory_engine.agents.tools import ENTRY_CHARS_MAX, MemoryTools, parameters, read_arguments
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.aside import modules_spared
 from memory_engine.core.json_form import as_data
@@ -45,7 +46,7 @@ INSTRUCTIONS = (
     "what will be useful later with memory_learn (facts) and memory_append (what was done, rules). memory_why says "
     "where an entry comes from."
 )
-_READING = frozenset({"memory_search", "memory_recall", "memory_stats", "memory_open", "scratchpad_read"})
+_READING = frozenset({"memory_search", "memory_recall", "memory_stats", "memory_open", "scratchpad_read", "brief_read"})
 _DESTRUCTIVE = frozenset({"memory_clear", "memory_compact"})
 _IDEMPOTENT = frozenset({"memory_learn", "memory_clear"})
 
@@ -104,7 +105,22 @@ _ENTRY = {
     },
     "required": ["id", "content"],
 }
+_STATEMENT = {
+    "type": "object",
+    "properties": {
+        "seq": {"type": "integer"},
+        "text": {"type": "string"},
+        "speaker": {"type": "string"},
+        "kind": {"type": "string"},
+        "status": {"type": "string"},
+        "origin": {"type": "string"},
+        "pinned": {"type": "boolean"},
+    },
+    "required": ["seq", "text"],
+}
 _DATA: Mapping[str, Mapping[str, object]] = {
+    "brief_pin": {"pin": {"type": "integer", "description": "The pin's number."}},
+    "brief_read": {"statements": {"type": "array", "items": _STATEMENT}},
     "memory_append": {"id": {"type": "string", "description": "The new entry's id."}},
     "memory_search": {"entries": {"type": "array", "items": _ENTRY}},
     "memory_recall": {"key": {"type": "string"}, "value": {"type": "string"}},

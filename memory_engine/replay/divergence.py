@@ -1,6 +1,6 @@
 """What verifying a log found: that all agrees, or the first place where it does not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -66,12 +66,33 @@ class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.title}: {self.lines[0]}{more}" if self.lines else self.title
 
 
+class LackingContext(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
+    """From the event at `seq` on, contexts of `max_tokens` tokens lacked statements that stood in the brief.
+
+    The first was built at `upto`. `lacks` counts the statements, `unsaid` are the seqs of their messages. This holds
+    until the thread's next `context_asked`.
+    """
+
+    thread_id: str
+    seq: int
+    upto: int
+    max_tokens: int
+    lacks: int
+    unsaid: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        messages = f" (messages {', '.join(map(str, self.unsaid))})" if self.unsaid else ""
+        said = counted(self.lacks, "standing statement")
+        return f"{self.thread_id}, event {self.seq}: a context of {self.max_tokens:,} tokens lacked {said}{messages}"
+
+
 class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The result of a verification. `events` were checked; the log is intact if there is no divergence.
 
     `redacted` of them lack their texts: a recorded act put there what they hold now, except for the `unattested` ones,
     for which only the file they came in vouches. `unloaded_types` are the types of its events that no plug-in here
-    declares: then it was verified up to the first of these.
+    declares: then it was verified up to the first of these. `lacking` are contexts of the log that lacked statements of
+    the brief, which is no divergence.
     """
 
     thread_id: str
@@ -82,6 +103,7 @@ class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     redacted: int = 0
     unattested: int = 0
     unloaded_types: tuple[str, ...] = ()
+    lacking: tuple[LackingContext, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -133,6 +155,19 @@ def verified_lines(report: VerifyReport) -> Iterator[Line]:
     else:
         yield from divergence_lines(report.divergence)
     yield from redaction_lines(report.redacted, report.unattested)
+    yield from lacking_lines(report.lacking)
+
+
+LACKING_MAX = 10
+"""Contexts that lacked statements and are listed for people."""
+
+
+def lacking_lines(lacking: Sequence[LackingContext]) -> Iterator[Line]:
+    """Which contexts of the log lacked statements that stood, a line each."""
+    for one in lacking[:LACKING_MAX]:
+        yield line(one_line(str(one), WIDTH), "yellow")
+    if len(lacking) > LACKING_MAX:
+        yield line(f"… and {len(lacking) - LACKING_MAX:,} more contexts that lacked statements")
 
 
 def redaction_lines(redacted: int, unattested: int) -> Iterator[Line]:

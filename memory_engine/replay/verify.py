@@ -14,6 +14,7 @@ from memory_engine.core.chain import MOVES_STATUS, decode_row, is_redacted, link
 from memory_engine.core.codec import decode_reduction, encode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import MendedEvent, ThreadRereduced
+from memory_engine.core.events.context import ContextAsked
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import StoredEvent
@@ -49,7 +50,7 @@ from memory_engine.replay.differences import (
     reducers_behind,
     rows_differ,
 )
-from memory_engine.replay.divergence import Divergence, VerifyReport
+from memory_engine.replay.divergence import Divergence, LackingContext, VerifyReport
 from memory_engine.replay.mendings import digest_of, mendings
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.attested import Attested, attested_of
@@ -80,6 +81,7 @@ class _ThreadReplay(msgspec.Struct):
     mended: dict[int, MendedEvent] = {}
     attested: Attested = Attested()
     imported: Imported = Imported()
+    lacking: list[LackingContext] = []
     event: Event | None = None  # of the row that was checked last, where it had to be decoded
 
     @property
@@ -105,6 +107,7 @@ class _ThreadReplay(msgspec.Struct):
             divergence=found,
             redacted=self.redacted,
             unattested=self.unattested,
+            lacking=tuple(self.lacking),
         )
 
     def let_go(self) -> None:
@@ -264,6 +267,8 @@ class Verifier:
             why = f"version {stored.version} of {stored.type} is not known here: another release wrote it"
             return _at(thread_id, stored, "undecodable", found=why)
         replay.event = event
+        if isinstance(event, ContextAsked) and event.lacks:
+            replay.lacking.append(_lacking(thread_id, seq, event))
         before = replay.draft.freeze(seq - 1) if seq in replay.mended else None
         draft = replay.draft = before.draft() if before is not None else replay.draft
         entries = self._reducers.of_type(stored.type)
@@ -294,6 +299,17 @@ class Verifier:
             if dict(stored) != made:
                 return replay.diverged("projection", reducer=name, lines=rows_differ(name, stored, made))
         return None
+
+
+def _lacking(thread_id: str, seq: int, event: ContextAsked) -> LackingContext:
+    return LackingContext(
+        thread_id=thread_id,
+        seq=seq,
+        upto=event.upto,
+        max_tokens=event.max_tokens,
+        lacks=event.lacks,
+        unsaid=event.unsaid,
+    )
 
 
 def _as_recorded(replay: _ThreadReplay, stored: StoredEvent, registry: EventRegistry) -> Divergence | None:

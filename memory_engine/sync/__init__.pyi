@@ -62,7 +62,7 @@ from memory_engine.runtime.threads import Observer
 from memory_engine.storage.places import Durability
 from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats
 from memory_engine.store.reader import MomentLike
-from memory_engine.views.brief.view import BriefStatement, BriefView
+from memory_engine.views.brief.view import Brief, BriefStatement
 from memory_engine.views.conversation.exchanges import Cycle, Exchange, Summary
 from memory_engine.views.documents.events import DocumentPassage
 from memory_engine.views.documents.fold import Described, Document, DocumentReport
@@ -562,6 +562,15 @@ class Agent(Scope):
 
 class Industry(Scope):
     """An industry's thread: patterns from all its tenants, redacted, approved, without tenants' names."""
+
+class BriefView:
+    """What people said in one thread, and what of it still holds."""
+    def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
+        """Keep a text, or that of a chunk, in the brief of every context until it is unpinned."""
+    def read(self, *, at: MomentLike | None = None) -> Brief:
+        """The brief, now or as of a moment, without what was forgotten since."""
+    def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
+        """Take a pin out of the brief: by its receipt, its statement, or its seq. Raises `UnknownPin`."""
 
 class Scratchpad:
     """Reads come from memory. The snippets live in the thread's state, in the order of their last use."""

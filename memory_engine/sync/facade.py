@@ -36,6 +36,7 @@ HOMES = {
     "Tenant": "scopes",
     "Agent": "scopes",
     "Industry": "scopes",
+    "BriefView": "views.brief.view",
     "Scratchpad": "views.scratchpad.view",
     "Promotion": "views.promotion.view",
     "Flows": "views.playbooks.flows",

@@ -40,7 +40,9 @@ def address(facts: tuple[str, Facts]) -> Iterator[str]:
         yield address
 
 
-TABS = "Conversation,Event,State,Context,Views,Lineage,Diff,Forks,Cache,Recall,Time & cost,What if,Store".split(",")
+TABS = "Conversation,Event,State,Context,Views,Lineage,Diff,Forks,Cache,Recall,Brief,Time & cost,What if,Store".split(
+    ","
+)
 
 
 @pytest.mark.parametrize("path", sorted(PAGE.iterdir()), ids=lambda path: path.name)

@@ -186,7 +186,7 @@ async def test_the_smallest_budget_that_an_error_names_works(config: EngineConfi
         with pytest.raises(ContextBudgetError) as caught:
             await loop.thread.context(max_tokens=120, tools=tools, reserve=100)
         needed = caught.value.needed
-        assert await loop.thread.context(max_tokens=needed, tools=tools, reserve=100)
+        assert needed >= (await loop.thread.context(max_tokens=needed, tools=tools, reserve=100)).tokens + 100
         with pytest.raises(ContextBudgetError):
             await loop.thread.context(max_tokens=needed - 2, tools=tools, reserve=100)
 

@@ -330,7 +330,7 @@ async def test_a_question_lists_what_it_recalls(tmp_path: Path) -> None:
         await chat.dispatch(e.UserMessage(content="Swift lost parcel 7 at the depot.", name="Ann"))
         for n in range(40):
             await chat.dispatch(e.UserMessage(content=f"Line {n} speaks of the weather, of lunch and of nothing else."))
-        built = await chat.context(300, query=question)
+        built = await (await chat.at(41)).context(300, query=question)
     async with memory_engine.open(path, config=READ_ONLY) as engine, inspected(engine, path) as browser:
         given = {"thread": "chat", "seq": 41, "max_tokens": 300}
         found = await get(browser, "context", {**given, "query": question})

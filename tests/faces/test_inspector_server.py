@@ -39,6 +39,7 @@ TOUR = (
     ("outline", "thread=coding"), ("find", "thread=coding&q=pytest"), ("event", "thread=coding&seq=23"),
     ("state", "thread=coding&seq=40"), ("context", "thread=coding&seq=40&max_tokens=800"),
     ("talk", "thread=coding&seq=44"), ("recall", "thread=coding&seq=0&query=claim"),
+    ("brief", "thread=coding&seq=20"),
     ("chunk", "thread=coding&id=23.0"), ("originals", "thread=coding&chunk=23.0"), ("views", "thread=coding&seq=44"),
     ("view", "thread=coding&seq=44&name=screen"), ("why", "thread=coding&chunk=39.0"),
     ("diff", "thread=coding&a=3&b=40"), ("ledger", "thread=coding"), ("tokens", "thread=coding"),
@@ -266,7 +267,7 @@ async def test_looking_at_everything_writes_nothing(tmp_path: Path, *, is_live: 
             for name, asked in TOUR:
                 assert 200 == (await browser.ask(f"/api/{name}?{asked}", {"X-Token": browser.token})).status, name
             for seq in range(1, 44, 5):
-                for name in ("event", "state", "context", "views"):
+                for name in ("event", "state", "context", "brief", "views"):
                     assert 200 == (await browser.api(name, {"thread": "coding", "seq": seq})).status
             assert before == fingerprint(path)
             assert [] == engine.kernel[OpenThreads].all()

@@ -93,7 +93,7 @@ async def test_of_a_large_room_recent_turns_take_most() -> None:
 async def test_a_newest_turn_is_whole_wherever_it_fits() -> None:
     """What is recalled takes what it leaves over."""
     newest = "Please read this: " + "x" * 1_600
-    context = await asked([*talk(20), user(newest)], max_tokens=560)
+    context = await asked([*talk(20), user(newest)], max_tokens=2_680)
     assert newest == content(context.messages[-1])
     assert (True, ()) == (0 < context.spent.recalled < 160, context.shortened)
 

@@ -67,7 +67,7 @@ SAMPLES: tuple[Event, ...] = (
         threads=("user:acme/u1", "t2"),
         leaving=("3.0",),
     ),
-    e.ContextAsked(max_tokens=8_000, window=32_000, less=2, counted=1_000, upto=7, reports=1),
+    e.ContextAsked(max_tokens=8_000, window=32_000, less=2, counted=1_000, upto=7, reports=1, lacks=2, unsaid=(3, 5)),
     e.EventsErased(
         rows=(e.ErasedRow(2, "ab" * 32), e.ErasedRow(3, "cd" * 32)), act="act1", by="officer", reason="asked"
     ),

@@ -3,6 +3,8 @@
 import random
 import sys
 from functools import cache
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +17,9 @@ from memory_engine.core.token_classes import BLOCK_BYTES, BLOCK_COSTS, CLASSES, 
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter, estimate_chunk, recorded_tokens
 from memory_engine.errors import MissingExtra
 from memory_engine.llm import Tokenizer
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 KINDS = dict(kinds())
 
@@ -112,7 +117,7 @@ def test_no_loop_goes_over_characters() -> None:
     def steps(text: str) -> int:
         seen = 0
 
-        def trace(_frame: object, _event: str, _arg: object) -> object:
+        def trace(_frame: FrameType, _event: str, _arg: object) -> "TraceFunction":
             nonlocal seen
             seen += 1
             return trace

@@ -7,7 +7,7 @@ same commit.
 import msgspec
 
 from memory_engine.core.events.base import Event, event
-from memory_engine.core.events.roles import ChunkId, Id, SeqBound, SourceChunkId, SourceEventId
+from memory_engine.core.events.roles import ChunkId, Id, Seq, SeqBound, SourceChunkId, SourceEventId
 
 
 @event("context_asked", tracked=True, role="memory", chunks="none", upkeep=True)
@@ -18,6 +18,9 @@ class ContextAsked(Event):
     number of contexts in a row that asked for less than `window`, has reached twenty. `counted` is our own count of the
     tokens of that context with its tools, without any correction, and `upto` the seq of the context. `reports` counts
     the events of this type, up to this one, that were recorded together with a response that reports its usage.
+
+    `lacks` counts the statements that stood in the brief and that the context had no room for; `unsaid` are the seqs of
+    their messages in this thread, the highest ranks first, at most 32. Both hold until the next event of this type.
     """
 
     max_tokens: int
@@ -26,6 +29,8 @@ class ContextAsked(Event):
     counted: int = 0
     upto: SeqBound = 0
     reports: int = 0
+    lacks: int = 0
+    unsaid: tuple[Seq, ...] = ()
 
 
 class RecalledPassage(msgspec.Struct, frozen=True, array_like=True, gc=False):

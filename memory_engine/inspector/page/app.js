@@ -9,6 +9,7 @@ import { save } from "./saving.js";
 import { get, Live } from "./server.js";
 import { Slider } from "./slider.js";
 import { splitters } from "./splitters.js";
+import { briefTab } from "./tab_brief.js";
 import { cacheTab } from "./tab_cache.js";
 import { contextTab } from "./tab_context.js";
 import { diffTab } from "./tab_diff.js";
@@ -53,6 +54,7 @@ const tabs = [
   forksTab,
   cacheTab,
   recallTab,
+  briefTab,
   timeTab,
   whatIfTab,
   storeTab,

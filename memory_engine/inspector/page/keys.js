@@ -20,7 +20,7 @@ const KEYS = [
     "Look",
     [
       ["1 … 9 0", "the tabs, in their order"],
-      ["u w s", "time and cost, what if, the store"],
+      ["p u w s", "the brief, time and cost, what if, the store"],
       ["d", "mark this event as A, to compare"],
       ["/", "search the events"],
       ["t", "the list of threads"],

@@ -12,6 +12,7 @@ export const TAB_KEYS = {
   forks: "8",
   cache: "9",
   recall: "0",
+  brief: "p",
   time: "u",
   whatif: "w",
   store: "s",

@@ -4,6 +4,7 @@ import { callText, chunkLink, seqLink } from "./chunks.js";
 import { counted, day, el, empty, failure, number, oneLine, prose, section, setStyle } from "./dom.js";
 import { place } from "./place.js";
 import { get } from "./server.js";
+import { stood } from "./tab_brief.js";
 
 const PARTS = [
   ["pinned", "always in: instructions, critical chunks, scratchpad, task, to-do list, environment"],
@@ -59,6 +60,7 @@ export const contextTab = {
       summed(data),
       spentBar(data),
       leftOut(data),
+      stood(data),
       place.question ? recalled(data) : "",
       data.messages.length
         ? section("Messages", data.earlier > 0 && el("p", { class: "dim", text: `the last ${number(data.messages.length)}; ${number(data.earlier)} come before them` }), el("div", { class: "cards" }, ...data.messages.map(messageCard)))

@@ -210,6 +210,9 @@ async def _inherited(parent: PastHandle) -> list[BriefStatement]:
     talk = await talk_of(parent, parent.seq)
     standing = [one for one in (*open_of(talk), *closed_of(talk)) if one.ruling.status == "stands" or one.request]
     found = [_statement(talk, one, parent.id) for one in standing if one.said.message.seq not in gone]
+    # what an agent pinned may repeat a tool: it goes no further
+    pins = [row for _, row in (await parent.rows(PINS, at=parent.seq)).items() if row.origin == "person"]
+    found += [_pinned(parent.id, row) for row in pins]
     return [msgspec.structs.replace(one, origin="parent", request=False, first=False) for one in found]
 
 
@@ -319,6 +322,7 @@ def _weighed(one: BriefStatement, thread_id: str) -> Weighed:
         prefix=f'(you asked: "{one.asked}")' if one.asked else "",
         note=f"(later: {one.later})" if one.later else "",
         request=one.request,
+        stands=one.status == "stands",
         binds=one.kind in ("forbids", "binds", "corrects", "prefers"),
         reference=f"{one.seq}.0" if one.thread_id == thread_id and not one.pinned else "",
         pinned=one.pinned,
@@ -326,6 +330,8 @@ def _weighed(one: BriefStatement, thread_id: str) -> Weighed:
 
 
 def _label(one: BriefStatement) -> str:
+    if one.pinned and one.origin == "parent":
+        return "Pinned for the agent that started you"
     if one.pinned:
         return {"person": "Pinned", "agent": "Pinned by you"}.get(one.origin, "Pinned by you after reading a tool")
     if one.origin == "parent":

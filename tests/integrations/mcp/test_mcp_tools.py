@@ -72,6 +72,9 @@ CALLS: dict[str, dict[str, object]] = {
     "memory_open": {"reference": ""},
     "scratchpad_write": {"text": "The build is slow."},
     "scratchpad_read": {},
+    "brief_pin": {"text": "Tests pass before each commit."},
+    "brief_unpin": {"pin": 0},
+    "brief_read": {},
     "context_compact": {"focus": "the build"},
     "memory_context": {"query": "Which Java does the build need?", "max_tokens": 500},
     "memory_why": {"id": "jdk"},
@@ -86,12 +89,16 @@ async def test_every_tool_answers_as_its_schemas_say(client: Client) -> None:
     await ask(client, "memory_learn", **CALLS["memory_learn"])
     for name, arguments in CALLS.items():
         given = {"reference": entry} if name == "memory_open" else arguments
+        if name == "brief_unpin":
+            given = {"pin": (await ask(client, "brief_pin", text="For a moment."))["pin"]}
         jsonschema.validate(given, tools[name].input_schema)
         output = tools[name].output_schema
         assert output is not None
         jsonschema.validate(await ask(client, name, **given), output)
     reading = {name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint}
-    only_read = "memory_search memory_recall memory_stats memory_open scratchpad_read memory_context memory_why"
+    only_read = (
+        "memory_search memory_recall memory_stats memory_open scratchpad_read brief_read memory_context memory_why"
+    )
     assert set(only_read.split()) == reading
     assert {"memory_clear", "memory_compact"} == {
         name for name, tool in tools.items() if tool.annotations and tool.annotations.destructive_hint

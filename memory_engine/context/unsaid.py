@@ -1,0 +1,53 @@
+"""What of the brief a context lacks: statements that stand and that it shows nowhere.
+
+Only those count that would be missed: what binds, what belongs to the request in work, and pins. A statement is shown
+where the brief holds it, perhaps with its middle left out, where its message is shown whole, or where its words are.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from attrs import evolve
+
+from memory_engine.context.brief_block import RankedBlock, Weighed
+from memory_engine.context.context import Context
+from memory_engine.context.rendering import RenderedChunk
+from memory_engine.context.standing import OfferedBlock
+from memory_engine.core.chunks import ChunkType
+
+_REPEATING = frozenset({ChunkType.COMPACTED, ChunkType.RECALLED})
+"""Types of chunks that repeat words of messages which are not shown themselves."""
+
+
+def with_unsaid(context: Context, offered: Sequence[OfferedBlock]) -> Context:
+    """The context with what had to be in it, as of its seq, and what of that is missing."""
+    stood = tuple(one for block in offered for one in _needed(block))
+    return evolve(context, stood=stood, unsaid=tuple(_unsaid(context, stood))) if stood else context
+
+
+def _needed(block: OfferedBlock) -> Iterable[Weighed]:
+    """The statements of an offered brief that must be in a context, in the order of rank."""
+    offered = block.block.weighed if isinstance(block.block, RankedBlock) else ()
+    return (one for one in offered if one.stands and (one.binds or one.request or one.pinned))
+
+
+def _unsaid(context: Context, stood: Sequence[Weighed]) -> list[Weighed]:
+    """Those of the statements that the context shows nowhere, in their order."""
+    held = {one.place for block in context.standing if isinstance(block, RankedBlock) for one in block.weighed}
+    whole = {piece.chunk.said_at for piece in context.pieces if _shows_its_message(piece)}
+    left = [one for one in stood if one.place not in held]
+    left = [one for one in left if one.pinned or one.thread_id != context.thread_id or one.seq not in whole]
+    if not left:
+        return []
+    words = " ".join(" ".join(_repeated(context.pieces)).split())
+    return [one for one in left if one.text not in words]
+
+
+def _shows_its_message(piece: RenderedChunk) -> bool:
+    return bool(piece.messages) and not piece.shortened and piece.chunk.type not in _REPEATING
+
+
+def _repeated(pieces: Iterable[RenderedChunk]) -> Iterable[str]:
+    """The texts of pieces that show a part of a message, or repeat one."""
+    for piece in pieces:
+        if piece.shortened or piece.chunk.type in _REPEATING:
+            yield from (str(message.get("content")) for message in piece.messages)

@@ -1,0 +1,32 @@
+"""The brief of a thread as one text, for frameworks that build the request of their model themselves."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from memory_engine.context.brief_block import RankedBlock
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.thread import Thread
+from memory_engine.views.brief.plugin import HEADING
+from memory_engine.views.brief.view import people, weighed
+
+BRIEF_TOKENS = 2_000
+"""Tokens that a brief takes at most where nothing else is said."""
+
+
+async def brief_text(thread: Thread, *, beside: Iterable[str] = (), max_tokens: int = BRIEF_TOKENS) -> str:
+    """What people said in a thread and still holds, in at most `max_tokens` tokens; empty where that is nothing.
+
+    `beside` are the texts of the request: what they say is not repeated, but for pins. Send the result in the role of a
+    user, in front of the history, and do not store it with the talk: it would count as said by a person. Raises
+    `ThreadNotFound`.
+    """
+    brief = await thread.brief.read()
+    shown = " ".join(" ".join(beside).split())
+    offered = [one for one in weighed(brief) if one.pinned or one.text not in shown]
+    if not offered:
+        return ""
+    offered = [replace(one, request=False) for one in offered]  # the request itself is in what the framework sends
+    whole = RankedBlock.whole("brief", HEADING.format(who=people(brief)), offered)
+    block = whole.within(max_tokens, thread.kernel[ContextBuilder].counter)
+    return f"[Brief] {block.text}" if block.lines else ""
