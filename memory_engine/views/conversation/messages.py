@@ -53,7 +53,11 @@ def arranged(memory: Remembered) -> list[Chunk]:
         *_turns(memory.exchanges, memory.screen),
         *_uncached(memory.screen, memory.finished_at),
         *(c for entry in memory.cached if entry.key not in shown for c in cached_pair(entry)),
-        *([_said(memory.cycle.seq, "question", memory.cycle.question)] if memory.cycle is not None else []),
+        *(
+            [_said(memory.cycle.question_at or memory.cycle.seq, "question", memory.cycle.question)]
+            if memory.cycle is not None
+            else []
+        ),
         *memory.chunks,
     ]
 
