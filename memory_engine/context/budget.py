@@ -20,7 +20,7 @@ SUMMARY_LEAST = 60
 
 Few: they are taken from the originals that answer, and recall finds what a summary stands for.
 """
-REFILL = 0.75
+REFILL = 0.65
 """The share of its room that the window of a loop is cut to when its oldest turns no longer fit: it moves once in many
 calls, and each move costs the prompt cache."""
 REFERENCES = 0.3

@@ -42,7 +42,7 @@ ASKED_CHARS_MAX = 2_000
 class HeldWindow(msgspec.Struct, frozen=True):
     """What the contexts of a loop show unchanged until the window moves.
 
-    The window begins at the seq `begins`. Turns from the seq `whole` on keep their long results, and the one before it
+    The window begins at the seq `begins`, and its last turn at `newest`. Turns from the seq `whole` on keep their long results, and the one before it
     has `grown` tokens. In front of the window are the turn before it cut to `border` tokens (0: it is left out), the
     message that was being worked on at the seq `asked` (0: none) cut to `asked_room`, the lines of summaries and the
     brief. `summaries` are the ids of those summaries that the lines or the window represent.
@@ -52,6 +52,7 @@ class HeldWindow(msgspec.Struct, frozen=True):
     """
 
     begins: int = NEVER
+    newest: int = 0
     border: int = 0
     asked: int = 0
     asked_room: int = 0
@@ -157,9 +158,20 @@ class WindowChoice(msgspec.Struct, frozen=True):
             shown = [*self._before(flow, place, kept), *self._window(flow, place, kept.whole, kept.grown)]
             if tokens_of(shown) <= left:
                 tokens = tokens_of(shown) + kept.front_tokens
-                kept = replace(kept, summaries=kept.summaries | front.lines.behind(kept.begins))
+                summaries = kept.summaries | front.lines.behind(kept.begins)
+                kept = replace(kept, newest=flow.turns.began(len(flow.turns) - 1), summaries=summaries)
                 return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens, kept)
-        return self._fitting(flow, room, int(room * self.refill), front)
+        return self._fitting(flow, room, self._goal(flow, room, kept), front)
+
+    def _goal(self, flow: Flow, room: int, kept: HeldWindow) -> int:
+        """The tokens to which a window that moves is filled.
+
+        All of the room where so much comes between two contexts that the next one moves the window again anyway.
+        """
+        free = int(room * (1 - self.refill))
+        came = turn_at(flow.turns, kept.newest + 1, free)
+        grew = flow.turns.tokens_since(came) if came is not None else room
+        return room if grew > free else room - free
 
     def _before(self, flow: Flow, place: int, kept: HeldWindow) -> Iterator[Costed]:
         """What a kept window shows of the turns before it."""
@@ -232,6 +244,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
         kept = replace(
             made,
             begins=begins,
+            newest=turns.began(len(turns) - 1) if len(turns) else 0,
             border=left if cut else 0,
             asked=turns.began(asked) if has_asked else 0,
             asked_room=asked_room,
