@@ -15,7 +15,7 @@ from memory_engine.language.phrases import alternatives, denies, listed
 from memory_engine.language.sentences import words
 
 READ_CHARS_MAX = 1_000
-_SHOUTED = regex(r"(?<![\w.])[^\W\d_]{3,}(?![\w.])")
+_SHOUTED = regex(r"(?<![^\s(\"])[^\W\d_]{3,}(?![\w.#_])")
 _FIRST_WORD = regex("\\W*([\\w'’]+)(?![\\w,!.\uff0c、])")
 _CONTRAST = regex("\\w[,;\uff0c\u3001] (\\w+)(?= \\w)")
 _CLAUSE = regex("[,;:.!?\u2013\u2014\uff0c\u3002\u3001]")

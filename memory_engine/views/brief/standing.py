@@ -112,6 +112,10 @@ def _worth(one: TalkStatement, weights: Weights) -> float:
         worth *= 0.6 if one.force.binds else 0.4
     if one.repeated_at:
         worth *= 1.2
+    if one.courteous:
+        worth *= 0.5
+    if one.message.thanked_at and not one.force.is_binding and not _is_noted(one.message):
+        worth *= 0.7
     return worth
 
 

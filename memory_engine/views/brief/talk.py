@@ -24,7 +24,7 @@ from memory_engine.core.events.messages import (
     ParentAgentMessage,
     UserMessage,
 )
-from memory_engine.language.phrases import says_something
+from memory_engine.language.phrases import is_courteous, says_something
 from memory_engine.language.sentences import QUESTION_MARKS, clean, spans, words
 from memory_engine.views.brief.force import Force, force_of
 from memory_engine.views.brief.ruling import Ruling
@@ -35,6 +35,8 @@ OPEN_MESSAGES = 8
 """A statement can be served until its speaker, or another person, has sent so many more messages."""
 ACK_CHARS_MAX = 240
 """A reply up to this long, without a call, takes note; it serves nothing."""
+COURTEOUS_WORDS_MAX = 12
+"""A sentence of at most so many words that begins with a word of courtesy is one."""
 LEANS_WORDS_MAX = 3
 """A first sentence of so few words means nothing without what it replies to."""
 ASKED_CHARS_MAX = 240
@@ -87,6 +89,7 @@ class TalkMessage:
     calls: int = 0
     replied_chars: int = 0
     replied_at: int = 0
+    thanked_at: int = 0
     statements: "list[TalkStatement]" = Factory(list)
 
 
@@ -101,6 +104,7 @@ class TalkStatement:
     force: Force
     asks: bool
     empty: bool
+    courteous: bool
     leans: bool
     names: frozenset[str] = frozenset()
     taken: frozenset[str] = frozenset()
@@ -202,11 +206,22 @@ class Talk:
             self.counts[term] = self.counts.get(term, 0) + 1
         for one in message.statements:
             self._compare(one)
+        self._thank(message)
         self.first = self.first or (message if any(not one.empty for one in message.statements) else None)
         self.newest = message
         self.open.append(message)
         if len(self.open) > OPEN_MESSAGES:
             self.closing.append(self.open.pop(0))
+
+    def _thank(self, message: TalkMessage) -> None:
+        """Note which messages a word of thanks closes: those since which the agent has done something."""
+        if not all(one.empty or one.courteous for one in message.statements):
+            return
+        calls = 0
+        for earlier in reversed(self.open):
+            calls += earlier.calls
+            if calls:
+                earlier.thanked_at = earlier.thanked_at or message.seq
 
     def _compare(self, later: TalkStatement) -> None:
         """Note which earlier statements of the same speaker this one repeats or takes back, then remember its terms."""
@@ -314,14 +329,17 @@ def _read(message: TalkMessage, n: int, statement: MessageStatement) -> TalkStat
     text = statement.text
     said = words(text)
     terms = frozenset[str]() if statement.material else terms_of(text)
+    force, asks = force_of(text), text.rstrip("\"'”’»)]*_」』 ").endswith(QUESTION_MARKS)
+    is_short = 0 < len(said) <= COURTEOUS_WORDS_MAX and not asks and not force.is_binding
     return TalkStatement(
         message,
         n,
         statement,
         terms,
-        force_of(text),
-        asks=text.rstrip("\"'”’»)]*_」』 ").endswith(QUESTION_MARKS),
+        force,
+        asks=asks,
         empty=not says_something(said, frozenset()),
+        courteous=is_short and is_courteous(said[0]),
         leans=n == 0 and len(said) <= LEANS_WORDS_MAX,
         names=terms_of(" ".join(word for word in said[1:] if word[0].isupper())),
     )
