@@ -37,14 +37,14 @@ def _rendered(chunk: Chunk) -> Iterable[Message]:
 async def _block(situation: Situation) -> StandingBlock | None:
     """What people said in a conversation and still holds."""
     thread = situation.thread
-    brief = await view.brief_at(thread, situation.state.seq, thread.as_of)
+    brief = await view.brief_at(thread, situation.state.seq, thread.as_of, to_show=True)
     offered = view.weighed(brief)
     return RankedBlock.whole("brief", HEADING.format(who=view.people(brief)), offered) if offered else None
 
 
 async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
     """What a compactor need not keep, since contexts show it."""
-    return [statement.text for statement in (await view.brief_at(thread, seq, None)).standing]
+    return [statement.text for statement in (await view.brief_at(thread, seq, None, to_show=True)).standing]
 
 
 PLUGIN.setting(StandingStatements(_standing))

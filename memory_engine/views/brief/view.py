@@ -1,6 +1,7 @@
 """The handle of the brief: what people said in a thread, what of it still stands, and what is pinned by hand."""
 
 from collections.abc import Iterator, Sequence
+from heapq import nlargest
 from typing import Literal, overload
 
 import msgspec
@@ -31,6 +32,8 @@ PIN_TOKENS_MAX = 400
 """Tokens of one pin, by the estimate."""
 PINS_TOKENS_MAX = 2_000
 """Tokens of a thread's pins together."""
+SHOWN_MAX = 1_000
+"""Statements of closed messages that a context is offered."""
 LATER_CHARS_MAX = 160
 """Characters of a later statement that are shown behind the one that it replaces."""
 
@@ -164,16 +167,27 @@ class BriefView:
         return await self._thread.dispatch(BriefUnpinned(pin=seq, reason=reason))
 
 
-async def brief_at(thread: ThreadHandle, seq: int, upto: int | None) -> Brief:
-    """The brief of a thread at `seq`: that of the past if `upto` is given, else as it is now."""
+async def brief_at(thread: ThreadHandle, seq: int, upto: int | None, *, to_show: bool = False) -> Brief:
+    """The brief of a thread at `seq`: that of the past if `upto` is given, else as it is now.
+
+    With `to_show` only what a context may show is in it: nothing spent of older messages, and of a long talk the
+    statements that are worth most.
+    """
     inherited = [found for parent in await parents_of(thread) for found in await _inherited(parent)]
     pins = [_pinned(thread.id, row) for row in await _pin_rows(thread, upto)]
     gone = frozenset[int]() if upto is None else (await thread.kernel.reader.forgotten(thread.id)).origins
     talk = await talk_of(thread, seq)
-    judged = [*open_of(talk), *closed_of(talk), *spent_of(talk)]
+    closed = nlargest(SHOWN_MAX, closed_of(talk), key=_need) if to_show else [*closed_of(talk), *spent_of(talk)]
+    judged = [*open_of(talk), *closed]
     own = [_statement(talk, one, thread.id) for one in judged if one.said.message.seq not in gone]
     reports = [said for one in talk.reports if one.seq not in gone for said in _reported(thread.id, one)]
     return Brief(thread_id=thread.id, seq=seq, statements=tuple(sorted([*pins, *own, *reports, *inherited], key=_rank)))
+
+
+def _need(one: Judged) -> tuple[bool, bool, float, int, int]:
+    """The more a statement of a closed message is needed in a context, the greater."""
+    seq, n = one.said.key
+    return one.first, one.ruling.status == "stands", one.ruling.worth, seq, -n
 
 
 async def _pin_rows(thread: ThreadHandle, upto: int | None) -> list[PinRow]:
