@@ -11,11 +11,12 @@ from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.sections import SECTION_ORDER
 from memory_engine.core.slices import Steps, in_slices
-from memory_engine.language.sentences import GAP
 
 if TYPE_CHECKING:
     from memory_engine.compactors.extractive import extractor
+    from memory_engine.language import sentences
 else:
+    sentences = lazy_module("memory_engine.language.sentences")
     extractor = lazy_module("memory_engine.compactors.extractive.extractor")
 
 _KINDS: Mapping[str, EntryKind] = {
@@ -130,8 +131,8 @@ def _within_reach(text: str) -> str:
     head, tail = text[: READ_CHARS_MAX * 2 // 3], text[-READ_CHARS_MAX // 3 :]
     stop = max(map(head.rfind, _STOPS))
     start = min((at for at in map(tail.find, _STOPS) if at >= 0), default=-1)
-    head = head[: stop + 1] if stop > 0 else f"{head} {GAP}"
-    tail = tail[start + 1 :] if start >= 0 else f"{GAP} {tail}"
+    head = head[: stop + 1] if stop > 0 else f"{head} {sentences.GAP}"
+    tail = tail[start + 1 :] if start >= 0 else f"{sentences.GAP} {tail}"
     return f"{head}\n\n{tail}"
 
 

@@ -16,7 +16,6 @@ from memory_engine.compactors.embedded import EmbeddedCompactor
 from memory_engine.context.asked import AskedWindows
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import DEFAULT_RENDERERS
-from memory_engine.context.request_recall import RequestRecall
 from memory_engine.context.standing import BlockSources
 from memory_engine.core.arguments import (
     PathLike,
@@ -440,7 +439,6 @@ def _services(
             await compaction.settle(await threads.taken(thread_id))
 
     asked = kernel.provide(AskedWindows, AskedWindows(kernel))
-    kernel.provide(RequestRecall, RequestRecall(kernel))
     threads.on_open += [asked.read, compaction.recover]
     # the queue is blocked first, if it must be
     threads.on_commit += [compaction.after_commit, recall.after_commit, relay.after_commit, observers.after_commit]

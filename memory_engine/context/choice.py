@@ -42,13 +42,10 @@ ASKED_CHARS_MAX = 2_000
 class HeldWindow(msgspec.Struct, frozen=True):
     """What the contexts of a loop show unchanged until the window moves.
 
-    The window begins at the seq `begins`, and its last turn at `newest`. Turns from the seq `whole` on keep their long results, and the one before it
-    has `grown` tokens. In front of the window are the turn before it cut to `border` tokens (0: it is left out), the
-    message that was being worked on at the seq `asked` (0: none) cut to `asked_room`, the lines of summaries and the
-    brief. `summaries` are the ids of those summaries that the lines or the window represent.
-
-    `pins` are those that the brief was chosen from. What is pinned later is in `added`, directly before the newest
-    turn, until the window moves: the brief in front of it stays as it is.
+    The window begins at the seq `begins`, and its last turn at `newest`. Turns from the seq `whole` on keep their long
+    results, and the one before it has `grown` tokens. In front of the window are the turn before it cut to `border`
+    tokens (0: it is left out), the message that was being worked on at the seq `asked` (0: none) cut to `asked_room`,
+    the lines of summaries and the brief. `summaries` are the ids of those that the lines or the window represent.
     """
 
     begins: int = NEVER
@@ -175,9 +172,10 @@ class WindowChoice(msgspec.Struct, frozen=True):
 
     def _before(self, flow: Flow, place: int, kept: HeldWindow) -> Iterator[Costed]:
         """What a kept window shows of the turns before it."""
-        asked = next((n for n in reversed(flow.turns.spoken) if flow.turns.began(n) <= kept.asked), -1)
-        if kept.asked and 0 <= asked < place:
-            yield from self._cut(flow, asked, kept.asked_room)
+        if kept.asked:
+            asked = next((n for n in reversed(flow.turns.spoken) if flow.turns.began(n) <= kept.asked), -1)
+            if 0 <= asked < place:
+                yield from self._cut(flow, asked, kept.asked_room)
         if kept.border and place:
             yield from self._cut(flow, place - 1, kept.border)
 

@@ -10,6 +10,7 @@ by 3 %, or by more where the latest reports differ.
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 from attrs import evolve
@@ -17,11 +18,16 @@ from msgspec.structs import replace
 
 from memory_engine.context.context import Context, Spent
 from memory_engine.core.events.context import ContextAsked
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.threads import Head
 from memory_engine.errors import EventDecodeError, StorageError
-from memory_engine.formats.native import reported_usages
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.reader import LogReader
+
+if TYPE_CHECKING:
+    from memory_engine.formats import native
+else:
+    native = lazy_module("memory_engine.formats.native")
 
 REPORTS_MIN = 3
 """Reports of one model before a count becomes smaller, and the latest ones that count."""
@@ -134,7 +140,7 @@ async def _reported(reader: LogReader, thread_id: str, counted: dict[int, int], 
     found = []
     for seq, seqs in behind.items():
         events = (reader.decode(thread_id, rows[at]).event for at in seqs if at in rows)
-        usages = (one for event in events for one in reported_usages(getattr(event, "native", "")))
+        usages = (one for event in events for one in native.reported_usages(getattr(event, "native", "")))
         if (one := next(usages, None)) is not None:
             found.append(UsageReport(counted[seq], one.usage.input_tokens, one.model))
     return found

@@ -8,6 +8,7 @@ that restarts, past moments, reruns and explanations see it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -119,6 +120,11 @@ class RequestRecall:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._requests: WeakKeyDictionary[ThreadRuntime, _Request] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> "RequestRecall":
+        """The one of an engine, made when a context first recalls something."""
+        return kernel.made(cls, partial(cls, kernel))
 
     async def context(self, wanted: Wanted) -> Context:
         """The context with what was recalled for the thread's newest request, now or before.

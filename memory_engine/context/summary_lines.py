@@ -5,6 +5,7 @@ the highest ranked appear: rules that were read, what the agent decided, what is
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -13,10 +14,15 @@ from memory_engine.context.flow import Costed
 from memory_engine.context.rendering import Message, RenderedChunk, message_tokens
 from memory_engine.context.shortening import LINES_LEFT_OUT_END, STATEMENTS_LEFT_OUT, keep_last_lines
 from memory_engine.context.window import Front
-from memory_engine.context.work_lines import merged_lines
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from memory_engine.context import work_lines
+else:
+    work_lines = lazy_module("memory_engine.context.work_lines")
 
 HEADINGS_TOKENS = 80
 """About the tokens that title and headings take around the lines."""
@@ -137,7 +143,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
         by_summary = [
             [line.line for line in in_order if line.summary == n] for n in sorted({line.summary for line in in_order})
         ]
-        chunk = replace(newest, lines=merged_lines(by_summary)) if newest.lines else newest
+        chunk = replace(newest, lines=work_lines.merged_lines(by_summary)) if newest.lines else newest
         messages = tuple(render(chunk))
         if left_out:
             messages = tuple(_marked(message, left_out) for message in messages)

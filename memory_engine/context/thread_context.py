@@ -10,12 +10,8 @@ from memory_engine.context.asked import AskedWindows
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
-from memory_engine.context.correction import Correction, correction_at
 from memory_engine.context.live import LoopWindow, covered_originals, over_newest
-from memory_engine.context.recall import RecallRequest, recalled_context
-from memory_engine.context.request_recall import Build, RequestRecall, Wanted
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
-from memory_engine.context.unsaid import with_unsaid
 from memory_engine.core.arguments import checked_number
 from memory_engine.core.aside import aside
 from memory_engine.core.clock import to_datetime
@@ -31,8 +27,15 @@ from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike
 
 if TYPE_CHECKING:
+    from memory_engine.context import correction as corrections
+    from memory_engine.context import recall as recalling
+    from memory_engine.context import request_recall, unsaid
     from memory_engine.formats import values
 else:
+    corrections = lazy_module("memory_engine.context.correction")
+    recalling = lazy_module("memory_engine.context.recall")
+    request_recall = lazy_module("memory_engine.context.request_recall")
+    unsaid = lazy_module("memory_engine.context.unsaid")
     values = lazy_module("memory_engine.formats.values")
 
 SCOPES = frozenset({"user", "tenant", "agent", "industry"})
@@ -117,7 +120,7 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
             context = await built(state)
         else:
             kept = window.kept if window is not None else None
-            recall = RecallRequest(
+            recall = recalling.RecallRequest(
                 query=query, max_tokens=room, at=seq, policy=policy, others=recall_from, covered=covered, kept=kept
             )
             context = await _with_recall(thread, state, recall, standing, (loop, built))
@@ -125,34 +128,35 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     except ContextBudgetError as error:
         needed = correction.real(error.needed + tools_tokens) + reserve
         raise ContextBudgetError(thread.id, needed, max_tokens or 0) from None
-    context = with_unsaid(context, standing)
+    context = unsaid.with_unsaid(context, standing)
     if loop is not None and max_tokens is not None:
         tokens = context.tokens + context.thinking_tokens + tools_tokens
         await kernel[AskedWindows].ask(loop, max_tokens, 0 if context.tokens_exact else tokens, context.unsaid)
     return correction.applied(context)
 
 
-async def _correction(thread: ThreadHandle, runtime: ThreadRuntime | None, at: int | None) -> Correction:
+async def _correction(thread: ThreadHandle, runtime: ThreadRuntime | None, at: int | None) -> "corrections.Correction":
     """What the counts of an estimate are corrected by; an exact count stays as it is."""
     kernel = thread.kernel
     if kernel[ContextBuilder].counter.exact:
-        return Correction()
+        return corrections.Correction()
     head = runtime.head if runtime is not None else await kernel.reader.head(thread.id)
-    return await correction_at(kernel, thread.id, head, at=at)
+    return await corrections.correction_at(kernel, thread.id, head, at=at)
 
 
 async def _with_recall(
     thread: ThreadHandle,
     state: State,
-    wanted: RecallRequest,
+    wanted: "recalling.RecallRequest",
     standing: Sequence[OfferedBlock],
-    of_loop: tuple[ThreadRuntime | None, Build],
+    of_loop: "tuple[ThreadRuntime | None, request_recall.Build]",
 ) -> Context:
     """A context with recall: chosen once a request for the thread's own loop, now for anybody else."""
     loop, build = of_loop
     if loop is None:
-        return await recalled_context(thread, state, wanted, standing)
-    return await thread.kernel[RequestRecall].context(Wanted(thread, loop, state, wanted, standing, build))
+        return await recalling.recalled_context(thread, state, wanted, standing)
+    service = request_recall.RequestRecall.of(thread.kernel)
+    return await service.context(request_recall.Wanted(thread, loop, state, wanted, standing, build))
 
 
 def _as_json(tools: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:

@@ -164,9 +164,9 @@ class Kernel:
         service: T = self._services[kind]  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # by `provide`
         return service
 
-    def made(self, kind: type[T]) -> T:
-        """The service of a type, made now without arguments if there is none yet: for a feature's own data."""
-        return self[kind] if kind in self._services else self.provide(kind, kind())
+    def made(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
+        """The service of a type, made now if there is none yet, without arguments unless `make` does it."""
+        return self[kind] if kind in self._services else self.provide(kind, (make or kind)())
 
     def now_us(self) -> int:
         """Microseconds since 1970, UTC. Raises `InvalidArgument` where the clock gives what is not a time."""

@@ -94,7 +94,7 @@ def test_a_compaction_that_is_due_is_told(tmp_path: Path, capsys: pytest.Capture
         async with memory_engine.open(path, config=EngineConfig(compaction=CompactionPolicy(enabled=False))) as engine:
             thread = await engine.create_thread("talk")
             for n in range(60):
-                await thread.dispatch(UserMessage(content=f"Invoice {n} is late. " + "It was due last week. " * 12))
+                await thread.dispatch(UserMessage(content=f"Invoice {n} is late. " + "It was due last week. " * 400))
 
     asyncio.run(write())
     assert 0 == main(["compactions", "talk", "--db", path])
@@ -158,7 +158,7 @@ def test_the_ledger_for_people(run: Run) -> None:
     assert line.split()[:4] == ["6", "compaction_completed", "8", "0"]
     assert line.endswith("a compaction by scripted: 4 chunks became a summary")
     why = "the task: it stands last by design, and moved behind what was said since"
-    assert f"1 time, 7 tokens sent anew: {why}" == run("ledger", "tasks")[1].splitlines()[-1]
+    assert f"1 time, 9 tokens sent anew: {why}" == run("ledger", "tasks")[1].splitlines()[-1]
     assert "nothing broke the cache" in run("ledger", "tasks", "--upto", "3")[1]
 
 
