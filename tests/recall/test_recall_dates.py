@@ -86,7 +86,9 @@ async def main():
         said = memory_engine.UserMessage(content={CODE!r})
         await thread.dispatch(said, occurred_at=datetime(2024, 3, 5, tzinfo=UTC))
         await thread.dispatch_all([memory_engine.UserMessage(content=f"word{{n}} " * 40) for n in range(20)])
-        print(f"{{datetime(2024, 3, 5):%B}}", (await thread.context(600, query={ASKED!r})).recalled_text)
+        alone = memory_engine.ContextPolicy(blocks=())
+        context = await thread.context(600, query={ASKED!r}, policy=alone)
+        print(f"{{datetime(2024, 3, 5):%B}}", context.recalled_text)
 asyncio.run(main())
 """
     where = {**os.environ, "LOCPATH": str(tmp_path), "PYTHONIOENCODING": "utf-8"}

@@ -6,7 +6,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import memory_engine
-from memory_engine import Engine, EngineConfig, LlmTextResponse, MemoryForget, NewEvent, Thread, UserMessage
+from memory_engine import (
+    ContextPolicy,
+    Engine,
+    EngineConfig,
+    LlmTextResponse,
+    MemoryForget,
+    NewEvent,
+    Thread,
+    UserMessage,
+)
 from memory_engine.errors import InvalidSearch
 from memory_engine.recall import Hit
 from tests.conversations import NEVER, SMALL, turns
@@ -142,7 +151,7 @@ async def test_a_context_recalls_what_is_true_now_and_marks_what_is_not() -> Non
         thread = await told(engine, OLDER, "I like the trains there.", NEWER)
         for event in turns(60):
             await thread.dispatch(event)
-        block = (await thread.context(max_tokens=600, query=ASKED)).recalled_text
+        block = (await thread.context(max_tokens=600, query=ASKED, policy=ContextPolicy(blocks=()))).recalled_text
         assert f"[3 May 2026]\n- [superseded on 5 May 2026] user: {OLDER}" in block
         assert block.index(OLDER) < block.index(NEWER)
 

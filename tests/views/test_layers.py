@@ -12,6 +12,7 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
 from memory_engine.core.clock import to_datetime
+from memory_engine.core.tokens import estimate_text
 from memory_engine.testing import ManualClock
 from memory_engine.views.layers.entries import KnowledgeEntry, MemoryEntry
 
@@ -119,16 +120,17 @@ async def test_L1_rules_have_a_condition_and_an_action(engine: Engine) -> None:
 
 
 async def test_L1_stats_count_every_layer(engine: Engine) -> None:
-    """Tokens of working memory at four characters each; entries, facts, rules; bytes that grow."""
+    """Tokens of working memory as contexts count them; entries, facts, rules; bytes that grow."""
     memory = (await engine.create_thread("t")).memory
     assert 0 == (await memory.get_stats()).total_storage_bytes
-    await memory.append("working", "x" * 40)
+    noted = "The side door is opened with the short key."
+    await memory.append("working", noted)
     for n in range(3):
         await memory.append("episodic", f"did {n}")
     await memory.learn("k", "v")
     await memory.append("procedural", "act", condition="now")
     stats = await memory.get_stats()
-    assert (10, 3, 1, 1) == (
+    assert (estimate_text(noted), 3, 1, 1) == (
         stats.working_memory_tokens, stats.episodic_entry_count, stats.semantic_entry_count,
         stats.procedural_rule_count,
     )  # fmt: skip
