@@ -242,7 +242,9 @@ class ContextBuilder:
             raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
         blocks = _unsaid(blocks, chosen.atoms, thread_id)
         layout = layout.beside(blocks, self.counter)
-        made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter, chosen.kept)
+        spent = layout.spent(chosen)
+        known = spent.total if all(one.apart for one in chosen.atoms) else 0
+        made = _finish(state, thread_id, layout.pieces(chosen), spent, self.counter, chosen.kept, known)
         made = _with_thinking(made, layout.thinking, self.counter)
         return evolve(made, standing=_shown(blocks, chosen.kept))
 
@@ -434,7 +436,9 @@ def _finish(  # noqa: PLR0913, PLR0917 - the parts of a context, once
     spent: Spent,
     counter: TokenCounter,
     kept: HeldWindow = HeldWindow(),  # noqa: B008 - frozen
+    tokens: int = 0,
 ) -> Context:
+    """The context of these pieces; `tokens` are theirs, if they are known (0: they are counted)."""
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}
     of_state = state.in_order(shown)
@@ -444,7 +448,7 @@ def _finish(  # noqa: PLR0913, PLR0917 - the parts of a context, once
         thread_id=thread_id,
         seq=state.seq,
         messages=messages,
-        tokens=FRAME + sum(message_tokens(m, counter) for m in messages),
+        tokens=tokens or FRAME + sum(message_tokens(m, counter) for m in messages),
         tokens_exact=counter.exact,
         tokenizer=counter.name,
         included=(*covered, *of_state) if covered else tuple(of_state),

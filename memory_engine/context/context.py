@@ -44,6 +44,11 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     correction: float = 1.0
     usages: int = 0
 
+    @property
+    def total(self) -> int:
+        """The tokens of all parts."""
+        return self.pinned + self.standing + self.summary + self.recent + self.recalled
+
 
 class LeftOut:
     """The ids of a state's chunks that a context leaves out, listed only when you ask for them."""

@@ -94,7 +94,8 @@ class FlowIndex:
         changes = state.top.since(self._top)
         appended = self._appended(changes)
         self._top = state.top
-        self._made_before, self._made = self._made, {}
+        if self._made:  # else nothing was shown since: what the last context showed is still of use
+            self._made_before, self._made = self._made, {}
         if appended is None:
             self._read_again()
         else:
