@@ -17,8 +17,9 @@ from memory_engine.views.brief.events import BriefPinned, BriefUnpinned
 from memory_engine.views.brief.fold import PINS
 
 if TYPE_CHECKING:
-    from memory_engine.views.brief import view
+    from memory_engine.views.brief import reading, view
 else:
+    reading = lazy_module("memory_engine.views.brief.reading")
     view = lazy_module("memory_engine.views.brief.view")
 
 HEADING = "What {who} said and what still holds of it, in their words:"
@@ -37,6 +38,8 @@ def _rendered(chunk: Chunk) -> Iterable[Message]:
 async def _block(situation: Situation) -> StandingBlock | None:
     """What people said in a conversation and still holds."""
     thread = situation.thread
+    if thread.as_of is None and not await reading.is_read(thread, situation.state.seq):
+        return None
     brief = await view.brief_at(thread, situation.state.seq, thread.as_of, to_show=True)
     offered = view.weighed(brief)
     return RankedBlock.whole("brief", HEADING.format(who=view.people(brief)), offered) if offered else None

@@ -5,6 +5,7 @@ next process. Only events of people and the agent's own words and calls are read
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -22,10 +23,15 @@ from memory_engine.store.reader import LogReader, seq_of
 from memory_engine.views.brief.standing import settle
 from memory_engine.views.brief.talk import TYPES, Talk
 
+_log = logging.getLogger("memory_engine.brief")
 TALKS_MAX = 256
 """Threads whose talk is kept in memory."""
 PAST_MAX = 4
 """Earlier moments of a thread whose talk is kept."""
+UNREAD_MAX = 4_000
+"""Events that a context reads before it shows the brief; the talk of a longer log is read in the background."""
+WAIT_S = 1.0
+"""Seconds that a context waits for that."""
 PARENTS_MAX = 8
 """Generations of agents whose briefs one inherits."""
 _TYPES = frozenset(cls.event_type for cls in TYPES)
@@ -38,6 +44,33 @@ class TalkCache:
     now: Talk = Factory(Talk)
     past: dict[int, Talk] = Factory(dict)
     lock: asyncio.Lock = Factory(asyncio.Lock)
+    reading: asyncio.Task[None] | None = None
+    until_s: float = 0.0
+    """When contexts no longer wait for it, by the loop's clock."""
+
+
+async def is_read(thread: ThreadHandle, seq: int) -> bool:
+    """Whether the talk of a thread, as it is now, has been read up to an event, or soon is.
+
+    A long log is read in the background, once a process, so that the first contexts of it need not wait: they show no
+    brief yet, and a line of the log says so.
+    """
+    kept = thread.kernel.caches.made(thread.id, "talk", TalkCache, at_most=TALKS_MAX)
+    if kept.reading is None and seq - kept.now.seq <= UNREAD_MAX:
+        return True
+    if kept.reading is None:
+        _log.info("thread %r: reading what people said in %d events, before contexts show it", thread.id, seq)
+        kept.reading = thread.kernel.tasks.spawn(_read_all(thread, kept, seq), until_close=True)
+        kept.until_s = asyncio.get_running_loop().time() + WAIT_S
+    await asyncio.wait([kept.reading], timeout=max(0.0, kept.until_s - asyncio.get_running_loop().time()))
+    return kept.reading is None
+
+
+async def _read_all(thread: ThreadHandle, kept: TalkCache, seq: int) -> None:
+    try:
+        await talk_of(thread, seq)
+    finally:
+        kept.reading = None
 
 
 async def talk_of(thread: ThreadHandle, seq: int) -> Talk:
