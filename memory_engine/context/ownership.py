@@ -131,4 +131,4 @@ def _is_said(kernel: Kernel, thread_id: str, row: StoredEvent) -> bool:
     if kernel.events.role(row.type) != "user" or row.type == ParentAgentMessage.event_type:
         return False
     event = kernel.reader.decode(thread_id, row).event
-    return not (isinstance(event, UserMessage) and event.origin)
+    return not isinstance(event, UserMessage) or not event.origin

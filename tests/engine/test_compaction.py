@@ -10,6 +10,7 @@ from memory_engine import (
     CompactionCompleted,
     CompactionPolicy,
     CompactionStarted,
+    ContextPolicy,
     EngineConfig,
     Plugin,
     SessionEnded,
@@ -47,7 +48,7 @@ async def test_over_the_hard_limit_a_context_waits_for_a_compaction() -> None:
     async with opened(Scripted(), policy) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(4))
-        context = await thread.context()
+        context = await thread.context(policy=ContextPolicy(blocks=()))
         assert ["[Summary of earlier conversation]\n## Progress Summary\n\n### Current State\n\n- 4 in short"] == [
             message["content"] for message in context.messages
         ]
@@ -297,7 +298,7 @@ async def test_a_summary_is_a_note_to_the_model_in_the_place_of_what_it_covers()
     async with opened(Scripted(), CompactionPolicy(threshold=6, tokens_min=0, keep_recent=2)) as engine:
         thread = await engine.create_thread()
         await say(thread, [note("rule", "critical"), *turns(6)])
-        context = await thread.context()
+        context = await thread.context(policy=ContextPolicy(blocks=()))
         assert ["rule", "4", "word5", "word6"] == [chunk.text.partition(" ")[0] for chunk in context.chunks]
 
 

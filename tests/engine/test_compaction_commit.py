@@ -15,6 +15,7 @@ from memory_engine import (
     CompactionFailed,
     CompactionPolicy,
     CompactionResult,
+    ContextPolicy,
     Engine,
     EnvironmentChange,
     Event,
@@ -287,7 +288,7 @@ async def test_a_context_over_the_hard_limit_waits_all_the_same() -> None:
     async with opened(compactor, policy) as engine:
         thread = await engine.create_thread()
         await say_now(thread, turns(4))
-        asking = asyncio.ensure_future(thread.context())
+        asking = asyncio.ensure_future(thread.context(policy=ContextPolicy(blocks=())))
         await compactor.entered.wait()
         await say_now(thread, turns(2, start=5))
         assert not asking.done()

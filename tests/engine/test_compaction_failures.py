@@ -15,6 +15,7 @@ from memory_engine import (
     CompactionFailed,
     CompactionPolicy,
     CompactionResult,
+    ContextPolicy,
 )
 from memory_engine.errors import CompactorFailed, EngineClosed, MemoryEngineError, NothingToCompact
 from memory_engine.events import SummaryLine
@@ -143,7 +144,7 @@ async def test_over_the_hard_limit_the_embedded_compactor_steps_in(blocking: str
     async with opened(Scripted(raises(ValueError("no"))), by(policy, blocking)) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(4))
-        context = await thread.context()
+        context = await thread.context(policy=ContextPolicy(blocks=()))
         assert [STARTED, FAILED, STARTED, COMPLETED] == await types(thread)
         assert ["compacted"] == [chunk.type for chunk in context.chunks]
 

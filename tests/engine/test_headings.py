@@ -5,7 +5,7 @@
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, EngineConfig, LlmTextResponse, UserMessage
+from memory_engine import CompactionPolicy, ContextPolicy, EngineConfig, LlmTextResponse, UserMessage
 from memory_engine.context.headings import HEADINGS_CHARS_MAX, sections_by_heading
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.events.base import SummaryLine
@@ -61,7 +61,7 @@ async def test_a_german_thread_has_german_headings() -> None:
             )
             await thread.dispatch(LlmTextResponse(content=f"Ich habe die Rechnung R-{n} an Frau Oberle geschickt."))
         await thread.compact()
-        [message] = (await thread.context()).messages
+        [message] = (await thread.context(policy=ContextPolicy(blocks=()))).messages
         [chunk] = (await thread.state()).chunks()
     assert "### Gesagt" in str(message["content"])
     assert {"said", "decided"} >= {line.section for line in chunk.lines}

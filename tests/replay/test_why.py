@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import Chunk, CompactionPolicy, Engine, EngineConfig, ImagePart, TextPart, Thread, errors
+from memory_engine import (
+    Chunk,
+    CompactionPolicy,
+    ContextPolicy,
+    Engine,
+    EngineConfig,
+    ImagePart,
+    TextPart,
+    Thread,
+    errors,
+)
 from memory_engine import events as e
 from memory_engine.agents import AgentLifecycle
 from memory_engine.compaction.base import CompactionContext, CompactionResult
@@ -360,7 +370,7 @@ async def test_each_block_of_a_context_is_explained() -> None:
         await thread.scratchpad.write("x is y")
         mixed = (TextPart("look"), ImagePart("http://x/y.png"))
         await say(thread, [e.UserMessage(content=mixed)])
-        context = await thread.context()
+        context = await thread.context(policy=ContextPolicy(blocks=()))
         tree = await thread.why(context)
         blocks = tree.children
         assert list(context.included) == sorted((b.id for b in blocks), key=context.included.index)
@@ -390,7 +400,7 @@ async def test_what_was_cut_or_left_out_is_told() -> None:
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread()
         await say(thread, [*turns(6), *call("c1", "found " * 2000)])
-        context = await thread.context(300)
+        context = await thread.context(400)
         tree = await thread.why(context)
         assert context.shortened
         cut = [block for block in tree.children if block.facts.get("shortened")]
@@ -409,7 +419,7 @@ async def test_recalled_passages_are_explained() -> None:
         thread = await engine.create_thread()
         told = e.UserMessage(content="My grandmother's parrot is called Archibald" + " and so on" * 40)
         await say(thread, [told, *turns(3), *turns(1, start=9)])
-        context = await thread.context(query="What is the parrot called?")
+        context = await thread.context(query="What is the parrot called?", policy=ContextPolicy(blocks=()))
         tree = await thread.why(context)
         [block] = [child for child in tree.children if child.title.startswith("recalled")]
         assert ["user"] == block.facts["roles"]

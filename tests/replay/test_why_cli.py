@@ -45,7 +45,7 @@ def test_a_tree_for_people(database: str, run: Run) -> None:
 def test_a_tree_for_programs(database: str, run: Run) -> None:
     """The whole tree as one JSON value, of a context where no chunk is named."""
     tree = json.loads(run("why", "t", "--db", database, "--json")[1])
-    assert ("context", ["block", "block"]) == (tree["kind"], [child["kind"] for child in tree["children"]])
+    assert ("context", ["block", "block", "block"]) == (tree["kind"], [child["kind"] for child in tree["children"]])
     tree = json.loads(run("why", "t", "2.0", "--at", "3", "--db", database, "--json")[1])
     assert ("chunk", True) == (tree["kind"], tree["facts"]["live"])
     asked = ("--query", "what was word2?", "--max-tokens", "900")
@@ -56,7 +56,7 @@ def test_a_tree_for_programs(database: str, run: Run) -> None:
 
 def test_how_much_of_a_tree_is_shown(database: str, run: Run) -> None:
     """`--depth` levels; long lists are cut unless all is asked for."""
-    assert ["context", "├─ user", "│  └─ …", "└─ assi"] == [
+    assert ["context", "├─ stan", "│  └─ …", "├─ user", "│  └─ …", "└─ assi"] == [
         line[:7] for line in run("why", "t", "--depth", "1", "--db", database)[1].splitlines()
     ]
     assert 1 + 1 == len(run("why", "t", "6.0", "--depth", "0", "--db", database)[1].splitlines())
