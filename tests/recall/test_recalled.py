@@ -3,7 +3,7 @@
 import memory_engine
 from memory_engine import Chunk, CompactionContext, MemoryRecalled, UserMessage
 from memory_engine.compactors import EmbeddedCompactor
-from memory_engine.compactors.working_history import entries_of
+from memory_engine.compactors.history_prompt import entries_of
 from memory_engine.core.chunks import RECALLED
 
 SAID = Chunk(id="1.0", type="user_message", content="Order A-117 of twelve oak chairs goes to hall seven.")

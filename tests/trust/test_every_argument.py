@@ -53,7 +53,7 @@ USUAL: dict[str, object] = {
     "flow_dact": "f", "flow_id": "f", "from_seq": 1, "id": "d", "industry": "retail", "key": "verbosity", "last": 2,
     "layer": "episodic", "layers": ["episodic"], "limit": 3, "line": "Returns", "markdown": "# A", "messages": [],
     "moment": 1, "name": "retail", "observer": lambda _event: None, "parameters": {}, "paths": Path("nowhere"),
-    "pattern": "p", "playbook_id": "p", "predicate": lambda _past: True, "projection": OUTBOX, "proposal_id": "p",
+    "pattern": "p", "pin": 1, "playbook_id": "p", "predicate": lambda _past: True, "projection": OUTBOX, "proposal_id": "p",
     "query": "revenue", "question": "q", "reference": "1.0", "result": "r", "satisfied": True, "situation": {},
     "snippet_id": "s", "source": "text", "summary": MemoryEntry(content="x"),
     "tenant_id": "acme", "text": "Revenue dips", "thread_id": "t", "title": "T",

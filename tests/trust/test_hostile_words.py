@@ -11,11 +11,12 @@ import pytest
 
 from memory_engine.agents import statements
 from memory_engine.compactors import working_history
-from memory_engine.compactors.extractive import agenda, sentences, texts
+from memory_engine.compactors.extractive import agenda, texts
 from memory_engine.context.excerpt import excerpt
 from memory_engine.core import excerpts, language, prose, secrets, text
 from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.files import facts
+from memory_engine.language import sentences
 from memory_engine.recall import dates, question, superseding
 from memory_engine.views.layers import summaries
 from memory_engine.views.patterns.redaction import EmbeddedRedactor, says_anything

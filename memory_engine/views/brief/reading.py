@@ -1,7 +1,7 @@
 """Reading a thread's talk: once from the log, then only what was added; and the talk of the agent that started it.
 
 Nothing is written and nothing is stored: the talk is kept in memory with its thread, and read again from the log by the
-next process. Only events of people and the agent's own words and calls are read, never results.
+next process. Only events of people and the agent's own words and calls are read; of the others the hashes are checked.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from functools import partial
 from attrs import Factory, define
 
 from memory_engine.core.aside import aside
+from memory_engine.core.chain import check_hash
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ThreadRecord
@@ -92,13 +93,16 @@ async def talk_of(thread: ThreadHandle, seq: int) -> Talk:
 
 async def _read_on(thread: ThreadHandle, talk: Talk, seq: int) -> None:
     reader = thread.kernel.reader
-    async for page in reader.pages(thread.id, after=talk.seq, upto=seq, types=_TYPES):
+    async for page in reader.pages(thread.id, after=talk.seq, upto=seq):  # all rows: a spoilt type would hide one
         await aside(partial(_take, talk, reader, thread.id, page), items=4 * len(page))
     talk.seq = max(talk.seq, seq)
 
 
 def _take(talk: Talk, reader: LogReader, thread_id: str, page: Sequence[StoredEvent]) -> None:
     for stored in page:
+        if stored.type not in _TYPES:
+            check_hash(thread_id, stored)
+            continue
         talk.take(stored.seq, reader.decode(thread_id, stored).event)
         settle(talk)
 

@@ -8,7 +8,7 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.context.brief_block import Weighed
-from memory_engine.core.arguments import checked_text
+from memory_engine.core.arguments import checked_count, checked_flag, checked_text
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.excerpts import WIDTH, Line, line, one_line, plain
 from memory_engine.core.origins import SPOKEN, Speaker
@@ -152,19 +152,19 @@ class BriefView:
         rows = await self._thread.rows(PINS)
         texts = [row.text for _, row in rows.items()]
         _check_room(self._thread.id, texts, content)
-        origin = origin_of(await self._thread.state()) if by_agent else "person"
+        origin = origin_of(await self._thread.state()) if checked_flag("by_agent", by_agent) else "person"
         return await self._thread.dispatch(
             BriefPinned(content=content, sources=sources, origin=origin, agent_id=agent_id)
         )
 
     async def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
         """Take a pin out of the brief: by its receipt, its statement, or its seq. Raises `UnknownPin`."""
-        seq = pin if isinstance(pin, int) else pin.seq
+        seq = pin.seq if isinstance(pin, Receipt | BriefStatement) else checked_count("pin", pin)
         rows = await self._thread.rows(PINS)
         known = tuple(row.seq for _, row in rows.items())
         if seq not in known:
             raise UnknownPin(self._thread.id, seq, known)
-        return await self._thread.dispatch(BriefUnpinned(pin=seq, reason=reason))
+        return await self._thread.dispatch(BriefUnpinned(pin=seq, reason=checked_text("reason", reason)))
 
 
 async def brief_at(thread: ThreadHandle, seq: int, upto: int | None, *, to_show: bool = False) -> Brief:

@@ -368,10 +368,9 @@ async def test_a_history_fits_its_budget() -> None:
         )
         first = str(seen[-1][0].parts)
         assert "You guide." in first
-        assert 1 == first.count("Question 0") == first.count("[Summary")  # in the summary alone
-        latest = seen[-1][1:-3]
-        assert 7 <= len(latest) < len(full)  # the question before them was joined to the summary, by the framework
-        assert exactly(full[-len(latest) :]) == exactly(latest)
+        assert "[Summary" not in str(seen[-1])  # the originals fit, so they are shown and no summary of them
+        shown = [exactly([message]) in known for message in seen[-1]]
+        assert len(full) - 1 <= sum(shown), ("SEEN", shown, len(full), [str(m)[:250] for m in seen[-1]])
         tight = MemoryEngineHistory(store, max_tokens=30)
         with pytest.raises(ContextBudgetError):
             await Agent(TestModel(), capabilities=[tight]).run("word " * 100, conversation=await store.load("chat"))
