@@ -25,7 +25,7 @@ import msgspec
 
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
-from memory_engine.core.chunks import ChunkType
+from memory_engine.core.events.messages import LlmThinking
 from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import Conflict, MissingExtra, ThreadNotFound
@@ -369,8 +369,7 @@ async def _fitted(thread: Thread, messages: list[ModelMessage], max_tokens: int)
     reserve, shown = tokens(new), list[ModelMessage]()
     for attempt in range(_TRIES):
         context = await thread.context(max_tokens, reserve=reserve)
-        thinking = {chunk.said_at for chunk in (await thread.state()).chunks() if chunk.type == ChunkType.THINKING}
-        shown = _shown(context, line if attempt < _TRIES - 1 else [], thinking)
+        shown = _shown(context, await _whole(thread, context, line) if attempt < _TRIES - 1 else [])
         over = tokens([*shown, *new]) - max_tokens
         if over <= 0:
             break
@@ -378,10 +377,19 @@ async def _fitted(thread: Thread, messages: list[ModelMessage], max_tokens: int)
     return [*shown, *new]
 
 
-def _shown(context: Context, line: Sequence[_Line], thinking: set[int]) -> list[ModelMessage]:
-    """What a context shows: whole entries as they were, else its own messages."""
-    shown = {piece.chunk.said_at for piece in context.pieces if not piece.shortened} | thinking
-    of_seq = {seq: one for one in line if shown.issuperset(one.said) for seq in one.said}
+async def _whole(thread: Thread, context: Context, line: Sequence[_Line]) -> list[_Line]:
+    """The entries that a context shows whole. Their thoughts need not be shown: they come with their message."""
+    shown = {piece.chunk.said_at for piece in context.pieces if not piece.shortened}
+    begun = [one for one in line if not shown.isdisjoint(one.said)]
+    lacking = {seq for one in begun for seq in one.said if seq not in shown}
+    rows = await thread.kernel.reader.rows_at(thread.id, lacking)
+    shown |= {seq for seq, row in rows.items() if row.type == LlmThinking.event_type}
+    return [one for one in begun if shown.issuperset(one.said)]
+
+
+def _shown(context: Context, line: Sequence[_Line]) -> list[ModelMessage]:
+    """What a context shows: these entries as they were, else its own messages."""
+    of_seq = {seq: one for one in line for seq in one.said}
     found: list[ModelMessage] = []
     given: set[str] = set()
     loose: list[dict[str, Any]] = []
