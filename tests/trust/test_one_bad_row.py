@@ -108,7 +108,7 @@ async def test_a_damaged_record_is_told_and_mended_and_the_rest_works(path: str,
 
 
 async def test_a_mended_record_loses_nothing_that_could_be_read(path: str) -> None:
-    """Values that are not texts come as their JSON, fields of a policy that can be read stay; the rest is of its time."""
+    """Values that are not texts come as their JSON, the readable fields of a policy stay, the rest is of its time."""
     await written(path)
     tamper(path, RECORDS["metadata number"], RECORDS["policy null"])
     before = CompactionPolicy(threshold=9, tokens_min=0, soft_tokens=24_000, hard_tokens=96_000, blocking="whole")
