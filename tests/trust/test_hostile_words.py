@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from memory_engine.agents import statements
-from memory_engine.compactors import working_history
+from memory_engine.compactors import summary_reading
 from memory_engine.compactors.extractive import agenda, texts
 from memory_engine.context.excerpt import excerpt
 from memory_engine.core import excerpts, language, prose, secrets, text
@@ -60,8 +60,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "item_key": agenda.item_key,
     "excerpt": lambda said: excerpt(said, frozenset({"a", "word"}), 100, EstimatedTokens()),
     "facts_of": facts.facts_of,
-    "a model's summary": lambda said: working_history.read_claims(said, 3),
-    "a model's bullet": lambda said: working_history.read_claims(f"## Facts\n- {said}", 3),
+    "a model's summary": lambda said: summary_reading.read_claims(said, 3),
+    "a model's bullet": lambda said: summary_reading.read_claims(f"## Facts\n- {said}", 3),
     "a model's lines": lambda said: summaries.read_lines(f"- a {said} x", ((1,), (2,))),
     "reactions": lambda said: _at_once(reactions.WordingJudge().judge(said, "How many?")),
     "redaction": EmbeddedRedactor().redact,

@@ -302,7 +302,8 @@ async def test_W3_reading_on_gives_what_reading_anew_gives() -> None:
         thread = await engine.create_thread("t")
         for event in events:
             await thread.dispatch(event)
-            read = await thread.brief.read()
+            await thread.brief.read()
+        read = await thread.brief.read()
         fresh = await engine.create_thread("fresh")
         await fresh.dispatch_all(events)
         anew = await fresh.brief.read()
