@@ -77,7 +77,7 @@ def test_the_store_is_seen_at_a_glance(chromium: "Browser", store: tuple[str, Fa
     assert "1 tool error" in window.panel.inner_text()
     window.picture("store-dark" if dark else "store")
     largest = window.panel.get_by_role("table", name="Largest threads").get_by_role("row").nth(1)
-    assert "1,499" in largest.inner_text()
+    assert "1,338" in largest.inner_text()
     window.event(28).wait_for()
     window.event(28).click()
     page.get_by_role("tab", name="Conversation", selected=True).wait_for()

@@ -42,7 +42,7 @@ def test_recordings_are_taken_in_and_found_as_in_a_file(url: str, run: Run, tmp_
     first, again = (json.loads(run(*words)[1]) for _ in range(2))
     assert (TAKEN, 0, first["messages"]) == (len(first["threads"]), first["invalid"], first["added"])
     assert (0, first["messages"]) == (again["added"], again["known"])
-    assert first["compactions"] > TAKEN // 3
+    assert 0 == first["compactions"]  # each fits the window of a model
     assert 0 < first["tokens_after"] < first["tokens_before"] / 3
     file = str(tmp_path / "airline.db")
 
