@@ -81,7 +81,7 @@ def lines_of(statements: Sequence[Weighed]) -> list[StandingLine]:
     for end in range(1, len(statements) + 1):
         first = statements[start]
         if end == len(statements) or not _is_of(first, statements[end]):
-            lines.append(StandingLine(_line(statements[start:end]), first.thread_id, first.seq))
+            lines.append(StandingLine(_line(statements[start:end]), first.thread_id, first.seq, is_part=True))
             start = end
     return lines
 

@@ -320,7 +320,9 @@ class _Visible:
         self._partly = {chunk.seq for chunk in chunks if chunk.id in cut}
         self._partly |= {_seq(id_) for chunk in chunks if not chunk.lines for id_ in chunk.parent_ids}
         blocks = [block for block in draft.standing if not block.left_out]
-        self._standing = {(line.thread_id, line.seq) for block in blocks for line in block.lines}
+        lines = [line for block in blocks for line in block.lines]
+        self._standing = {(line.thread_id, line.seq) for line in lines if not line.is_part}
+        self._partly |= {line.seq for line in lines if line.is_part and line.thread_id == self._thread_id}
         self._text = _plain("\n".join(str(m.get("content")) for p in draft.pieces for m in p.messages))
 
     def shows_event(self, seq: int) -> bool:

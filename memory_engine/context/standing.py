@@ -26,11 +26,15 @@ Place = Literal["first", "turn"]
 
 
 class StandingLine(msgspec.Struct, frozen=True):
-    """A line of a block, and the event that it comes from; the text may be of any length, but is one line."""
+    """A line of a block, and the event that it comes from; the text may be of any length, but is one line.
+
+    `is_part`: the event may say more than the line, so a question can still recall the rest of it.
+    """
 
     text: str
     thread_id: str = ""
     seq: int = 0
+    is_part: bool = False
 
 
 class StandingBlock(msgspec.Struct, frozen=True, kw_only=True):

@@ -182,6 +182,21 @@ async def test_where_nothing_is_found_nothing_is_recorded(thread: Thread) -> Non
     assert [] == await of_type(thread, "context_recalled")
 
 
+async def test_a_message_of_which_the_brief_shows_a_sentence_is_recalled_whole() -> None:
+    """What answers is beside what stands of it; a message that the brief shows whole is not there twice."""
+    rest = "Somebody painted the shed green, and the key of the cellar lies below the third stone."
+    async with memory_engine.open(":memory:", config=KEPT) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([user(f"Never open the cellar at night. {rest}"), *talk(40)])
+        await thread.dispatch(user("Where does the key of the cellar lie?"))
+        context = await thread.context(BUDGET, query="Where does the key of the cellar lie?")
+        short = await engine.create_thread()
+        await short.dispatch_all([user("Never open the cellar at night."), *talk(40), user("May I open the cellar?")])
+        once = await short.context(BUDGET, query="May I open the cellar at night?")
+    assert rest in block(context.messages)
+    assert 1 == str(once.messages).count("Never open the cellar at night.")
+
+
 async def test_no_search_finds_it_and_nothing_recalls_it_again(thread: Thread) -> None:
     """The words are found where they were said."""
     await begun(thread)
