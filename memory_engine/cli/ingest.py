@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 from typing import get_args
 
-from memory_engine.cli.commands import NO_PLUGINS, Command, WrongArgument, reading_limits, writable
+from attrs import evolve
+
+from memory_engine.cli.commands import NO_PLUGINS, Command, WrongArgument, positive, reading_limits, writable
 from memory_engine.cli.options import FOUND_PROBLEMS, PluginChoice
 from memory_engine.cli.standard import STANDARD, check_one_is_there
 from memory_engine.cli.terminal import Progress, Terminal
@@ -37,6 +39,12 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenant", default="", metavar="T", help="the tenant that owns new threads")
     parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: the file's)")
     parser.add_argument(
+        "--window",
+        type=_for_window,
+        metavar="TOKENS",
+        help="what your model takes: new threads are compacted as they fill it (default: 128,000)",
+    )
+    parser.add_argument(
         "--limits",
         type=reading_limits,
         default=DEFAULT_LIMITS,
@@ -44,6 +52,10 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         help="other limits of reading, such as json_values=9000000",
     )
     parser.add_argument("--skip-invalid", action="store_true", help="continue after an error, and list them all")
+
+
+def _for_window(text: str) -> CompactionPolicy:
+    return CompactionPolicy.for_window(positive(text))
 
 
 async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -55,6 +67,7 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
         thread_id=asked.thread,
         skip_invalid=asked.skip_invalid,
         limits=asked.limits,
+        policy=asked.window,
     )
     if STANDARD in asked.files and not asked.thread:
         raise WrongArgument("standard input has no name: name its thread with --thread")
@@ -92,7 +105,8 @@ async def ingest_files(
     try:
         for as_recorded, group in itertools.groupby(paths, key=is_log.__getitem__):
             async with writable(db, config=AS_RECORDED if as_recorded else None, plugins=plugins) as engine:
-                ingestion = Ingestion(engine, options, report, shown)
+                its = evolve(options, policy=None) if as_recorded else options
+                ingestion = Ingestion(engine, its, report, shown)
                 for path in group:
                     if not await ingestion.file(path):
                         return report

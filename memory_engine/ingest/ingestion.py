@@ -15,6 +15,7 @@ from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
 from memory_engine.formats.native import without_native
@@ -33,7 +34,7 @@ RECORDS_AT_ONCE = 16
 
 @frozen(kw_only=True)
 class IngestOptions:
-    """How to read files. `thread_id` stands in for the file's stem; new threads get the user and the tenant.
+    """How to read files. `thread_id` stands in for the file's stem; new threads get user, tenant and `policy`.
 
     With `skip_invalid` an error costs the record it is in, else everything after it. Of `limits`, `json_values` counts.
     """
@@ -44,6 +45,7 @@ class IngestOptions:
     thread_id: str = ""
     skip_invalid: bool = False
     limits: ReadingLimits = DEFAULT_LIMITS
+    policy: CompactionPolicy | None = None
 
 
 @define
@@ -175,7 +177,9 @@ class Ingestion:
     async def _thread(self, thread_id: str) -> Thread:
         user, tenant = self._options.user_id, self._options.tenant_id
         try:
-            return await self._engine.create_thread(thread_id, user_id=user, tenant_id=tenant)
+            return await self._engine.create_thread(
+                thread_id, user_id=user, tenant_id=tenant, policy=self._options.policy
+            )
         except ThreadExists:
             thread = self._engine.thread(thread_id)
         info = await thread.info()

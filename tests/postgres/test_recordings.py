@@ -38,11 +38,11 @@ async def of_all(engine: Engine) -> dict[str, object]:
 @recorded
 def test_recordings_are_taken_in_and_found_as_in_a_file(url: str, run: Run, tmp_path: Path) -> None:
     """Nothing is invalid or there twice, all of it verifies, and a copy in a file shows and finds the same."""
-    words = ("ingest", str(taken(tmp_path)), "--db", url, "--json")
+    words = ("ingest", str(taken(tmp_path)), "--db", url, "--window", "2500", "--json")
     first, again = (json.loads(run(*words)[1]) for _ in range(2))
     assert (TAKEN, 0, first["messages"]) == (len(first["threads"]), first["invalid"], first["added"])
     assert (0, first["messages"]) == (again["added"], again["known"])
-    assert 0 == first["compactions"]  # each fits the window of a model
+    assert first["compactions"] > TAKEN // 3
     assert 0 < first["tokens_after"] < first["tokens_before"] / 3
     file = str(tmp_path / "airline.db")
 
