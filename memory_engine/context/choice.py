@@ -135,7 +135,10 @@ class WindowChoice(msgspec.Struct, frozen=True):
         room -= flow.fixed_tokens
         if room < 0:
             return None
-        lines = SummaryLines.of(flow.summaries, self._summary_room(room), self.counter)
+        asked = flow.turns.began(flow.asked) if flow.asked >= 0 else 0
+        lines = SummaryLines.of(
+            flow.summaries, self._summary_room(room), self.counter, asked=asked, beside_brief=self.brief is not None
+        )
         front = InFront(lines, self.brief.within(room, self.counter) if self.brief is not None else None)
         found = self._going_on(flow, room, front) or self._afresh(flow, room, front)
         return found.plus(flow.fixed_tokens) if found is not None else None

@@ -1,7 +1,8 @@
 """The lines of all summaries of a state, chosen for a window and read as one summary.
 
 A line is needed once the window begins after the oldest event that it cites. Where the needed lines exceed their share,
-the highest ranked appear: rules that were read, what the agent decided, what is open, then work, the newest first.
+the highest ranked appear: rules that were read, then what belongs to the message being worked on, then the others; each
+time what the agent decided, what is open, then work, the newest first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,22 +40,22 @@ RANKS = {
     ))
     for section in sections
 }  # fmt: skip
-"""By section: which lines come first where not all have room. What people said and still holds is in the brief."""
+"""By section: which lines come first where not all have room. What people said comes last beside a brief, which shows
+what of it still holds."""
 OTHER_RANK = 5
+ALWAYS_RANK = 0
+BESIDE_BRIEF_RANK = 7
 
 
 class _RankedLine(msgspec.Struct, frozen=True, gc=False):
-    """A line, the summary that it is of, the oldest seq that it cites, and its tokens."""
+    """A line, the summary that it is of, the oldest and newest seq that it cites, its tokens, and its place of all."""
 
     line: SummaryLine
     summary: int
     oldest: int
     newest: int
     tokens: int
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        return RANKS.get(self.line.section, OTHER_RANK), -self.newest
+    rank: tuple[bool, bool, int, int]
 
 
 class ShownLines(msgspec.Struct, frozen=True):
@@ -76,11 +77,26 @@ class SummaryLines(msgspec.Struct, frozen=True):
     front: Front = Front()
 
     @classmethod
-    def of(cls, summaries: Sequence[Costed], cap: int, counter: TokenCounter) -> "SummaryLines":
-        """The lines of these summaries, within `cap` tokens."""
+    def of(
+        cls,
+        summaries: Sequence[Costed],
+        cap: int,
+        counter: TokenCounter,
+        *,
+        asked: int = 0,
+        beside_brief: bool = False,
+    ) -> "SummaryLines":
+        """The lines of these summaries, within `cap` tokens; the message being worked on is at the seq `asked`."""
         if not summaries:
             return cls()
-        lines = [line for n, one in enumerate(summaries) for line in _lines_of(n, one.atom.chunks[0], counter)]
+
+        def rank(line: SummaryLine, newest: int) -> tuple[bool, bool, int, int]:
+            of_section = RANKS.get(line.section, OTHER_RANK)
+            if beside_brief and line.section == "said":
+                of_section = BESIDE_BRIEF_RANK
+            return of_section != ALWAYS_RANK, newest < asked, of_section, -newest
+
+        lines = [line for n, one in enumerate(summaries) for line in _lines_of(n, one.atom.chunks[0], counter, rank)]
         sized = [(line.oldest, line.tokens) for line in lines]
         sized.append((min(line.oldest for line in lines), HEADINGS_TOKENS))
         return cls(summaries, lines, Front.of(sized, cap))
@@ -155,12 +171,14 @@ class SummaryLines(msgspec.Struct, frozen=True):
         return frozenset(one.atom.chunks[0].id for n, one in enumerate(self.summaries) if n in shown or n not in wanted)
 
 
-def _lines_of(summary: int, chunk: Chunk, counter: TokenCounter) -> list[_RankedLine]:
+def _lines_of(
+    summary: int, chunk: Chunk, counter: TokenCounter, rank: Callable[[SummaryLine, int], tuple[bool, bool, int, int]]
+) -> list[_RankedLine]:
     """The lines of a summary; one that has none is a line itself."""
     parents = [_seq(parent) for parent in chunk.parent_ids] or [0]
     lines = chunk.lines or (SummaryLine("current_state", chunk.text),)
     return [
-        _RankedLine(line, summary, min(seqs), max(seqs), tokens)
+        _RankedLine(line, summary, min(seqs), max(seqs), tokens, rank(line, max(seqs)))
         for line, tokens in zip(lines, _tokens_of(lines, counter), strict=True)
         for seqs in [[_seq(source) for source in line.sources] or parents]
     ]
