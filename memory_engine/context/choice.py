@@ -45,7 +45,8 @@ class HeldWindow(msgspec.Struct, frozen=True):
     The window begins at the seq `begins`, and its last turn at `newest`. Turns from the seq `whole` on keep their long
     results, and the one before it has `grown` tokens. In front of the window are the turn before it cut to `border`
     tokens (0: it is left out), the message that was being worked on at the seq `asked` (0: none) cut to `asked_room`,
-    the lines of summaries and the brief. `summaries` are the ids of those that the lines or the window represent.
+    the lines of summaries and the brief. `summaries` are the ids of those that the lines or the window represent, of
+    all that are `known`: the lines were chosen from them. A later one that tells of turns before the window moves it.
     """
 
     begins: int = NEVER
@@ -58,6 +59,7 @@ class HeldWindow(msgspec.Struct, frozen=True):
     summary: RenderedChunk | None = None
     summary_tokens: int = 0
     summaries: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
     brief: RankedBlock | None = None
     brief_piece: RenderedChunk | None = None
     brief_tokens: int = 0
@@ -153,13 +155,16 @@ class WindowChoice(msgspec.Struct, frozen=True):
             return None
         kept = self._with_new_pins(kept, front)
         left = room - kept.front_tokens
+        if front.lines.needs_others(kept.begins, kept.known):
+            return self._fitting(flow, room, self._goal(flow, room, kept), front)
         place = turn_at(flow.turns, kept.begins, left)
         if place is not None and place < len(flow.turns):
             shown = [*self._before(flow, place, kept), *self._window(flow, place, kept.whole, kept.grown)]
             if tokens_of(shown) <= left:
                 tokens = tokens_of(shown) + kept.front_tokens
                 summaries = kept.summaries | front.lines.behind(kept.begins)
-                kept = replace(kept, newest=flow.turns.began(len(flow.turns) - 1), summaries=summaries)
+                newest = flow.turns.began(len(flow.turns) - 1)
+                kept = replace(kept, newest=newest, summaries=summaries, known=front.lines.ids)
                 return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens, kept)
         return self._fitting(flow, room, self._goal(flow, room, kept), front)
 
@@ -257,7 +262,13 @@ class WindowChoice(msgspec.Struct, frozen=True):
     def _in_front(self, front: "InFront", begins: int, shown: Sequence[Costed]) -> HeldWindow:
         """What is in front of a window that begins at a seq and shows these atoms."""
         lines = front.lines.before(begins, self.render, self.counter)
-        kept = HeldWindow(summary=lines.piece, summary_tokens=lines.tokens, summaries=lines.ids, pins=front.pins)
+        kept = HeldWindow(
+            summary=lines.piece,
+            summary_tokens=lines.tokens,
+            summaries=lines.ids,
+            known=front.lines.ids,
+            pins=front.pins,
+        )
         return self._with_brief(kept, front.brief.beside(_said_whole(shown), self.counter) if front.brief else None)
 
     def _with_brief(self, kept: HeldWindow, block: RankedBlock | None) -> HeldWindow:

@@ -123,6 +123,15 @@ class SummaryLines(msgspec.Struct, frozen=True):
             count -= 1
         return self._cut(ranked[:1], needed, render, counter)
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of the summaries."""
+        return frozenset(one.atom.chunks[0].id for one in self.summaries)
+
+    def needs_others(self, begins: int, known: frozenset[str]) -> bool:
+        """Whether a window that begins at a seq needs lines of a summary that is not among these."""
+        return not self.ids - known <= self.behind(begins)
+
     def behind(self, begins: int) -> frozenset[str]:
         """The ids of the summaries whose lines a window that begins at a seq makes needless."""
         needed = {line.summary for line in self.lines if line.oldest < begins}

@@ -149,3 +149,41 @@ async def test_the_window_of_a_moment_shows_the_originals_of_then() -> None:
         await filled(thread, [("ua"[n % 2], 10) for n in range(12)])
         await thread.compact()
         assert then.messages == (await thread.context(5_000, at=seq)).messages
+
+
+async def test_what_a_compaction_tells_of_turns_before_the_window_is_shown_at_once() -> None:
+    """A loop's window had moved past them before they were compacted: the next context has their lines."""
+    policy = CompactionPolicy(threshold=200, tokens_min=0, keep_recent=2)
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=policy)) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch(e.UserMessage(content="Find out why the press stops."))
+        for n in range(24):
+            call = e.ToolCall.create(f"c{n}", "run_command", {"command": f"check part-{n}"})
+            await thread.dispatch(e.LlmToolCall(calls=(call,)))
+            await thread.dispatch(e.ToolResult(call_id=f"c{n}", content=f"part-{n} is fine\n" + f"tick {n} " * 80))
+            before = await thread.context(3_000)
+        await thread.compact()
+        after, again = [await thread.context(3_000) for _ in range(2)]
+    assert not summarised_in(before)
+    assert "check part-20" in str([chunk.text for chunk in after.chunks if chunk.lines])
+    assert after.messages == again.messages
+
+
+async def test_lines_about_the_request_in_work_come_before_older_ones() -> None:
+    """Where not all have room."""
+    policy = CompactionPolicy(enabled=False, keep_recent=0)
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=policy)) as engine:
+        thread = await engine.create_thread()
+        for request in ("Check the mill.", "Check the press."):
+            name = request.split()[-1].rstrip(".")
+            await thread.dispatch(e.UserMessage(content=request))
+            for n in range(12):
+                call = e.ToolCall.create(f"{name}{n}", "run_command", {"command": f"check {name}-{n}"})
+                await thread.dispatch(e.LlmToolCall(calls=(call,), content=f"I decided to look at {name}-{n} next."))
+                await thread.dispatch(e.ToolResult(call_id=f"{name}{n}", content=f"{name}-{n} is fine. " * 20))
+        await thread.compact()
+        call = e.ToolCall.create("last", "run_command", {"command": "sum up"})
+        await thread.dispatch(e.LlmToolCall(calls=(call,)))
+        await thread.dispatch(e.ToolResult(call_id="last", content="tick " * 300))
+        shown = str((await thread.context(900)).messages)
+    assert sum(f"check press-{n}" in shown for n in range(12)) > sum(f"check mill-{n}" in shown for n in range(12))
