@@ -11,9 +11,8 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from memory_engine.compaction.assignment import Again, assigned, checked_compactor, declared, grouped, refused
-from memory_engine.compaction.backoff import RestoredChunks, back_off
 from memory_engine.compaction.base import Compactor, StandingStatements, calls_model, works_ahead
-from memory_engine.compaction.failures import Failures
+from memory_engine.compaction.failures import Failures, RestoredChunks, back_off
 from memory_engine.compaction.history import LogOriginals
 from memory_engine.compaction.hooks import CompactionHooks, UpcomingCompaction
 from memory_engine.compaction.leases import ModelsAtWork, abandonment, leased
