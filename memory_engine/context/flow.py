@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 from msgspec.structs import replace
@@ -317,9 +318,15 @@ def in_groups(atoms: Iterable[Atom]) -> Iterator[list[Atom]]:
 def messages_of(costed: Sequence[Costed], behind: Sequence[RenderedChunk] = ()) -> list[Message]:
     """The messages of atoms in their order, and of the pieces behind them: as `assemble` gives them."""
     last, apart = assembled(behind)
-    if apart and all(one.apart for one in costed):
+    if apart and all(one.apart for one in costed) and _are_in_turn(costed):
         return [*(message for one in costed for message in one.messages), *last]
     return assemble([*in_order(costed), *behind])
+
+
+def _are_in_turn(costed: Sequence[Costed]) -> bool:
+    """Return whether each atom ends before the next begins: a response can be split by a message in between."""
+    shown = [one.pieces for one in costed if one.pieces]
+    return all(former[-1].position < later[0].position for former, later in pairwise(shown))
 
 
 def in_order(costed: Iterable[Costed]) -> list[RenderedChunk]:
