@@ -1,1 +1,1 @@
-"""The brief: what people said and still holds, word for word, with what a person or the agent pinned by hand."""
+"""The brief: the statements of people that still apply, quoted word for word, and the pins."""

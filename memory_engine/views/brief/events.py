@@ -1,4 +1,4 @@
-"""The events of the brief: what is pinned to it by hand. People's own messages are read where they were said."""
+"""The events of the brief: pinning and unpinning. People's messages are read from their own events."""
 
 from typing import Literal
 
@@ -6,14 +6,15 @@ from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.roles import Id, Seq, SourceChunkId
 
 PinOrigin = Literal["person", "agent", "tool"]
-"""Whose a pin is: a person's (or the application's for them), the agent's, or the agent's after it read a tool."""
+"""Origin of a pin: a person (or the application for them), the agent, or the agent after it read a tool's result."""
 
 
 @event("brief_pinned", tracked=True, role="memory", chunks="none")
 class BriefPinned(Event):
-    """A text stays in the brief until it is unpinned. `sources` are the chunks that it was taken from, if any.
+    """A text was pinned: it stays in the brief until it is unpinned.
 
-    What an agent pins has the lowest origin among the chunks in its context since a person last spoke.
+    `sources` are the ids of the chunks that the text was taken from, if any. A pin made by an agent gets the least
+    trusted origin among the chunks in its context since a person last spoke.
     """
 
     content: str
@@ -24,7 +25,7 @@ class BriefPinned(Event):
 
 @event("brief_unpinned", tracked=True, role="memory", chunks="none")
 class BriefUnpinned(Event):
-    """A pin goes. `pin` is the seq of its event."""
+    """A pin was removed. `pin` is the seq of the event that added it."""
 
     pin: Seq
     reason: str = ""

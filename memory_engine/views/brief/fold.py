@@ -1,4 +1,4 @@
-"""The fold of pins: those that hold, by the seq of their event."""
+"""The fold of pins: keeps the current ones, keyed by the seq of their event."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from memory_engine.views.brief.events import BriefPinned, BriefUnpinned, PinOrig
 
 
 class PinRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A pin: its text, the event that brought it, whose it is, and the chunks that it was taken from, if any."""
+    """A pin: its text, the event that added it, its origin, and the ids of the chunks it was taken from, if any."""
 
     seq: int
     event_id: str
@@ -21,7 +21,7 @@ class PinRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class PinsFold:
-    """Keeps each pin until it is unpinned, or it or the chunk that it was taken from is forgotten."""
+    """Keeps each pin until somebody unpins it, or forgets it or a chunk that it was taken from."""
 
     name = "brief"
     version = 1
@@ -49,7 +49,7 @@ def _forget(rows: Rows[PinRow], forget: MemoryForget) -> None:
 
 
 def _seqs(row: PinRow) -> list[int]:
-    """The seqs of the chunks that a pin was taken from."""
+    """Return the seqs of the chunks that a pin was taken from."""
     heads = (source.partition(".")[0] for source in row.sources)
     return [int(head) for head in heads if head.isdecimal()]
 

@@ -1,7 +1,7 @@
-"""How strongly a sentence binds, as far as its form says so.
+"""Detects from its form how strongly a sentence binds.
 
-Lists of a few languages and forms that hold in any (a word in capitals) raise a statement's rank; none is needed for a
-statement to stand.
+Word lists in a few languages, and forms that work in any language (a word in capitals), raise a statement's rank. A
+statement that matches none of them stays in the brief all the same.
 """
 
 import re
@@ -22,7 +22,7 @@ _CLAUSE = regex("[,;:.!?\u2013\u2014\uff0c\u3002\u3001]")
 
 
 class Force(msgspec.Struct, frozen=True, gc=False):
-    """What the form of a sentence says: it forbids, binds otherwise, prefers, corrects what was said before."""
+    """What the form of a sentence shows: it forbids, binds otherwise, prefers, or corrects an earlier statement."""
 
     forbids: bool = False
     binds: bool = False
@@ -31,12 +31,12 @@ class Force(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_binding(self) -> bool:
-        """Whether it binds in any way, tastes apart."""
+        """True if it forbids, binds or corrects. A preference alone does not count."""
         return self.forbids or self.binds or self.corrects
 
     @property
     def factor(self) -> float:
-        """How much more a statement of this form is worth than one without any."""
+        """Factor by which this form multiplies a statement's worth."""
         if self.forbids:
             return 2.2
         if self.binds or self.corrects:
@@ -45,7 +45,7 @@ class Force(msgspec.Struct, frozen=True, gc=False):
 
 
 def force_of(text: str) -> Force:
-    """The force of a sentence."""
+    """Classify a sentence by its form."""
     text = text[:READ_CHARS_MAX]
     return Force(
         forbids=_tells_others("forbids", text) or _begins_with_no(text),
@@ -56,12 +56,12 @@ def force_of(text: str) -> Force:
 
 
 def _tells_others(name: str, text: str) -> bool:
-    """Whether it forbids or binds others. "I never got it" tells of its speaker; "I want you to never …" does not."""
+    """Return True if it forbids or obliges others: "I want you to never …", but not "I never got it"."""
     return any(not _of_speaker(text[: found.start()]) for found in _anywhere(name).finditer(text))
 
 
 def _of_speaker(before: str) -> bool:
-    """Whether the clause that goes on here is about its speaker."""
+    """Return True if the clause that `before` ends in is about its speaker."""
     clause = [word.casefold() for word in words(_CLAUSE.split(before)[-1])]
     for word in reversed(clause):
         if word in listed("addressees"):
@@ -72,12 +72,12 @@ def _of_speaker(before: str) -> bool:
 
 
 def _contrasts(text: str) -> bool:
-    """Whether it says what is meant and what is not: "the green one, not the blue one"."""
+    """Return True if it contrasts what is meant with what is not: "the green one, not the blue one"."""
     return any(found[1].casefold() in negations() for found in _CONTRAST.finditer(text))
 
 
 def _begins_with_no(text: str) -> bool:
-    """Whether it begins by denying: "No new tables". In "No, the other one" the first word answers."""
+    """Return True if it begins with a denial ("No new tables"). In "No, the other one" the first word is an answer."""
     found = _FIRST_WORD.match(text)
     return found is not None and denies((found[1],)) and len(text.split(maxsplit=2)) > 2
 
@@ -87,7 +87,7 @@ def _holds(name: str, text: str) -> bool:
 
 
 def _is_stressed(text: str) -> bool:
-    """Whether a word is written in capitals where the others are not."""
+    """Return True if some words are in capitals and most are not."""
     found = _SHOUTED.findall(text)
     loud = [word for word in found if word.isupper()]
     return 0 < len(loud) <= len(found) // 3

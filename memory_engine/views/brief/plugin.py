@@ -30,13 +30,13 @@ PLUGIN.projection(PINS)
 
 @PLUGIN.renderer("brief")
 def _rendered(chunk: Chunk) -> Iterable[Message]:
-    """The block in the role of a user: these are people's words, never instructions of the system."""
+    """Render the block with the role `user`: it quotes people and must not read as an instruction of the system."""
     return ({"role": "user", "content": f"[Brief] {chunk.text}"},)
 
 
 @PLUGIN.context_block("brief", share=0.25, least=300)
 async def _block(situation: Situation) -> StandingBlock | None:
-    """What people said in a conversation and still holds."""
+    """Build the block of the brief: what people said in the conversation that still applies."""
     thread = situation.thread
     if thread.as_of is None and not await reading.is_read(thread, situation.state.seq):
         return None
@@ -46,7 +46,7 @@ async def _block(situation: Situation) -> StandingBlock | None:
 
 
 async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
-    """What a compactor need not keep, since contexts show it."""
+    """Return the statements that a compactor may leave out of its summary, since every context shows them."""
     return [statement.text for statement in (await view.brief_at(thread, seq, None, to_show=True)).standing]
 
 

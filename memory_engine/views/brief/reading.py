@@ -1,7 +1,8 @@
-"""Reading a thread's talk: once from the log, then only what was added; and the talk of the agent that started it.
+"""Reads a thread's talk: once from the log, later only new events; and the talk of the agent that started the thread.
 
-Nothing is written and nothing is stored: the talk is kept in memory with its thread, and read again from the log by the
-next process. Only events of people and the agent's own words and calls are read; of the others the hashes are checked.
+Nothing is written or stored. The talk is cached in memory with its thread, and another process reads it from the log
+again. Only the events of people and the agent's own words and calls are decoded; of all others only the hashes are
+checked.
 """
 
 import asyncio
@@ -26,35 +27,35 @@ from memory_engine.views.brief.talk import TYPES, Talk
 
 _log = logging.getLogger("memory_engine.brief")
 TALKS_MAX = 256
-"""Threads whose talk is kept in memory."""
+"""Maximum number of threads whose talk is cached."""
 PAST_MAX = 4
-"""Earlier moments of a thread whose talk is kept."""
+"""Maximum number of earlier moments of one thread whose talk is cached."""
 UNREAD_MAX = 4_000
-"""Events that a context reads before it shows the brief; the talk of a longer log is read in the background."""
+"""Up to this many unread events are read before a context is built. A longer log is read in the background."""
 WAIT_S = 1.0
-"""Seconds that a context waits for that."""
+"""Maximum number of seconds that contexts wait for the background reading."""
 PARENTS_MAX = 8
-"""Generations of agents whose briefs one inherits."""
+"""Maximum number of ancestors whose briefs an agent inherits."""
 _TYPES = frozenset(cls.event_type for cls in TYPES)
 
 
 @define(eq=False)
 class TalkCache:
-    """The talk of a thread up to now, and up to the moments that were asked for last."""
+    """The cached talk of a thread: up to now, and up to the earlier moments that were requested last."""
 
     now: Talk = Factory(Talk)
     past: dict[int, Talk] = Factory(dict)
     lock: asyncio.Lock = Factory(asyncio.Lock)
     reading: asyncio.Task[None] | None = None
     until_s: float = 0.0
-    """When contexts no longer wait for it, by the loop's clock."""
+    """Time of the event loop after which contexts stop waiting for `reading`."""
 
 
 async def is_read(thread: ThreadHandle, seq: int) -> bool:
-    """Whether the talk of a thread, as it is now, has been read up to an event, or soon is.
+    """Return True once a thread's current talk is read up to `seq`, or is short enough to be read right away.
 
-    A long log is read in the background, once a process, so that the first contexts of it need not wait: they show no
-    brief yet, and a line of the log says so.
+    The first call for a long log starts a background task, once per process. Until it finishes, contexts wait at most
+    `WAIT_S` seconds in all and then leave the brief out; one line in Python's log says so.
     """
     kept = thread.kernel.caches.made(thread.id, "talk", TalkCache, at_most=TALKS_MAX)
     if kept.reading is None and seq - kept.now.seq <= UNREAD_MAX:
@@ -75,7 +76,10 @@ async def _read_all(thread: ThreadHandle, kept: TalkCache, seq: int) -> None:
 
 
 async def talk_of(thread: ThreadHandle, seq: int) -> Talk:
-    """The talk of a thread up to the event at `seq`. It goes on being read: use it before you await anything else."""
+    """Return a thread's talk up to the event at `seq`.
+
+    The talk is shared and later reads extend it: use it before you await anything else.
+    """
     kept = thread.kernel.caches.made(thread.id, "talk", TalkCache, at_most=TALKS_MAX)
     async with kept.lock:
         if seq >= kept.now.seq:
@@ -108,7 +112,7 @@ def _take(talk: Talk, reader: LogReader, thread_id: str, page: Sequence[StoredEv
 
 
 async def record_of(thread: ThreadHandle) -> ThreadRecord | None:
-    """The record of a thread; `None` if it was deleted."""
+    """Return the record of a thread; `None` if it was deleted."""
     runtime = thread.kernel[OpenThreads].get(thread.id)
     if runtime is not None:
         return runtime.record
@@ -117,9 +121,9 @@ async def record_of(thread: ThreadHandle) -> ThreadRecord | None:
 
 
 async def parents_of(thread: ThreadHandle) -> list[PastHandle]:
-    """The threads of the agents that led to this one, each as it was when it started the next, the nearest first.
+    """Return the ancestors of a thread, the nearest first, each as of the moment when it started the next.
 
-    Those of another tenant or another user, and deleted ones, are left out with all before them.
+    The list ends before the first ancestor that was deleted or belongs to another tenant or user.
     """
     found: list[PastHandle] = []
     seen = {thread.id}

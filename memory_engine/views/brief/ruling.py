@@ -1,15 +1,15 @@
-"""The ruling on a statement: what became of it, by which event, and what it is worth."""
+"""The ruling on a statement: its status, the event that decided it, and its worth."""
 
 from typing import Literal
 
 import msgspec
 
 Status = Literal["stands", "spent", "superseded"]
-"""Whether a statement still holds, was served by what happened, or was replaced by its speaker's later words."""
+"""Whether a statement still applies, was dealt with, or was replaced by a later statement of its speaker."""
 
 
 class Ruling(msgspec.Struct, frozen=True, gc=False):
-    """What became of a statement, by which event (0: none), and its worth (0: none)."""
+    """The status of a statement, the seq of the event that decided it (0: none), and its worth (0: none)."""
 
     status: Status
     by: int = 0

@@ -1,8 +1,9 @@
-"""What of a talk still stands, in which order it matters, and what is spent, superseded or worth nothing.
+"""Decides which statements of a talk still apply, and ranks them.
 
-A statement is spent by what happened: the question was answered, the agent took up what the statement says when it
-acted, the agent had asked for it and went on. What nothing has served stands, in any language. Among those that stand,
-one ranks by how much its loss would hurt: by its form, by how little of it was served, by how rare its words are.
+A statement is spent once events deal with it: its question was answered, the agent used its content in an action, or it
+answered the agent's own question and the agent went on. In any language, a statement stays until something deals with
+it. The statements that stay are ranked by how much their loss would hurt: by their form, by how little of their content
+was used, and by how rare their words are.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,34 +15,34 @@ from memory_engine.views.brief.talk import ACK_CHARS_MAX, Talk, TalkMessage, Tal
 from memory_engine.views.brief.terms import is_value
 
 Weights = Mapping[str, float]
-"""The terms of a statement, each with its rarity."""
+"""The terms of a statement, mapped to their rarity."""
 
 SERVED = 0.34
-"""A statement is spent once so much of what it says was taken up in one turn in which the agent acted."""
+"""A statement is spent once the agent used this share of its content in one turn in which it acted."""
 SERVED_BINDING = 0.75
-"""The same of a statement that binds by its form. One that forbids is never spent by use: what uses it breaks it."""
+"""The same share for a statement that binds by its form. Using one that forbids never spends it: use would break it."""
 SOLICITED = 0.5
-"""A statement that says so much of what the agent had just said answers it or chooses from it."""
+"""A statement that repeats this share of what the agent had just said answers the agent or picks one of its options."""
 VALUES_MARGIN = 0.15
-"""How much further the values of a statement may be served than its words."""
+"""Margin by which the served share may exceed that of the plain words, without paths, numbers and names."""
 TERM_LEAST = 0.2
-"""What the commonest term counts where shares are taken; the rarest counts 1 more."""
+"""Weight of the most common term when shares are computed. The rarest term weighs 1 more."""
 WORTH_MIN = 0.45
-"""A statement that nothing served, but that says less than this, is small talk; not one that binds by its form."""
+"""A statement worth less than this is small talk and counts as spent, unless it binds by its form."""
 SUPERSEDED_FACTOR = 0.5
-"""What is left of the worth of a statement that its speaker replaced: it is shown where there is room."""
+"""Factor on the worth of a superseded statement, which contexts show only if there is room."""
 FIRST_CHARS = 480
-"""The characters of the first request that rank above all else that stands; the rest of it ranks by its worth."""
+"""The first characters of the first request rank above all other statements; the rest of it ranks by worth."""
 STANDING_MAX = 2_000
-"""Standing statements of closed messages that are kept: more than a context has room for."""
+"""Maximum number of current statements of closed messages that are kept: more than a context has room for."""
 SPENT_MAX = 2_000
-"""Spent ones that are kept, for who asks."""
+"""Maximum number of spent statements that are kept, for readers of the whole brief."""
 REVIEW_MIN = 16
-"""Messages after which what stands is weighed anew, at first; then after a quarter more each."""
+"""Review all current statements after this many messages at first, later each time their number grew by a quarter."""
 
 
 def ruling(talk: Talk, one: TalkStatement) -> Ruling:
-    """What became of a statement as of the last event of its talk."""
+    """Rule on a statement as of the last event of its talk."""
     if one.empty or one.statement.material:
         return Ruling("spent")
     weights = {term: talk.rarity(term) for term in one.terms}
@@ -60,7 +61,7 @@ def _unless_replaced(one: TalkStatement, found: Ruling) -> Ruling:
 
 
 def _spent_by(one: TalkStatement, weights: Weights) -> int:
-    """The seq of the event that spent a statement; 0: nothing has. One that forbids is not spent by what happens."""
+    """Return the seq of the event that spent a statement; 0 if none did. A prohibition is never spent."""
     force, message = one.force, one.message
     if force.forbids:
         return 0
@@ -72,9 +73,10 @@ def _spent_by(one: TalkStatement, weights: Weights) -> int:
 
 
 def _served(one: TalkStatement, weights: Weights) -> float:
-    """How much of a statement was served: of all that it says, and of its words beside paths, numbers and names.
+    """Return how much of a statement the agent used, from 0 to 1.
 
-    That a call used a file which a statement names does not serve what the statement says about it.
+    The share of its plain words, plus `VALUES_MARGIN`, is an upper bound: a call that used a file which the statement
+    names has not yet done what the statement says about that file.
     """
     served = _share(weights, one.taken)
     if not served:
@@ -84,7 +86,7 @@ def _served(one: TalkStatement, weights: Weights) -> float:
 
 
 def _share(weights: Weights, taken: frozenset[str]) -> float:
-    """How much of what some terms say was taken up, from 0 to 1."""
+    """Return the weighted share of terms that were taken up, from 0 to 1."""
     if not weights or not taken:
         return 0.0
     found = sum(TERM_LEAST + weight for term, weight in weights.items() if term in taken)
@@ -92,14 +94,14 @@ def _share(weights: Weights, taken: frozenset[str]) -> float:
 
 
 def _is_solicited(one: TalkStatement, weights: Weights) -> bool:
-    """Whether the agent had asked for it, or offered it."""
+    """Return True if the agent had asked for the statement or offered it as an option."""
     if not one.message.told:
         return False
     return _share(weights, one.message.told) >= SOLICITED or bool(one.message.asked and one.leans)
 
 
 def _worth(one: TalkStatement, weights: Weights) -> float:
-    """How likely it hurts to lose it: above 0, comparable within a talk."""
+    """Estimate how much losing a statement would hurt: above 0, comparable within one talk."""
     rare = sum(weights.values())
     unserved = 1 - 0.6 * _share(weights, one.taken)
     unasked = 1 - 0.6 * _share(weights, one.message.told)
@@ -120,12 +122,12 @@ def _worth(one: TalkStatement, weights: Weights) -> float:
 
 
 def _is_noted(message: TalkMessage) -> bool:
-    """Whether the agent only took note: it did nothing and said little before the next person spoke."""
+    """Return True if the agent only took note: it called nothing and replied briefly before the next person spoke."""
     return not message.calls and 0 < message.replied_chars <= ACK_CHARS_MAX
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """A statement with its ruling. `first`: of the task's first request. `request`: of the one in work."""
+    """A statement with its ruling. `first`: part of the task's first request. `request`: part of the current one."""
 
     said: TalkStatement
     ruling: Ruling
@@ -134,10 +136,11 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 
 def settle(talk: Talk) -> None:
-    """Rule on the statements of messages that were just closed, and now and then again on all that stand.
+    """Rule on the statements of messages that were just closed, and from time to time again on all current ones.
 
-    What is spent stays so. What stands is weighed anew as the talk grows, and of a very long talk what is worth least
-    is dropped; both at points that follow from the log, so that every reader comes to the same result.
+    A spent statement stays spent. As the talk grows, current statements are ruled on again, and those of least worth
+    are dropped from a very long talk. Both happen at points that depend only on the log, so every reader gets the same
+    result.
     """
     for message in talk.closing:
         for one in message.statements:
@@ -166,26 +169,26 @@ def _review(talk: Talk) -> None:
 
 
 def closed_of(talk: Talk) -> Iterator[Judged]:
-    """The statements of closed messages that are not spent, in no order."""
+    """Yield the statements of closed messages that are not spent, in no particular order."""
     for one in talk.closed.values():
         yield Judged(one, _of(one), _is_first(talk, one), one.message is talk.newest)
 
 
 def open_of(talk: Talk) -> Iterator[Judged]:
-    """The statements of messages that are still open, as things are now."""
+    """Yield the statements of open messages, with their current rulings."""
     for message in (*talk.closing, *talk.open):
         for one in message.statements:
             yield Judged(one, ruling(talk, one), _is_first(talk, one), message is talk.newest)
 
 
 def spent_of(talk: Talk) -> Iterator[Judged]:
-    """The newest statements of closed messages that are spent."""
+    """Yield the newest spent statements of closed messages."""
     for one in talk.spent.values():
         yield Judged(one, _of(one), _is_first(talk, one))
 
 
 def _of(one: TalkStatement) -> Ruling:
-    """The ruling on a statement of a closed message: a later word of its speaker counts at once."""
+    """Return the ruling on a statement of a closed message. A later correction by its speaker counts at once."""
     return _unless_replaced(one, one.ruling or Ruling("spent"))
 
 

@@ -1,8 +1,8 @@
-"""What a message says, in statements: whole sentences, word for word, each with its place in the message.
+"""Splits a message into statements: whole sentences, word for word, each with its position in the message.
 
-A message may hold more than its author's own sentences: code, a log, a mail, a table, an article. Which is which is
-told by form alone, so that it holds in any language: lines of code or data are material, and so is the middle of a
-text that is longer than people write. Material stays one statement a block, which shows its beginning and its end.
+A message may contain text that its author did not write for it: code, a log, a mail, a table, an article. Form alone
+decides, so that it works in any language: lines of code or data are material, and so is the middle of a text that is
+longer than what people type. A block of material is one statement, of which the beginning and the end are shown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,19 +13,20 @@ from memory_engine.core.prose import own_lines
 from memory_engine.language.sentences import clean, spans
 
 MATERIAL_CHARS_MIN = 240
-"""Lines of code or data with fewer characters belong to the sentence beside them: "set `x = 3` and go on"."""
+"""Code or data of fewer characters belongs to the sentence next to it: "set `x = 3` and go on"."""
 OWN_CHARS_MAX = 6_000
-"""People seldom write more by themselves. Of a longer text the beginning and the end are their own."""
+"""People seldom type more characters. Only the beginning and the end of a longer text count as their own."""
 EDGE_CHARS = 2_000
-"""The characters at the beginning and at the end of a long text that count as their author's own."""
+"""Number of characters at each end of a long text that count as the author's own."""
 READ_CHARS_MAX = 40_000
-"""The characters of one message that are looked at closely: half of them at its beginning, half at its end."""
+"""Maximum number of characters of a message that are analysed: half at its beginning, half at its end."""
 
 
 class MessageStatement(msgspec.Struct, frozen=True, gc=False):
-    """A part of a message: characters `start` up to `end`. `text` is one line, as it was written but for white space.
+    """A part of a message: the characters from `start` up to `end`.
 
-    `material`: it was pasted, not written for this message. `buried`: it stands in the middle of a long text.
+    `text` is that part on one line: only its white space changes, and a bullet is removed. `material`: it was pasted,
+    not written for this message. `buried`: it is in the middle of a long text.
     """
 
     text: str
@@ -36,7 +37,7 @@ class MessageStatement(msgspec.Struct, frozen=True, gc=False):
 
 
 def statements_of(text: str) -> tuple[MessageStatement, ...]:
-    """The statements of a message, in their order."""
+    """Split a message into statements, in order."""
     found: list[MessageStatement] = []
     for start, end, material in _parts(text):
         if material:
@@ -59,7 +60,7 @@ def _unbulleted(text: str) -> str:
 
 
 def _parts(text: str) -> list[tuple[int, int, bool]]:
-    """The parts of a text: where each begins and ends, and whether it is material."""
+    """Return the parts of a text: start, end, and whether it is material."""
     if len(text) > READ_CHARS_MAX:
         head, tail = _break_after(text, READ_CHARS_MAX // 2), _break_before(text, len(text) - READ_CHARS_MAX // 2)
         later = [(start + tail, end + tail, material) for start, end, material in _parts(text[tail:])]
@@ -78,7 +79,7 @@ def _parts(text: str) -> list[tuple[int, int, bool]]:
 
 
 def _tail(lines: Sequence[str]) -> Iterator[int]:
-    """The last paragraph of a text that goes on behind a quoted mail or a log: what is asked stands there."""
+    """Yield the line numbers of the last paragraph, if it is prose: after a quoted mail it often holds the request."""
     n = len(lines)
     while n and not lines[n - 1].strip():
         n -= 1
@@ -95,7 +96,7 @@ def _large_enough(parts: Sequence[tuple[int, int, bool]]) -> list[tuple[int, int
 
 
 def _joined(parts: Sequence[tuple[int, int, bool]]) -> list[tuple[int, int, bool]]:
-    """Neighbours of one kind as one part."""
+    """Merge neighbouring parts of the same kind."""
     found: list[tuple[int, int, bool]] = []
     for start, end, material in parts:
         if found and found[-1][2] == material:

@@ -1,8 +1,8 @@
-"""The talk of a thread: what people said in it, and what became of each statement, read event by event.
+"""The talk of a thread: what people said in it, and how the agent dealt with each statement, read event by event.
 
-What happened is taken down without judging it: which words of a statement the agent took up when it acted or answered,
-whether it had asked for it, whether it replied at all, whether the same person said it again or took it back. The
-judgement is in `standing`. The same events in the same order give the same talk; nothing here reads a tool's result.
+This module only records facts: which words of a statement the agent used when it acted or answered, whether the agent
+had asked for the statement, whether it replied, and whether the same person repeated or corrected it. Module `standing`
+judges them. The same events in the same order give the same talk. Results of tools are not read.
 """
 
 from collections.abc import Sequence
@@ -32,29 +32,29 @@ from memory_engine.views.brief.statements import MessageStatement, statements_of
 from memory_engine.views.brief.terms import is_value, terms_of
 
 OPEN_MESSAGES = 8
-"""A statement can be served until its speaker, or another person, has sent so many more messages."""
+"""Number of newest messages that stay open. Only statements of open messages can still be dealt with."""
 ACK_CHARS_MAX = 240
-"""A reply up to this long, without a call, takes note; it serves nothing."""
+"""A reply of at most this many characters, without a call, only takes note; it deals with no statement."""
 COURTEOUS_WORDS_MAX = 12
-"""A sentence of at most so many words that begins with a word of courtesy is one."""
+"""Maximum number of words of a courtesy: a sentence that begins with a courteous word."""
 LEANS_WORDS_MAX = 3
-"""A first sentence of so few words means nothing without what it replies to."""
+"""A first sentence of at most this many words needs the message it replies to in order to make sense."""
 ASKED_CHARS_MAX = 240
-"""The characters that are shown of what a reply leans on."""
+"""Maximum number of characters that are shown of the question that a reply answers."""
 VOCABULARY = 0.4
-"""How much less a word tells for each turn in which the agent used it."""
+"""Weight by which each turn in which the agent used a term lowers the term's rarity."""
 COMMON_MIN = 64
-"""A term that more messages hold says nothing about which statements are about the same thing."""
+"""A term that occurs in more messages than this is not used to find statements on the same subject."""
 ALIKE_MAX = 16
-"""The newest statements of each term that a new one is compared with."""
+"""A new statement is compared with at most this many statements per term, the newest ones."""
 WORK_CALLS = 10
-"""So many calls between two messages of people are work; what the agent says of it by itself is remembered, too."""
+"""After this many calls since a person's last message, the agent's texts count as reports of its work and are kept."""
 REPORTS_MAX = 8
-"""The agent's newest reports of its work that are remembered."""
+"""Maximum number of the agent's reports that are kept, the newest ones."""
 REPORT_STATEMENTS_MAX = 8
 REPORT_CHARS_MAX = 400
 QUESTION_CHARS = 600
-"""The characters at the end of a reply in which a question is looked for."""
+"""Number of characters at the end of a reply that are searched for a question."""
 
 TYPES: tuple[type[Event], ...] = (
     UserMessage,
@@ -70,14 +70,15 @@ TYPES: tuple[type[Event], ...] = (
     ThreadCleared,
     MemoryForget,
 )
-"""The events that a talk is made of."""
+"""The types of events that a talk is built from."""
 
 
 @define(eq=False)
 class TalkMessage:
-    """A person's message: who said it, and what the agent did before the next one.
+    """A message of a person, or of the agent that leads, with what this agent did before the next one.
 
-    `asked` is the agent's last question before it, `told` the terms of what the agent had said since the person before.
+    `asked` is the agent's last question before it. `told` holds the terms of what the agent said since the previous
+    message.
     """
 
     seq: int
@@ -95,7 +96,10 @@ class TalkMessage:
 
 @define(eq=False)
 class TalkStatement:
-    """A statement and what became of it: the terms that the agent took up, by the event in which it did so last."""
+    """A statement and how the agent dealt with it.
+
+    `taken` holds the terms that the agent used, `taken_at` the seq of the event that last added to them.
+    """
 
     message: TalkMessage
     n: int
@@ -113,27 +117,27 @@ class TalkStatement:
     repeated_at: int = 0
     corrected_by: "TalkStatement | None" = None
     ruling: Ruling | None = None
-    """What became of it, once its message is closed: see `standing.settle`."""
+    """The ruling, set once its message is closed (see `standing.settle`)."""
 
     @property
     def key(self) -> tuple[int, int]:
-        """Its place in the log: the message, and the statement within it."""
+        """Its key: the seq of the message, and the statement's number within it."""
         return self.message.seq, self.n
 
 
 class AgentReport(msgspec.Struct, frozen=True, gc=False):
-    """What the agent said of its own work, in the middle of it or at its end."""
+    """The agent's own report of its work, during the work or at its end."""
 
     seq: int
     statements: tuple[MessageStatement, ...]
 
 
 class Talk:
-    """What people have said up to an event, and what became of it.
+    """What people have said up to an event, and how the agent dealt with it.
 
-    `open` are the newest messages, whose statements may still be served; `closing` those that were just closed, for
-    `standing.settle`; `closed` and `spent` the statements of older ones. `version` changes with every change to these
-    but for what the agent takes up of open messages.
+    `open` holds the newest messages, whose statements may still be dealt with; `closing` those just closed, for
+    `standing.settle`; `closed` and `spent` the statements of older messages. `version` grows with every change to
+    these, except when the agent uses terms of open messages.
     """
 
     def __init__(self) -> None:
@@ -161,7 +165,7 @@ class Talk:
         self._done: frozenset[str] = frozenset()
 
     def take(self, seq: int, event: Event | UnknownEvent) -> None:
-        """Read one more event."""
+        """Update the talk with the next event."""
         self.seq = max(self.seq, seq)
         match event:
             case UserMessage(origin=""):
@@ -214,7 +218,7 @@ class Talk:
             self.closing.append(self.open.pop(0))
 
     def _thank(self, message: TalkMessage) -> None:
-        """Note which messages a word of thanks closes: those since which the agent has done something."""
+        """Mark the messages that a thank-you closes: those since which the agent has called something."""
         if not all(one.empty or one.courteous for one in message.statements):
             return
         calls = 0
@@ -224,7 +228,7 @@ class Talk:
                 earlier.thanked_at = earlier.thanked_at or message.seq
 
     def _compare(self, later: TalkStatement) -> None:
-        """Note which earlier statements of the same speaker this one repeats or takes back, then remember its terms."""
+        """Mark the earlier statements of the same speaker that this one repeats or corrects, then index its terms."""
         if later.statement.material or later.empty:
             return
         shared: dict[tuple[int, int], tuple[TalkStatement, set[str]]] = {}
@@ -272,7 +276,7 @@ class Talk:
     # the agent
 
     def _reply(self, seq: int, text: str) -> None:
-        """A text of the agent: it serves where something was done before it, or where it is more than a short note."""
+        """Process a text of the agent: it deals with statements if calls came before it or if it is no mere note."""
         if not text.strip():
             return
         newest = self.newest
@@ -310,7 +314,7 @@ class Talk:
             self._take_up(message, seq)
 
     def _take_up(self, message: TalkMessage, seq: int) -> None:
-        """Note what of a message's statements the agent has taken up in the turn at hand, where that is more."""
+        """Record the terms of a message's statements that the agent used in this turn, if they are more than before."""
         for one in message.statements:
             found = one.terms & self._done
             if len(found) > len(one.taken):
@@ -319,7 +323,7 @@ class Talk:
     # weights
 
     def rarity(self, term: str) -> float:
-        """From nearly 0, for a term of every message, to 1, for a term of this one alone."""
+        """Return a term's rarity: near 0 if every message has it, up to 1 if only one does."""
         said = self.counts.get(term, 0)
         own = (self.messages + 2 - said) / (self.messages + 1) / max(said, 1)
         return own / (1 + VOCABULARY * self.vocabulary.get(term, 0))
@@ -354,7 +358,7 @@ def _last_question(text: str) -> str:
 
 
 def _report(seq: int, text: str) -> AgentReport | None:
-    """The sentences of a report that name something, or decide it; `None` where none does."""
+    """Return the sentences of a report that name a value or state a decision; `None` if there are none."""
     telling = []
     for one in statements_of(text)[:REPORT_STATEMENTS_MAX]:
         names_something = any(is_value(term) for term in terms_of(one.text)) or force_of(one.text).binds

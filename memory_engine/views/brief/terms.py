@@ -1,7 +1,8 @@
-"""The terms of a text: what two texts must share to speak of the same thing, in any language.
+"""Extracts the terms of a text. Two texts that share terms are about the same thing, in any language.
 
-A path, a number or an identifier is one term. Other words count by their stems, in scripts without an English stemmer
-by their beginnings, since endings change; in scripts without blanks by pairs of signs. Function words are left out.
+A path, a number or an identifier is one term. Other words are reduced to their stems. In scripts without an English
+stemmer the beginning of a word is used, since endings change; in scripts without spaces, pairs of characters. Function
+words are left out.
 """
 
 import re
@@ -12,7 +13,7 @@ from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, fold_case, is_unspaced, pairs, stem, stop_words, words
 
 READ_CHARS_MAX = 6_000
-"""The characters of a text that are read: two thirds of them at its beginning."""
+"""Maximum number of characters of a text that are read: two thirds at its beginning, one third at its end."""
 BEGINNING_CHARS = 5
 _HANGUL = regex("[\uac00-\ud7af]")
 _WITHIN = regex(r"[_\-]+")
@@ -20,7 +21,7 @@ _VALUE = regex(r"[\d_/.@]")
 
 
 def terms_of(text: str, *, parts: bool = False) -> frozenset[str]:
-    """The terms of a text. With `parts`, those inside identifiers (`user_id`) too."""
+    """Return the terms of a text. With `parts`, also those inside identifiers (`user_id`)."""
     if len(text) > READ_CHARS_MAX:
         text = f"{text[: READ_CHARS_MAX * 2 // 3]} {text[-READ_CHARS_MAX // 3 :]}"
     folded = fold_case(text)
@@ -36,7 +37,7 @@ def _without_values(match: re.Match[str]) -> str:
 
 
 def is_value(term: str) -> bool:
-    """Whether a term is a number, a path, an address or an identifier."""
+    """Return True if a term is a number, a path, an address or an identifier."""
     return _VALUE.search(term) is not None
 
 

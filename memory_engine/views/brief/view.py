@@ -27,31 +27,31 @@ from memory_engine.views.brief.standing import Judged, closed_of, open_of, spent
 from memory_engine.views.brief.talk import AgentReport, Talk, TalkStatement
 
 PINS_MAX = 24
-"""Pins of a thread: more would crowd out what people said."""
+"""Maximum number of pins a thread may have: more would crowd out what people said."""
 PIN_TOKENS_MAX = 400
-"""Tokens of one pin, by the estimate."""
+"""Maximum number of estimated tokens of one pin."""
 PINS_TOKENS_MAX = 2_000
-"""Tokens of a thread's pins together."""
+"""Maximum number of estimated tokens of all pins of a thread."""
 SHOWN_MAX = 1_000
-"""Statements of closed messages that a context is offered."""
+"""Maximum number of statements of closed messages that are considered for a context."""
 LATER_CHARS_MAX = 160
-"""Characters of a later statement that are shown behind the one that it replaces."""
+"""Maximum number of characters of a later statement that are shown with the one that it supersedes."""
 
 Kind = Literal["forbids", "binds", "prefers", "corrects", "asks", "says", "material", "pin", "report"]
-"""What the form of a statement says; or where it is from: pasted `material`, a `pin`, the agent's `report`."""
+"""Form of a statement; or its source: pasted `material`, a `pin`, or the agent's `report`."""
 Origin = Literal["person", "parent", "agent", "tool"]
-"""Whose it is: of a person of this thread, of the thread that started it, of the agent, of the agent after a tool."""
+"""Origin: a person in this thread, the thread that started it, the agent, or the agent after it read from a tool."""
 _TRUSTED = frozenset({Speaker.OPERATOR, Speaker.PERSON, Speaker.AGENT})
-"""Whose words leave what an agent pins the agent's."""
+"""Speakers that do not lower the origin of an agent's pin to "tool"."""
 
 
 class BriefStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     """A statement of the brief, word for word.
 
-    It is statement `n` of the message at `seq` of thread `thread_id`, its characters from `start` up to `end`. `by` is
-    the seq of the event that spent or superseded it (0: none). `asked` is the agent's question that it answers, `later`
-    the statement that supersedes it. `worth` orders those that stand; `request` and `first` mark those of the message
-    that is being worked on, and of the first one.
+    It is statement `n` of the message at `seq` of thread `thread_id`, at characters `start` to `end`. `by` is the seq
+    of the event that spent or superseded it (0: none). `asked` is the agent's question that it answers, `later` the
+    statement that supersedes it. `worth` orders current statements. `request` marks those of the current request,
+    `first` those of the first one.
     """
 
     text: str
@@ -75,10 +75,10 @@ class BriefStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Fa
 
 @frozen(kw_only=True)
 class Brief(Sequence[BriefStatement]):
-    """The statements of a thread as of `seq`, in the order of rank.
+    """The statements of a thread as of `seq`, ordered by rank.
 
-    First come those of the request in work, then people's pins, those of the first request, then all others by worth.
-    The agent's own reports of its work follow, and last those that are spent.
+    The current request comes first, then people's pins, the first request, and all other statements by worth. Then come
+    the agent's own reports of its work, and last the spent statements.
     """
 
     thread_id: str
@@ -90,7 +90,7 @@ class Brief(Sequence[BriefStatement]):
     @overload
     def __getitem__(self, at: slice) -> tuple[BriefStatement, ...]: ...
     def __getitem__(self, at: int | slice) -> BriefStatement | tuple[BriefStatement, ...]:
-        """A statement, or a slice of them."""
+        """Return a statement, or a slice of them."""
         return self.statements[at]
 
     def __len__(self) -> int:
@@ -101,14 +101,14 @@ class Brief(Sequence[BriefStatement]):
 
     @property
     def standing(self) -> tuple[BriefStatement, ...]:
-        """Those that are not spent, in the order of time."""
+        """The statements that are not spent, in order of time."""
         return tuple(sorted((one for one in self if one.status != "spent"), key=_time))
 
     def __str__(self) -> str:
         return plain(self.lines())
 
     def lines(self, width: int = WIDTH) -> Iterator[Line]:
-        """What stands, a line a statement in the order of time, under a head that counts it."""
+        """Yield a heading with the counts, then one line for each statement that is not spent, in order of time."""
         shown = self.standing
         yield line(f"{len(shown)} of {len(self)} statements still stand in {self.thread_id} at {self.seq}", "bold")
         for one in shown:
@@ -116,7 +116,7 @@ class Brief(Sequence[BriefStatement]):
             yield line(one_line(f"{one.seq:>6} {about}: {one.text}", width))
 
     def as_data(self) -> dict[str, object]:
-        """Everything, for JSON."""
+        """Return all fields as data for JSON."""
         return {
             "thread": self.thread_id,
             "seq": self.seq,
@@ -125,26 +125,26 @@ class Brief(Sequence[BriefStatement]):
 
 
 class BriefView:
-    """What people said in one thread, and what of it still holds."""
+    """What people said in one thread, and which of it still applies."""
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     async def read(self, *, at: MomentLike | None = None) -> Brief:
-        """The brief, now or as of a moment, without what was forgotten since.
+        """Return the brief, now or as of a moment, without what was forgotten since.
 
-        The first read of a thread reads what people and the agent said from the log; later ones only what was added.
+        The first read of a thread reads what people and the agent said from the log; later reads only what is new.
         Raises `SeqNotInLog`, `EventNotFound`, `ThreadNotFound`.
         """
         upto = await self._thread.upto(at)
         return await brief_at(self._thread, await self._thread.last_seq() if upto is None else upto, upto)
 
     async def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
-        """Keep a text, or that of a chunk, in the brief of every context until it is unpinned.
+        """Keep a text, or the text of a chunk, in the brief of every context until it is unpinned.
 
-        It counts as a person's, or with `by_agent` as the agent's: then it has the lowest origin among the chunks since
-        a person last spoke, and says so. Raises `BriefFull` for one pin too many or too long, `InvalidEvent` for an
-        empty text, and what `dispatch` raises.
+        The pin counts as a person's. With `by_agent` it is marked as the agent's, and gets the least trusted origin
+        among the chunks since a person last spoke. Raises `BriefFull` if it is too long, or if the thread's pins would
+        be too many or too long together, `InvalidEvent` if the text is empty, and the errors of `dispatch`.
         """
         content, sources = (text.text, (text.id,)) if isinstance(text, Chunk) else (checked_text("text", text), ())
         if not content.strip():
@@ -158,7 +158,7 @@ class BriefView:
         )
 
     async def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
-        """Take a pin out of the brief: by its receipt, its statement, or its seq. Raises `UnknownPin`."""
+        """Remove a pin, given its receipt, its statement or its seq. Raises `UnknownPin` if it is not in the thread."""
         seq = pin.seq if isinstance(pin, Receipt | BriefStatement) else checked_count("pin", pin)
         rows = await self._thread.rows(PINS)
         known = tuple(row.seq for _, row in rows.items())
@@ -168,10 +168,10 @@ class BriefView:
 
 
 async def brief_at(thread: ThreadHandle, seq: int, upto: int | None, *, to_show: bool = False) -> Brief:
-    """The brief of a thread at `seq`: that of the past if `upto` is given, else as it is now.
+    """Return the brief of a thread at `seq`: as of the past if `upto` is given, else the current one.
 
-    With `to_show` only what a context may show is in it: nothing spent of older messages, and of a long talk the
-    statements that are worth most.
+    With `to_show` it holds only what a context may show: no spent statements of closed messages, and of a long talk
+    only the most valuable statements.
     """
     inherited = [found for parent in await parents_of(thread) for found in await _inherited(parent)]
     pins = [_pinned(thread.id, row) for row in await _pin_rows(thread, upto)]
@@ -185,20 +185,20 @@ async def brief_at(thread: ThreadHandle, seq: int, upto: int | None, *, to_show:
 
 
 def _need(one: Judged) -> tuple[bool, bool, float, int, int]:
-    """The more a statement of a closed message is needed in a context, the greater."""
+    """Return a sort key: the greater, the more a context needs this statement of a closed message."""
     seq, n = one.said.key
     return one.first, one.ruling.status == "stands", one.ruling.worth, seq, -n
 
 
 async def _pin_rows(thread: ThreadHandle, upto: int | None) -> list[PinRow]:
-    """The pins of a thread, without reading any row of one that has none."""
+    """Return the pins of a thread. A thread that never had one is recognized without reading rows."""
     if upto is None and BriefPinned.event_type not in (await thread.followed()).head.marks:
         return []
     return [row for _, row in (await thread.rows(PINS, at=upto)).items()]
 
 
 def _check_room(thread_id: str, pinned: Sequence[str], text: str) -> None:
-    """Raise `BriefFull` where another pin would be too many or too long."""
+    """Raise `BriefFull` if another pin would be too many or too long."""
     size, held = recorded_tokens(text), sum(map(recorded_tokens, pinned))
     if len(pinned) >= PINS_MAX:
         raise BriefFull(thread_id, "pins", len(pinned) + 1, PINS_MAX)
@@ -209,7 +209,7 @@ def _check_room(thread_id: str, pinned: Sequence[str], text: str) -> None:
 
 
 def origin_of(state: State) -> PinOrigin:
-    """The lowest origin among the chunks since a person last spoke: what an agent pins may repeat any of them."""
+    """Return the least trusted origin among the chunks since a person last spoke: a pin may repeat any of them."""
     for chunk in state.newest():
         if chunk.type in SPOKEN:
             break
@@ -219,7 +219,7 @@ def origin_of(state: State) -> PinOrigin:
 
 
 async def _inherited(parent: PastHandle) -> list[BriefStatement]:
-    """What stood in the thread of the agent that started this one, as its own."""
+    """Return the statements and people's pins that applied in the parent's thread, marked as the parent's."""
     gone = (await parent.kernel.reader.forgotten(parent.id)).origins
     talk = await talk_of(parent, parent.seq)
     standing = [one for one in (*open_of(talk), *closed_of(talk)) if one.ruling.status == "stands" or one.request]
@@ -262,7 +262,7 @@ def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
 
 
 def _speaker(talk: Talk, said: TalkStatement) -> str:
-    """Who said it, where there are several; the agent that leads is always named."""
+    """Return the speaker's name if there are several; the agent that leads is always named."""
     message = said.message
     if message.by_agent:
         return message.speaker or "the agent that leads"
@@ -321,7 +321,7 @@ def _time(one: BriefStatement) -> tuple[bool, int, int]:
 
 
 def weighed(brief: Brief) -> tuple[Weighed, ...]:
-    """What the block may show of a brief, in the order of rank: what is not spent, and the request in work."""
+    """Return what the block may show, by rank: statements that are not spent, the current request and the first one."""
     shown = (one for one in brief if one.status != "spent" or one.request or (one.first and one.kind != "material"))
     return tuple(_weighed(one, brief.thread_id) for one in shown)
 
@@ -356,6 +356,6 @@ def _label(one: BriefStatement) -> str:
 
 
 def people(brief: Brief) -> str:
-    """Who speaks in a brief: names where there are several people."""
+    """Name the people who speak in a brief, if there are several; otherwise "the user"."""
     names = sorted({one.speaker for one in brief if one.origin == "person" and one.speaker and not one.pinned})
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "the user"

@@ -1,4 +1,4 @@
-"""Promotion: snippets that rise to the user's preferences or the tenant's `agent.md`."""
+"""Events of promotion: snippets become preferences of the user or lines of the tenant's `agent.md`."""
 
 from typing import Literal
 
@@ -11,12 +11,12 @@ from memory_engine.errors.effects import Usage
 from memory_engine.views.preferences.events import PreferenceUpdated, PromotedName
 
 PromotionTarget = Literal["", "preferences", "agent_md"]
-"""Where a promoted snippet goes; empty: nowhere."""
+"""Target of a promoted snippet; empty if it is not promoted."""
 
 
 @event("report_saved", role="memory", chunks="none")
 class ReportSaved(Event):
-    """A person saved an analysis: the moment to judge the snippets of the scratchpad."""
+    """A person saved an analysis, which triggers judging the snippets of the scratchpad."""
 
     title: str
     content: Content = ""
@@ -37,13 +37,12 @@ class PromotionScore(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @event("promotion_decided", version=2, role="memory", chunks="none", delivers="tenant")
 class PromotionDecided(Event):
-    """The verdict on one snippet (a chunk id), with the scores that it rests on.
+    """The verdict on one snippet (a chunk id), with the scores behind it.
 
-    With a `target` the text goes to the thread `destination`, for preferences under `key`; without a `destination` it
-    is only proposed. Without a target it is `noted`
-    for the user whose conversations may find it again. `trigger` names the cause of the verdict, `sources` are the ids
-    of the events that the snippet came from, in `source_thread`. Version 1 noted nothing (see
-    `upcast_promotion_decided_v1`).
+    With a `target` the text is delivered to the thread `destination`, for preferences under `key`; without a
+    `destination` it is only proposed. Without a target, the snippet may be `noted` for the user, so that their other
+    conversations may find it again. `trigger` names the cause of the verdict. `sources` are the ids of the events in
+    `source_thread` that the snippet came from. Version 1 had no `noted` (see `upcast_promotion_decided_v1`).
     """
 
     snippet: SourceChunkId
@@ -59,7 +58,7 @@ class PromotionDecided(Event):
     noted: Destination | None = None
 
     def deliveries(self) -> tuple[Delivery, ...]:
-        """The line for the tenant's `agent.md` or the preference for the user, and the note for the user."""
+        """Return the deliveries: the `agent.md` line or the user's preference, and the note for the user."""
         found = []
         if self.destination is not None and self.target:
             found.append(Delivery(self.destination, self._risen()))
@@ -79,15 +78,15 @@ class PromotionDecided(Event):
 
 
 def upcast_promotion_decided_v1(payload: dict[str, object]) -> dict[str, object]:
-    """A verdict of version 1 brought its user's thread nothing but what rose there: it is noted nowhere."""
+    """Upcast a verdict of version 1, which delivered only promoted snippets: nothing is noted."""
     return payload
 
 
 @event("finding_noted", tracked=True, role="memory", chunks="none")
 class FindingNoted(Event):
-    """A snippet that one of a user's conversations found and did not promote: others may find it again.
+    """A snippet that one of a user's conversations found and did not promote. Other conversations may find it again.
 
-    `sources` are the ids of the events that it came from, in `source_thread`.
+    `sources` are the ids of the events in `source_thread` that it came from.
     """
 
     content: str
@@ -97,14 +96,14 @@ class FindingNoted(Event):
 
 @event("agent_md_uploaded", tracked=True, role="memory", chunks="none")
 class AgentMdUploaded(Event):
-    """A tenant's `agent.md` as a person wrote it. Promoted lines stand apart from it and stay."""
+    """A tenant's `agent.md` as a person wrote it. Promoted lines are kept separately and stay."""
 
     content: str
 
 
 @event("agent_md_promoted", tracked=True, role="memory", chunks="none")
 class AgentMdPromoted(Event):
-    """A line promoted to a tenant's `agent.md`; `source_thread` and `sources` (event ids) say where it is from."""
+    """A line promoted to a tenant's `agent.md`; `sources` are the ids of the events in `source_thread` behind it."""
 
     content: str
     reason: str = ""
@@ -114,7 +113,7 @@ class AgentMdPromoted(Event):
 
 @event("agent_md_removed", role="memory", chunks="none", delivers="ending")
 class AgentMdRemoved(Event):
-    """Promoted lines (by id) go."""
+    """Promoted lines were removed, by id."""
 
     lines: tuple[SeqText, ...]
     reason: str = ""

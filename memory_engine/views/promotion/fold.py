@@ -1,4 +1,4 @@
-"""The verdicts on snippets, as they are kept."""
+"""The stored verdicts on snippets."""
 
 import msgspec
 
@@ -11,9 +11,10 @@ from memory_engine.views.promotion.events import PromotionDecided, PromotionScor
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The decision on a snippet, and why. An empty `target`: it was not promoted. No `destination` for it: proposed.
+    """The decision on a snippet, with its reason.
 
-    With `noted` its user's thread keeps it, for conversations that find it again.
+    With an empty `target` it was not promoted; with a target and no `destination` it is proposed. With `noted`, the
+    user's thread keeps it for other conversations that find it again.
     """
 
     snippet: str
@@ -31,17 +32,17 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def promoted(self) -> bool:
-        """Whether the snippet rose."""
+        """True if the snippet was promoted."""
         return bool(self.target) and not self.is_proposed
 
     @property
     def is_proposed(self) -> bool:
-        """Whether it names a target and waits for somebody to accept it."""
+        """True if it has a target and waits for somebody to accept it."""
         return bool(self.target) and self.destination is None
 
 
 class PromotionFold:
-    """Every verdict, by its seq."""
+    """The fold of verdicts, keyed by seq."""
 
     name = "promotion"
     version = 1
@@ -51,7 +52,7 @@ class PromotionFold:
     lazy = False
 
     def apply(self, rows: Rows[Verdict], event: RecordedEvent) -> None:
-        """Note a verdict; drop those that are forgotten, or whose snippet is."""
+        """Store a verdict; drop those that were forgotten or whose snippet was."""
         body = event.event
         if isinstance(body, MemoryForget):
             for key in [key for key, verdict in rows.items() if _is_forgotten(verdict, body)]:

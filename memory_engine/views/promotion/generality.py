@@ -1,9 +1,9 @@
-"""How a sentence is built when it speaks of a kind: rules, habits and definitions, against measurements of one case.
+"""Detects from its grammar whether a sentence speaks of a kind (rules, habits, definitions) or measures one case.
 
-Word lists say which words count (`generality.toml`, a language after the other); this file looks at where they stand.
-A subject without an article in the present tense (`Orders under 20 EUR ship …`), a table or column with a verb that
-defines it, or a deed that is forbidden, holds beyond the case. A number that follows `under`, `after` or `=` is a part
-of such a rule; any other is a measurement.
+`generality.toml` lists the words that count, language by language; this module looks at their positions. Three forms
+apply beyond the case: a subject without an article in the present tense (`Orders under 20 EUR ship …`), a table or
+column with a verb that defines it, and a prohibition. A number after `under`, `after` or `=` is part of such a rule;
+any other number is a measurement.
 """
 
 import re
@@ -16,30 +16,30 @@ from memory_engine.core.text import data_file
 from memory_engine.views.promotion.wording import SPECIFIC, Evidence, Phrases, specifics_of
 
 KIND_WEIGHT = 0.35
-"""A sentence about a kind: alone it says too little, since a state of things is told in the same form."""
+"""Weight of a sentence about a kind. Alone it is too little, since reports of a state of affairs have the same form."""
 HABIT_WEIGHT = 0.3
 RESTRICTED_WEIGHT = 0.25
 TENDENCY_WEIGHT = 0.4
 DEFINITION_WEIGHT = 0.5
 FORBIDDEN_WEIGHT = 0.5
 BEFORE_CHARS = 24
-"""So far before a number a word that makes it a limit is looked for."""
+"""Number of characters before or after a number that are searched for a word that makes it a limit."""
 
 _CLAUSES = regex(r"(?:^|[.;:!]\s+|,\s+(?:and|so|then|und|also|y|et)\s+)")
 _LABEL = regex(r"[^a-zà-ÿ]|(?:[\w*'-]+ ){0,3}[\w*'-]+\*{0,2}[:,](?: |$)")
-"""A list's item, or a heading before what it holds: no sentence about its first words."""
+"""A list item, or a heading before a text: such a line is not a sentence about its first words."""
 _ACRONYM = regex(r"[A-Z]{2}")
 _BARE = regex(r"(?:[a-z][\w'-]+ )?(?:[a-z]\w+(?<![su])s|people|staff|children)(?= \w)")
-"""A plural without an article, alone or after one word, that something follows."""
+"""A plural without an article, alone or after one other word, and followed by a word."""
 _WITH_ARTICLE = regex(r"(?:(?:los|las|les|os|as) (?:\w+ )?\w\w+s|(?:gli|i) \w\w+i)(?= \w)")
-"""Languages that give a kind the article, in the plural."""
+"""A plural with an article, in languages that put one before kinds."""
 _PAST_FORM = regex(r"(?<!^)(?<!\w)\w{2,}ed(?!\w)")
 _PASSIVE = frozenset("is are be been being get gets".split())
 _BEFORE_ADJECTIVE = frozenset(
     "when if once unless as not a an the no all any every each by only already never always without or and must"
     " until".split()
 )
-"""After one of these a word in `-ed` is no past: `are archived`, `once signed`, `a signed contract`."""
+"""After one of these words, a word in `-ed` is not a past tense: `are archived`, `once signed`, `a signed contract`."""
 _MONTH = regex(
     r"(?<!\w)(?:january|february|march|april|june|july|august|september|october|november|december|q[1-4]|januar|februar|märz"
     r"|juni|juli|oktober|dezember|enero|febrero|marzo|abril|mayo|junio|julio|septiembre|octubre|noviembre|diciembre|janvier"
@@ -47,7 +47,7 @@ _MONTH = regex(
 )
 _COMPARED = regex(r"(?<!\w)\w+er than(?!\w)")
 _ANY_ONE = regex(r"(?:an?|any|every|each) (?:[a-z][\w-]+ ){1,2}(?!is |was |has )[a-z]+s(?= )")
-"""One that stands for all of its kind, with a deed: `A session ends after …`."""
+"""A singular that means the whole kind, with a verb of action: `A session ends after …`."""
 
 
 class _Lists(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def measured(text: str) -> tuple[str, ...]:
-    """The specifics of a folded text that measure or name one case: not those that are limits or codes of a rule."""
+    """Return the words of a normalized text that measure or name one case, without limits and codes of a rule."""
     kept: list[str] = []
     for match in SPECIFIC.finditer(text):
         found = specifics_of(match.group())
@@ -90,7 +90,7 @@ def measured(text: str) -> tuple[str, ...]:
 
 
 def _is_limit(text: str, number: "re.Match[str]") -> bool:
-    """Whether a number is part of a condition: `under 20`, `= 9`, `Type 7 …`, `20 EUR or more`."""
+    """Return True if a number is part of a condition: `under 20`, `= 9`, `Type 7 …`, `20 EUR or more`."""
     before = text[max(0, number.start() - BEFORE_CHARS) : number.start()].rstrip(" €$£")
     after = text[number.end() : number.end() + BEFORE_CHARS].lstrip()
     for name in ("limits", "labels"):
@@ -103,7 +103,7 @@ def _is_limit(text: str, number: "re.Match[str]") -> bool:
 
 
 def generality(sentence: str, folded: str) -> Evidence:
-    """The evidence that a sentence speaks of a kind, by its form. `folded` is the same sentence, normalized."""
+    """Return the evidence that a sentence speaks of a kind, by its form. `folded` is the same sentence, normalized."""
     signs: list[tuple[str, float, str]] = []
     if _pattern("parts_of_data").search(folded) and (verb := _pattern("defining").search(folded)):
         signs.append(("defines data", DEFINITION_WEIGHT, verb.group()))
@@ -128,14 +128,14 @@ def generality(sentence: str, folded: str) -> Evidence:
 
 
 def _forbidden(folded: str) -> str:
-    """A prohibition, or a wish to leave something out, at the beginning of a clause."""
+    """Return the phrase that begins a clause with a prohibition or a wish to leave something out, else ""."""
     starts = [match.end() for match in _CLAUSES.finditer(folded)]
     found = (_pattern("forbidding").match(folded, start) for start in starts)
     return next((match.group() for match in found if match is not None), "")
 
 
 def _kind(sentence: str, folded: str) -> str:
-    """The subject of a sentence about a kind in the present tense; empty for any other sentence."""
+    """Return the subject of a sentence about a kind in the present tense; empty for any other sentence."""
     if any(_pattern(name).search(folded) for name in ("past", "observing", "addressed")):
         return ""
     if _LABEL.match(folded) or _ACRONYM.match(sentence) or _is_past(folded):
@@ -152,7 +152,7 @@ def _kind(sentence: str, folded: str) -> str:
 
 
 def _is_past(folded: str) -> bool:
-    """Whether a form in `-ed` tells what became of something, or a month dates a measurement."""
+    """Return True if a form in `-ed` reports what happened to something, or a month dates a measurement."""
     for match in _PAST_FORM.finditer(folded):
         before = folded[: match.start()].split()[-2:]
         if before and _PASSIVE.isdisjoint(before) and before[-1] not in _BEFORE_ADJECTIVE:
@@ -165,6 +165,6 @@ _GERMAN_VERB = regex(r" [a-zäöüß]+(?:en|ern|eln)(?![\wäöüß])")
 
 
 def _bare_german(sentence: str) -> str:
-    """A plural without an article before a verb in the plural: `Pakete unter 2 kg gehen …`."""
+    """Return a German plural without an article before a plural verb (`Pakete unter 2 kg gehen …`); empty if none."""
     noun = _GERMAN_NOUN.match(sentence)
     return noun.group(1) if noun is not None and _GERMAN_VERB.search(sentence, noun.end()) else ""

@@ -1,7 +1,7 @@
-"""Judging snippets: every scorer scores, one that reaches its threshold is enough, near-duplicates rise once.
+"""Judges snippets: one score at its threshold is enough to promote, and near-duplicates are promoted once.
 
-A verdict says whether a snippet was promoted, and why; a route, whether it goes to its user's preferences or to the
-tenant's `agent.md`.
+A verdict says whether a snippet is promoted, and why. A route decides whether it goes to the user's preferences or to
+the tenant's `agent.md`.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ from memory_engine.views.promotion.wording import (
 from memory_engine.views.scratchpad.view import Snippet
 
 AT_ONCE = 8
-"""Scorings under way at a time: a scorer may ask a model."""
+"""Maximum number of scorings at a time, since a scorer may call a model."""
 SHOWN_CHARS = 60
 PROMOTED_BYTES_MAX = 8_000
-"""The longest snippet that may rise, since every later conversation of the user or tenant holds it."""
+"""Maximum size of a promoted snippet in bytes, since every later conversation of the user or tenant holds it."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The judgement of a snippet. `skipped` says why there is no verdict; else `rises` is the verdict.
+    """The judgement of a snippet. `skipped` says why there is no verdict; otherwise `rises` says if it is promoted.
 
-    One that may rise when other conversations find it again is `worth_noting`.
+    `worth_noting`: it may be promoted once other conversations find it again.
     """
 
     snippet: Snippet
@@ -51,7 +51,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class Judge:
-    """Applies scorers. Without one for the criterion `explicit`, the embedded one is added: a request counts."""
+    """Applies scorers; without one for the criterion `explicit` it adds the embedded one: requests always count."""
 
     def __init__(self, scorers: Sequence[Scorer]) -> None:
         self._scorers = tuple(scorers) or embedded_scorers()
@@ -61,10 +61,10 @@ class Judge:
     async def judge(
         self, snippets: Sequence[Snippet], context: PromotionContext, promoted: Mapping[str, str]
     ) -> list[Judgement]:
-        """One judgement a snippet, in their order.
+        """Return one judgement per snippet, in their order.
 
-        `promoted` are the texts of this conversation's snippets that rose before, by snippet id;
-        `context.promoted` are the texts in the targets. Raises the errors of a scorer.
+        `promoted` maps the ids of this conversation's promoted snippets to their texts; `context.promoted` holds the
+        texts in the targets. Raises the errors of a scorer.
         """
         fresh = [snippet for snippet in snippets if snippet.id not in promoted and not _refusal(snippet)]
         scored = dict(zip((s.id for s in fresh), await self._scores(fresh, context), strict=True))
@@ -106,7 +106,7 @@ class Judge:
 def _verdict(
     snippet: Snippet, scores: tuple[PromotionScore, ...], context: PromotionContext, risen: Mapping[str, str]
 ) -> Judgement:
-    """The judgement from the scores, given the texts that have risen already."""
+    """Return the judgement that follows from the scores and from the texts promoted so far."""
     if snippet.id in risen:
         return Judgement(snippet, skipped="it was promoted before")
     if refusal := _refusal(snippet):
@@ -133,14 +133,14 @@ def _verdict(
 
 
 def _refusal(snippet: Snippet) -> str:
-    """Why a snippet cannot rise whatever its scores, so that no scorer reads it; empty if it can."""
+    """Return why a snippet can never be promoted, so that no scorer reads it; empty if it can."""
     if snippet.recalled:
         return "recalled: memory that was written back, nothing that was found out here"
     return "it tells a secret" if holds_secret(snippet.text) else ""
 
 
 def _says_more(text: str, standing: str) -> bool:
-    """Whether a text is a near-duplicate of another and not the very same, which would add its source to it."""
+    """Return True if a near-duplicate differs from the other text. An identical one would add its source to it."""
     return says_the_same(text, standing) and same_text(text) != same_text(standing)
 
 
@@ -157,9 +157,9 @@ TARGETS: tuple[str, ...] = get_args(PromotionTarget)
 
 @frozen
 class Placement:
-    """A target, for preferences the key (empty: one made from the text), and why it is the one.
+    """A target, the key for a preference (empty: made from the text), and the reason.
 
-    Raises `InvalidEvent` for an unknown target: it is not taken for a preference.
+    Raises `InvalidEvent` if the target is unknown.
     """
 
     target: PromotionTarget
@@ -173,13 +173,13 @@ class Placement:
 
 
 PlacementRoute = Callable[[Snippet], Placement]
-"""Chooses a target for a snippet that is to be promoted; an empty target keeps it where it is."""
+"""Function that chooses the target of a snippet to be promoted; with an empty target it stays in the scratchpad."""
 
 
 def route_by_wording(snippet: Snippet) -> Placement:
-    """Snippets on one user go to the preferences, all others to `agent.md`.
+    """Route snippets about one user to their preferences, all others to `agent.md`.
 
-    In the first person somebody speaks of themselves, whatever else it says.
+    A text in the first person is always about its speaker.
     """
     text = normalized(snippet.text)
     if is_first_person(snippet.text):
@@ -191,16 +191,16 @@ def route_by_wording(snippet: Snippet) -> Placement:
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """The user and the tenant of a conversation; empty where unknown."""
+    """The user and the tenant of a conversation; empty if unknown."""
 
     user_id: str
     tenant_id: str
 
     def choose_destination(self, placement: Placement, snippet: Snippet) -> tuple[Placement, Destination | None]:
-        """The destination of a placement, given the conversation's owners.
+        """Choose the destination of a placement, given the conversation's user and tenant.
 
-        Without a tenant, a snippet for `agent.md` goes to the user. A user's own snippet, and one in the first person,
-        never goes to the tenant, whoever asks for it: without a user it stays in the scratchpad.
+        Without a tenant, a snippet for `agent.md` goes to the user. A user's own snippet, or one in the first person,
+        never goes to the tenant, even on request: without a user it stays in the scratchpad.
         """
         reason = placement.reason
         is_own = is_first_person(snippet.text)
@@ -219,7 +219,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def preference_key(text: str) -> str:
-    """A key made from a text: its first words, and a digest, so that other texts get other keys."""
+    """Make a key from a text: its first words and a digest, so that different texts get different keys."""
     digest = hashlib.sha256(same_text(text).encode()).hexdigest()[:DIGEST_CHARS]
     slug = "-".join(words_of(normalized(text)))
     short = slug.encode()[:SLUG_BYTES_MAX].decode(errors="ignore").rstrip("-")

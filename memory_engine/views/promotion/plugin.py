@@ -37,9 +37,9 @@ PLUGIN.renderer("agent_md")(render_system)
 
 @PLUGIN.context_block("agent_md", share=0.15)
 async def _block(situation: Situation) -> StandingBlock | None:
-    """The tenant's `agent.md`: people's own text, then the promoted lines.
+    """Build the block of the tenant's `agent.md`: people's own text, then the promoted lines.
 
-    A line in the first person is shown to the user alone in whose conversation it was written.
+    A line in the first person is shown only to the user in whose conversation it was written.
     """
     tenant = await situation.tenant()
     if tenant is None:
@@ -54,7 +54,7 @@ async def _block(situation: Situation) -> StandingBlock | None:
 
 
 async def _lines_of_others(situation: Situation, lines: Sequence[PromotedLine]) -> frozenset[int]:
-    """The ids of the lines in which another user speaks of themselves: earlier versions promoted such, too."""
+    """Return the ids of lines in which another user speaks of themselves. Earlier versions promoted such lines."""
     store = situation.thread.kernel.store
     others = set()
     for line in lines:

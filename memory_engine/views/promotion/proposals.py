@@ -1,7 +1,8 @@
-"""Proposals: a person's "from now on …" that may become their preference, once somebody accepts it.
+"""Proposals: a person's "from now on …" that may become their preference once somebody accepts it.
 
-A proposal is a verdict with a target and no destination: it names the preference, and nothing is delivered. Accepting
-records the verdict that delivers it, rejecting one without a target; either names the proposal as its trigger.
+A proposal is a verdict with a target but no destination: it names the preference, and nothing is delivered. Accepting
+it records a verdict that delivers the preference; rejecting it records one without a target. Both have the proposal's
+event id as their trigger.
 """
 
 from collections.abc import Sequence
@@ -56,13 +57,13 @@ class Proposals:
         return tuple(one for one in await self.waiting() if one.event_id in made)
 
     async def waiting(self, *, at: int | None = None) -> tuple[Verdict, ...]:
-        """The proposals that nobody has answered, oldest first."""
+        """Return the proposals without an answer, oldest first."""
         verdicts = [verdict for _, verdict in (await self._thread.rows(PROMOTION, at=at)).items()]
         answered = {verdict.trigger for verdict in verdicts}
         return tuple(one for one in verdicts if one.is_proposed and one.event_id not in answered)
 
     async def answer(self, proposal_id: str, *, accepted: bool, by: str, key: str, reason: str) -> Verdict:
-        """Record the answer to a proposal and deliver an accepted one. Raises `EventNotFound` for none that waits."""
+        """Record the answer to a proposal, and deliver it if accepted. Raises `EventNotFound` if it is not waiting."""
         for name, given in (("by", by), ("key", key), ("reason", reason)):
             checked_text(name, given)
         proposal = next((one for one in await self.waiting() if one.event_id == proposal_id), None)
@@ -91,7 +92,7 @@ class Proposals:
         return await self._thread.info()
 
     async def _messages(self, seq: int | None) -> list[RecordedEvent]:
-        """People's messages: the one at a seq, else all that the state holds."""
+        """Return people's messages: the one at `seq`, or all in the state."""
         if seq is None:
             chunks = (await self._thread.state()).everything()
             seqs = sorted({chunk.said_at for chunk in chunks if chunk.type in PEOPLE})
@@ -106,7 +107,10 @@ class Proposals:
 
 
 def _wanted(said: RecordedEvent, text: str) -> Sequence[str]:
-    """The sentences of a message that say what holds from now on, or the one that was named."""
+    """Return the sentences of a message that are meant to apply from now on, or `text` if it is given.
+
+    Leaves out secrets. Raises `InvalidArgument` if the message does not contain `text`.
+    """
     message = content_text(cast("UserMessage", said.event).content)
     if text:
         if same_text(text) not in same_text(message):

@@ -1,7 +1,7 @@
-"""The case for promoting a snippet: four criteria, judged by wording and counts alone, or by a language model.
+"""Scorers: judge a snippet by four criteria, from wording and counts alone or with a language model.
 
-The same snippets give the same embedded scores on any machine, and every score has its reason. Where the model
-gives nothing usable, the embedded scorer of its criterion stands in.
+The embedded scorers give the same scores for the same snippets on any machine, and every score has a reason. If a model
+gives no usable answer, the embedded scorer of the criterion takes over.
 """
 
 from collections import Counter
@@ -35,18 +35,18 @@ from memory_engine.views.promotion.wording import (
 from memory_engine.views.scratchpad.view import Snippet
 
 NUMBERS_PENALTY = 1.5
-"""The factor by which the share of specifics among the words lowers salience: at two thirds nothing is left."""
+"""Factor by which the share of specifics among the words lowers salience: at two thirds, salience is 0."""
 HABIT_MIN = 0.5
-"""From this strength of its form on a sentence tells a habit, and its numbers are rather a part of that."""
+"""From this strength of its form on, a sentence describes a habit, and its numbers are likely a part of that."""
 HABIT_FACTOR = 0.5
 ONE_OFF_FACTOR = 0.5
 SENTENCES = regex(r"(?<=[.!?])[\"'\u201d)]* |(?<=[\u3002\uff01\uff1f?])")
 OTHERS_MIN = 3
-"""With fewer other texts to compare, every word is new, and that says nothing."""
+"""With fewer other texts to compare, every word would count as new, which means nothing."""
 CONVERSATION_WEIGHT = 2
-"""What somebody finds anew in another conversation says more than the same twice in one."""
+"""Weight of another conversation with the same finding: it says more than a repetition within one conversation."""
 NOVELTY_WEIGHT = 0.25
-"""New words alone promote nothing: most snippets say something that the others do not."""
+"""Weight of new words. Alone they promote nothing: most snippets say something that the others do not."""
 
 
 def _fraction(_instance: object, attribute: object, value: float) -> None:
@@ -56,9 +56,9 @@ def _fraction(_instance: object, attribute: object, value: float) -> None:
 
 @frozen(kw_only=True)
 class Score:
-    """A scorer's score of a snippet, 0 to 1, and its reason. With `model` and `usage` where a model gave it.
+    """A scorer's score of a snippet, 0 to 1, with its reason, and `model` and `usage` if a model gave it.
 
-    Raises `ValueError` for a value outside of 0 to 1.
+    Raises `ValueError` if the value is not between 0 and 1.
     """
 
     value: float = field(validator=_fraction)
@@ -68,16 +68,16 @@ class Score:
 
 
 NO_PROSE = Score(value=0.0, reason="it has code, data, a log or a quotation in it")
-"""The score of the embedded criteria for a snippet that is not its author's own words: wording says nothing of it."""
+"""Score of the embedded criteria for a snippet that is not its author's own prose: its wording is no evidence."""
 
 
 class PromotionContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The context that a scorer may look at beside the snippet.
+    """What a scorer may look at in addition to the snippet.
 
-    `snippets` are all that the scratchpad holds, the judged one and recalled ones among them, `requested` the
-    ids of those that somebody asked for, `promoted` the texts that were promoted for this user and tenant
-    before, `elsewhere` what other conversations of the user found and did not promote, `report` the title and text of
-    the report whose saving triggers the judgement. `trigger` names the trigger.
+    `snippets` are all snippets in the scratchpad, including the judged one and recalled ones. `requested` holds the ids
+    that somebody asked for, `promoted` the texts promoted earlier for this user and tenant, `elsewhere` what other
+    conversations of the user found and did not promote. `report` is the title and text of the report whose saving
+    triggered the judgement. `trigger` names the trigger.
     """
 
     snippets: Sequence[Snippet]
@@ -89,7 +89,7 @@ class PromotionContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scorer(Protocol):
-    """Judges snippets by one criterion. At or above `threshold` (0 to 1) a score promotes by itself."""
+    """Judges snippets by one criterion. A score at or above `threshold` (0 to 1) is enough to promote a snippet."""
 
     @property
     def criterion(self) -> str:
@@ -98,21 +98,21 @@ class Scorer(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the verdict."""
+        """The scorer's name in the verdict."""
         ...
 
     @property
     def threshold(self) -> float:
-        """The score from which on a snippet is promoted."""
+        """The lowest score that promotes a snippet."""
         ...
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
-        """How far the criterion applies."""
+        """Score how far the criterion applies to the snippet."""
         ...
 
 
 class Scorers(msgspec.Struct, frozen=True):
-    """The scorers that take the place of the embedded ones, if there are any."""
+    """Your scorers, used instead of the embedded ones if there are any."""
 
     scorers: Sequence[Scorer] = ()
 
@@ -126,10 +126,10 @@ class Salience:
     name: str = field(default="wording", init=False)
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
-        """The strength of the wording, lowered by the share of specifics and by ties to one moment.
+        """Score the strength of the wording, less for specifics and for words tied to one moment.
 
-        Where the words alone do not reach the threshold, the form of the sentences counts too. Read without questions,
-        and without sentences that are said to somebody: offers and courtesies.
+        If the words alone do not reach the threshold, the form of the sentences counts too. Questions, and sentences
+        addressed to somebody (offers, courtesies), are not read.
         """
         if not is_all_prose(snippet.text):
             return NO_PROSE
@@ -146,7 +146,7 @@ class Salience:
 
 
 def _weighed(general: Evidence, text: str, penalty: float) -> Score:
-    """The evidence in a folded text, less for what ties it to one case: measurements, and words of a moment."""
+    """Score the evidence in a normalized text, less for what ties it to one case: measurements, words of a moment."""
     if not general.found:
         return Score(value=0.0, reason="no wording that reaches beyond this case")
     specifics = measured(text)
@@ -162,7 +162,7 @@ def _weighed(general: Evidence, text: str, penalty: float) -> Score:
 
 
 def _findings(text: str) -> list[str]:
-    """The sentences of a text that state something. One that says how its user likes things does too."""
+    """Return the sentences that state something, including those that say how a user likes things."""
     read = " ".join(text[:READ_CHARS_MAX].split())
     said = [s for s in SENTENCES.split(read) if not s.rstrip().endswith(("?", "\u061f", "\uff1f"))]
     folded = [normalized(s) for s in said]
@@ -174,20 +174,20 @@ def _findings(text: str) -> list[str]:
 
 
 def _is_wish(text: str) -> bool:
-    """Whether folded text says what one person wants: of a wish only its wording tells whether it lasts."""
+    """Return True if a normalized text says what one person wants, and no word in it says that the wish lasts."""
     return wordings().asking.pattern.search(text) is not None and wordings().lasting.pattern.search(text) is None
 
 
 @frozen
 class Surprisal:
-    """An unexpected finding: it says so, it is extreme, or its words are not those of the other snippets."""
+    """An unexpected finding: its wording says so, it is extreme, or its words differ from the other snippets'."""
 
     threshold: float = 0.5
     criterion: str = field(default="surprisal", init=False)
     name: str = field(default="wording", init=False)
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
-        """Wording, raised by how much information its words carry beside what is known."""
+        """Score the wording, more if its words are new compared with the other snippets and promoted texts."""
         if not is_all_prose(snippet.text):
             return NO_PROSE
         shown = evidence(normalized(snippet.text), wordings().unexpected)
@@ -202,10 +202,10 @@ class Surprisal:
 
 
 def _novelty(text: str, others: Sequence[str]) -> float:
-    """How new a text's words are: their mean information under the others' distribution.
+    """Return how new a text's words are: their mean information under the distribution of the other texts' words.
 
-    1 where no word was seen before, 0 where they tell half as much or less: a word that occurs now and then in
-    a few texts already tells that. Add-one smoothing over the words of both; 0 with too few others.
+    1 if no word occurred before; 0 if the words carry half of the maximum information or less, as words that occur now
+    and then in a few texts do. Uses add-one smoothing over the words of both; 0 if there are too few other texts.
     """
     words = words_of(normalized(text))
     if len(others) < OTHERS_MIN or not words:
@@ -221,9 +221,9 @@ def _novelty(text: str, others: Sequence[str]) -> float:
 
 @frozen
 class Frequency:
-    """The same finding again and again: near-duplicates in other conversations of the user, and in other flows of this.
+    """A repeated finding: near-duplicates in the user's other conversations, and in other flows of this one.
 
-    What is written anew without a flow is a finding of its own, too.
+    A snippet written again without a flow counts as a separate finding.
     """
 
     threshold: float = 0.5
@@ -231,7 +231,7 @@ class Frequency:
     name: str = field(default="near-duplicates", init=False)
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
-        """1 - 1/n for n analyses that found it: 0 for one, a half for two. Another conversation counts as two.
+        """Return 1 - 1/n for n analyses that found it: 0 for one, 0.5 for two. Another conversation counts as two.
 
         Recalled snippets do not count.
         """
@@ -262,14 +262,14 @@ class Explicit:
     name: str = field(default="request", init=False)
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
-        """1 if the snippet is among those asked for, else 0."""
+        """Return 1 if the snippet was asked for, else 0."""
         if snippet.id in context.requested:
             return Score(value=1.0, reason="asked for")
         return Score(value=0.0, reason="nobody asked for it")
 
 
 def embedded_scorers() -> tuple[Scorer, ...]:
-    """The four criteria, none of which needs a model."""
+    """Return the scorers of the four criteria; none needs a model."""
     return (Salience(), Surprisal(), Frequency(), Explicit())
 
 
@@ -299,11 +299,11 @@ class _ModelScore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @frozen
 class ModelScorer:
-    """Asks a model how far a criterion applies. The model is the caller's to close.
+    """Asks a model how far a criterion applies. The caller closes the model.
 
-    `question` says what to judge (for the four criteria of the engine there is one), `instead` judges where
-    the model fails or answers with anything but the JSON object asked for (default: the embedded scorer of
-    the criterion; a criterion of your own then scores 0). The reason says which of them gave the score.
+    `question` says what to judge; the engine has one for each of its four criteria. `instead` judges if the model fails
+    or does not answer with the requested JSON object (default: the embedded scorer of the criterion; a criterion of
+    your own then scores 0). The reason says which of the two gave the score.
     """
 
     model: LanguageModel
@@ -319,7 +319,7 @@ class ModelScorer:
         return self.model.name
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
-        """The model's answer, or the score of the embedded scorer. Never raises the model's errors."""
+        """Return the model's score, or the embedded scorer's. Never raises the model's errors."""
         try:
             completion = await ask(
                 self.model,
@@ -342,7 +342,7 @@ class ModelScorer:
         )
 
     def _messages(self, snippet: Snippet, context: PromotionContext) -> list[dict[str, object]]:
-        """The question, then everything else as JSON: a text cannot leave its quotation marks."""
+        """Build the messages: the question, then everything else as JSON, so that no text can end its own quotation."""
         others = [other for other in context.snippets if other.id != snippet.id][-OTHERS_MAX:]
         data = {
             "criterion": self.criterion,

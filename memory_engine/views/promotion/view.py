@@ -31,9 +31,9 @@ from memory_engine.views.scratchpad.view import Scratchpad, Snippet
 ALL = "all"
 """Asks for every snippet."""
 ATTEMPTS = 4
-"""Another judge of the same snippets may be faster; its verdicts then stand."""
+"""Attempts to record verdicts: another process may record its own for the same snippets first, which then apply."""
 KEPT_CHARS_MAX = 1_000
-"""Characters that a verdict repeats of a snippet that does not rise: the log holds the whole already."""
+"""Maximum number of characters kept of a snippet that is not promoted; the log already holds the whole text."""
 GONE = "it went while it was judged"
 
 
@@ -121,16 +121,17 @@ class Promotion:
         return await self._evaluate_retrying(_Judging(trigger=trigger, name=("trigger", trigger)))
 
     async def propose(self, seq: int | None = None, text: str = "") -> tuple[Verdict, ...]:
-        """Propose what the user said is to hold from now on ("always answer in French") as their preference.
+        """Propose what the user wants from now on ("always answer in French") as their preference.
 
-        Without a `seq`, of all their messages in the state; with one, of that message, and with `text` that part of it.
-        Nothing holds before `accept`. Proposing again changes nothing. Returns the proposals that wait; none in a
-        conversation without a user. Raises `InvalidArgument` where no person said that.
+        Reads all their messages in the state, or only the message at `seq`; `text` picks one part of a message. A
+        proposal takes effect only with `accept`. Proposing the same again changes nothing. Returns those of these
+        proposals that wait for an answer; none if the conversation has no user. Raises `InvalidArgument` if no person
+        said that.
         """
         return await Proposals(self._thread).make(seq, text)
 
     async def proposals(self, *, at: int | None = None) -> tuple[Verdict, ...]:
-        """The proposals that nobody has answered, oldest first."""
+        """Return the proposals without an answer, oldest first."""
         return await Proposals(self._thread).waiting(at=at)
 
     async def accept(self, proposal_id: str, *, key: str = "", by: str = "") -> Verdict:
@@ -145,7 +146,7 @@ class Promotion:
         return await Proposals(self._thread).answer(proposal_id, accepted=False, by=by, key="", reason=reason)
 
     async def verdicts(self, *, at: int | None = None) -> tuple[Verdict, ...]:
-        """Every verdict, oldest first."""
+        """Return every verdict, oldest first."""
         return tuple(verdict for _, verdict in (await self._thread.rows(PROMOTION, at=at)).items())
 
     async def _evaluate_retrying(self, asked: _Judging) -> PromotionReport:
@@ -174,7 +175,7 @@ class Promotion:
         return PromotionReport(trigger=asked.trigger, verdicts=verdicts, skipped=tuple(skipped))
 
     async def _recorded(self, asked: _Judging, snippets: Sequence[Snippet]) -> dict[str, str]:
-        """The snippets on which there is a verdict of this trigger, with its event's id."""
+        """Return the snippets that have a verdict of this trigger, mapped to the id of its event."""
         ids = {asked.event_id(snippet): snippet.id for snippet in snippets}
         found = await self._thread.kernel.store.find(self._thread.id, list(ids))
         return {ids[stored.id]: stored.id for stored in found}
@@ -194,7 +195,7 @@ class Promotion:
         return await Judge(self._thread.kernel.made(Scorers).scorers).judge(snippets, context, promoted)
 
     async def _standing(self) -> list[str]:
-        """The texts that were promoted for this conversation's tenant and user before, from any conversation."""
+        """Return the texts promoted earlier for this conversation's tenant and user, from any conversation."""
         owner, kernel = await self._owner(), self._thread.kernel
         texts = []
         if owner.tenant_id:
@@ -205,7 +206,7 @@ class Promotion:
         return texts
 
     async def _elsewhere(self) -> list[NotedFinding]:
-        """What other conversations of the user found and did not promote, oldest first."""
+        """Return what the user's other conversations found and did not promote, oldest first."""
         owner = await self._owner()
         if not owner.user_id:
             return []
@@ -217,7 +218,7 @@ class Promotion:
         return Owner(user_id=info.user_id, tenant_id=info.tenant_id)
 
     async def _report(self, trigger: str) -> str:
-        """Title and text of the report whose saving is the trigger."""
+        """Return the title and text of the report whose saving is the trigger; empty for other triggers."""
         found = await self._thread.kernel.store.find(self._thread.id, [trigger])
         for stored in found:
             event = self._thread.kernel.reader.decode(self._thread.id, stored).event
@@ -226,7 +227,7 @@ class Promotion:
         return ""
 
     async def _record(self, asked: _Judging, judgements: Sequence[Judgement]) -> tuple[Receipt, ...]:
-        """The verdicts, all or none."""
+        """Record all verdicts, or none."""
         owner = await self._owner()
         seqs = sorted({judgement.snippet.seq for judgement in judgements})
         sources = dict(zip(seqs, await self._thread.kernel.reader.ids_at(self._thread.id, seqs), strict=True))
@@ -261,7 +262,7 @@ class Promotion:
     async def _take_back(
         self, decided: Sequence[Judgement], receipts: Sequence[Receipt], seen_at: int
     ) -> list[Skipped]:
-        """Forget verdicts on snippets that were forgotten before the verdict had its turn in the queue."""
+        """Forget verdicts on snippets that were forgotten before the verdict was written."""
         if not receipts:
             return []
         state = await receipts[-1].state.load()
@@ -283,5 +284,5 @@ class Promotion:
 
 
 def _is_noted(judgement: Judgement, owner: Owner) -> bool:
-    """Whether the user's thread keeps a snippet that did not rise. A long one would not be found again."""
+    """Return True if the user's thread keeps a snippet that was not promoted. A long one would not be found again."""
     return judgement.worth_noting and bool(owner.user_id) and len(judgement.snippet.text) <= KEPT_CHARS_MAX
