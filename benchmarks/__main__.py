@@ -65,7 +65,7 @@ WITH_PEERS = frozenset({"dispatch", "durability", "size"})
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure the engine, on this machine, against bare SQLite and against its peers. "
@@ -86,7 +86,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(names: Sequence[str], quick: bool, as_json: bool) -> Iterator[kept.Measured]:
-    """Run benches one after the other, print each figure as soon as it is there, and give what a bench has ended."""
+    """Run benches one after the other, print each figure as soon as it is measured, and yield each finished bench."""
     python = peers_python() if WITH_PEERS.intersection(names) else None
     with tempfile.TemporaryDirectory(prefix="memory-engine-bench-") as folder, peers_running(python) as peers:
         setting = Setting(Path(folder), peers, quick)
@@ -106,7 +106,7 @@ def run(names: Sequence[str], quick: bool, as_json: bool) -> Iterator[kept.Measu
 
 
 def _run_one(name: str, setting: Setting) -> list[Figure]:
-    """One bench, on an event loop of its own."""
+    """Run one bench, on an event loop of its own."""
 
     async def work() -> list[Figure]:
         return await BENCHES[name](setting)
@@ -115,7 +115,7 @@ def _run_one(name: str, setting: Setting) -> list[Figure]:
 
 
 def line(figure: Figure) -> str:
-    """One figure, for people."""
+    """Return one figure as a line for people."""
     shown = figure.as_json()
     parts = [f"{figure.bench:<10} {figure.case:<58} {shown['value']!s:>8} {figure.unit}"]
     if figure.reference is not None:
@@ -134,7 +134,7 @@ def line(figure: Figure) -> str:
 
 
 def keep(measured: kept.Measured) -> None:
-    """Keep a bench's figures in place of its last ones: what a run has ended is not lost with what comes after."""
+    """Save a bench's figures over its previous ones, right after it ends, so a later failure does not lose them."""
     known = kept.joined(kept.read(HERE / "results.json"), [measured], BENCHES)
     kept.write(HERE / "results.json", known)
     (HERE / "RESULTS.md").write_text(write_page(known, ABOUT), encoding="utf-8")
@@ -143,7 +143,7 @@ def keep(measured: kept.Measured) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Do what the command line says; the exit code."""
+    """Run what the command line asks for; return the exit code."""
     asked = parse(words)
     if asked.list:
         for name, what in ABOUT.items():

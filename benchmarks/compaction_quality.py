@@ -65,7 +65,7 @@ class Message(TypedDict, total=False):
 
 
 class SharedDataMissing(Exception):
-    """What measures is not here: the recordings beside the repository, or a package that reads them."""
+    """Something that the measurement needs is missing: the shared recordings, or a package that reads them."""
 
     def __init__(self, path: Path, why: str = "it is absent; put the shared data beside the repository") -> None:
         super().__init__(f"skipped: {path.name}: {why}")
@@ -97,7 +97,7 @@ def locomo(shares: Sequence[float] = LOCOMO_SHARES, *, retrieval: bool = False) 
 
 
 def compact_units(units: Sequence[dict[str, str]], budget_tokens: float) -> list[dict[str, object]]:
-    """The adapter of the harness: turns in, lines with sources out."""
+    """Adapt the compactor to the harness: take turns, return lines with their sources."""
     entries = [
         Entry(
             id=unit["id"],
@@ -111,7 +111,7 @@ def compact_units(units: Sequence[dict[str, str]], budget_tokens: float) -> list
 
 
 def quality_module(name: str) -> ModuleType:
-    """A module of the harness. Raises `SharedDataMissing`."""
+    """Import a module of the harness. Raises `SharedDataMissing` if it is not there."""
     path = QUALITY / f"{name}.py"
     if not path.exists():
         raise SharedDataMissing(path)
@@ -167,7 +167,7 @@ def tau_bench(budget_share: float = BUDGET_SHARE) -> Figures:
 
 
 def _with_headings(entries: Sequence[Entry], budget_tokens: float) -> tuple[Line, ...]:
-    """The lines that fit the budget together with the headings that they bring, which a first choice tells."""
+    """Return the lines that fit the budget together with their headings, which a first selection determines."""
     lines = extract(entries, budget_tokens)
     for _ in range(TRIES):
         headings = len(render(lines)) / CHARS_PER_TOKEN - sum(map(tokens, lines))
@@ -178,7 +178,7 @@ def _with_headings(entries: Sequence[Entry], budget_tokens: float) -> tuple[Line
 
 
 def tau_cuts() -> Iterator[Cut]:
-    """The cuts of every conversation at which a later call uses at least one value from before."""
+    """Yield each cut of every conversation after which a call uses at least one value from before the cut."""
     for conversation in json.loads(TAU_BENCH.read_text()):
         messages = [message for message in conversation["traj"] if message["role"] != "system"]
         for place in _cut_places(messages):
@@ -190,14 +190,14 @@ def tau_cuts() -> Iterator[Cut]:
 
 
 def _cut_places(messages: Sequence[Message]) -> list[int]:
-    """For each share the first user message at or after it, each place once."""
+    """Return, for each share, the index of the first user message at or after it, without duplicates."""
     users = [i for i, message in enumerate(messages) if message["role"] == "user" and i > 1]
     places = (next((i for i in users if i >= share * len(messages)), 0) for share in CUT_SHARES)
     return [place for place in dict.fromkeys(places) if place]
 
 
 def as_entries(index: int, message: Message) -> Iterator[Entry]:
-    """A chat-completions message as entries: its text, and one entry for each call."""
+    """Yield a chat-completions message as entries: its text, and one entry for each call."""
     text = message.get("content") or ""
     if message["role"] == "tool":
         call_id = message.get("tool_call_id", "")
@@ -222,7 +222,7 @@ def _shown(entry: Entry) -> str:
 
 
 def later_values(messages: Sequence[Message]) -> list[str]:
-    """Every identifier, code, date and amount in the arguments of the calls, once each, in order."""
+    """Return every identifier, code, date and amount in the arguments of the calls, without duplicates, in order."""
     found: dict[str, None] = {}
     for message in messages:
         for call in message.get("tool_calls") or ():

@@ -30,7 +30,7 @@ LEARNED_FROM = {
     "statements": frozenset({"fact"}),
     "snippets": frozenset({"rule", "preference"}),
 }
-"""The labels of the lines of each table from which something should be learned."""
+"""The labels, by table, of the lines from which something should be learned."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -61,13 +61,13 @@ class Outcome:
 
     @property
     def precision(self) -> float:
-        """The share of what was learned that is right; 1 where nothing was learned."""
+        """Return the share of the learned lines that should have been learned; 1 if nothing was learned."""
         learned = len(self.right) + len(self.wrong)
         return len(self.right) / learned if learned else 1.0
 
     @property
     def recall(self) -> float:
-        """The share of what should be learned that was."""
+        """Return the share of the lines that should be learned that were learned."""
         return len(self.right) / max(1, len(self.right) + len(self.missed))
 
 
@@ -95,7 +95,7 @@ async def _rises(text: str) -> bool:
 
 
 async def placed(text: str) -> str:
-    """Where promotion puts a snippet that it judges by itself: `agent_md`, `preferences`, or nowhere."""
+    """Return where promotion puts a snippet judged by itself: `agent_md`, `preferences`, or an empty string."""
     snippet = Snippet(id="1.0", text=text, flow="", seq=1, recalled=False)
     (judgement,) = await Judge(()).judge([snippet], PromotionContext(snippets=[snippet]), {})
     return route_by_wording(snippet).target if judgement.rises else ""

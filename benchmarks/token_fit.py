@@ -26,13 +26,13 @@ Numbers = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def texts_of(folder: Path) -> list[tuple[str, str]]:
-    """Each text with its kind."""
+    """Return each text with its kind."""
     found = (path for path in sorted(folder.glob("*/*")) if path.is_file())
     return [(path.parent.name, path.read_text("utf-8")) for path in found]
 
 
 def counts(text: str) -> Numbers:
-    """How often each pair of classes occurs in a text, then each group of blocks."""
+    """Count how often each pair of classes occurs in a text, then each group of blocks."""
     own = np.frombuffer(text.encode().translate(classes._CLASS), np.uint8).astype(int)
     before = np.concatenate([[0], own[:-1]])
     pairs = np.bincount(before * HALVES + own, minlength=HALVES * HALVES)
@@ -54,12 +54,12 @@ class Fit:
         self.costs = np.array([*np.ravel(classes.COSTS), *(cost for _, _, cost in classes.BLOCK_COSTS)])
 
     def ratios(self) -> Numbers:
-        """Counted over real tokens, text by text."""
+        """Return the counted tokens over the real ones, text by text."""
         ratios: Numbers = self.shares @ self.costs + self.bytes
         return ratios
 
     def loss(self, ratios: Numbers) -> float:
-        """How far ratios are from where they should be."""
+        """Return how far the ratios are from the allowed range."""
         below, above = np.maximum(0, LEAST - ratios), np.maximum(0, ratios - MOST)
         return float((self.weights * (TOO_LITTLE * below + above)).sum())
 
@@ -81,11 +81,11 @@ class Fit:
                 return
 
     def is_free(self, n: int) -> bool:
-        """Whether a cost may change: a character's further bytes cost nothing, its block does."""
+        """Return True if a cost may change: a character's continuation bytes cost nothing, its block does."""
         return n != HALVES * HALVES - 1
 
     def report(self) -> str:
-        """The tables, and the range of the ratios of each kind."""
+        """Return the tables, and the range of the ratios of each kind."""
         found = defaultdict(list)
         for kind, ratio in zip(self.kinds, self.ratios(), strict=True):
             found[kind].append(float(ratio))

@@ -11,7 +11,7 @@ from memory_engine.errors import MissingExtra
 from memory_engine.llm import Tokenizer
 
 LEAST, MOST = 1.0, 1.4
-"""What the count of each kind may be, as a ratio to the tokens of `TRUTH`."""
+"""Allowed range of each kind's count, as a ratio to the tokens of `TRUTH`."""
 TRUTH, OTHER = "o200k_base", "cl100k_base"
 
 

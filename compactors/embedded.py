@@ -38,7 +38,7 @@ _KINDS: Mapping[str, EntryKind] = {
 
 _SPEAKERS: Mapping[str, str] = {ChunkType.PARENT_MESSAGE: "Parent agent"}
 READ_CHARS_MAX = 32_000
-"""Characters read of one text: a megabyte takes seconds, and its middle seldom matters."""
+"""Maximum number of characters read of one text: a megabyte takes seconds, and its middle seldom matters."""
 NOTHING_FITS = "{count} entries, none of them short enough to be quoted here"
 
 
@@ -57,10 +57,10 @@ class EmbeddedCompactor:
         return bool(chunks)
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
-        """The lines that fit `context.budget_tokens`. Runs in slices, so the event loop goes on.
+        """Return the lines that fit `context.budget_tokens`. Runs in slices, so the event loop is never blocked.
 
-        It leaves out recalled chunks, since nothing is learned from memory a second time. Of a text over
-        32,000 characters the beginning and the end are read.
+        Recalled chunks are left out, so that nothing is learned from memory a second time. Of a text over 32,000
+        characters only the beginning and the end are read.
         """
         if not EmbeddedCompactor._is_warm:
             await asyncio.to_thread(_warm)
@@ -74,7 +74,7 @@ def _warm() -> None:
 
 
 def _lines(chunks: Sequence[Chunk], context: CompactionContext) -> Steps[tuple[SummaryLine, ...]]:
-    """The extract, its size counted as the engine counts tokens; where nothing is short enough, a line that says so."""
+    """Extract the lines, measured as the engine counts tokens; if none is short enough, return a line saying so."""
     entries: list[Entry] = []
     for chunk in chunks:
         if chunk.status != RECALLED:
@@ -96,12 +96,12 @@ def _lines(chunks: Sequence[Chunk], context: CompactionContext) -> Steps[tuple[S
 
 
 def utf8_length(text: str) -> int:
-    """Its size in bytes, of which the engine's estimate counts four to a token."""
+    """Return the text's size in bytes; the engine's estimate counts four bytes to a token."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def entries_of(chunk: Chunk, at: str) -> list[Entry]:
-    """The chunk as the extractor reads it: a chunk with calls gives its text and one entry for each call."""
+    """Return the chunk as the extractor's entries: its text, and one entry for each call it makes."""
     if not chunk.calls:
         return [
             Entry(
@@ -125,7 +125,7 @@ def entries_of(chunk: Chunk, at: str) -> list[Entry]:
 
 
 def _within_reach(text: str) -> str:
-    """The text, or its beginning and its end, each cut where a line or a sentence ends, with a mark between them."""
+    """Return the text, or its beginning and end with a mark between, each cut at the end of a line or sentence."""
     if len(text) <= READ_CHARS_MAX:
         return text
     head, tail = text[: READ_CHARS_MAX * 2 // 3], text[-READ_CHARS_MAX // 3 :]
@@ -137,4 +137,4 @@ def _within_reach(text: str) -> str:
 
 
 _STOPS = ("\n", ". ", "。")
-"""Where a long text is parted."""
+"""Separators at which a long text is cut, in order of preference."""

@@ -1,13 +1,13 @@
-"""How much a model takes at once: what it says of itself, and what its refusals and its counts have taught."""
+"""The size of a model's window: as the model declares it, and as its refusals and token counts show."""
 
 from attrs import define
 
 MARGIN = 1.1
-"""A prompt may be counted too low by this much."""
+"""Safety factor: a prompt's estimated tokens may be too low by this much."""
 ANSWER_WINDOW_SHARE = 0.25
-"""The share of a window that an answer may take."""
+"""Maximum share of a window for an answer."""
 PROMPT_TOKENS_MIN = 256
-"""A prompt is never planned below this."""
+"""Minimum size of a planned prompt."""
 
 
 @define
@@ -23,11 +23,11 @@ class ModelWindow:
     factor: float = 1.0
 
     def answer_tokens(self, wanted: int) -> int:
-        """The tokens that an answer may take, of those wanted."""
+        """Return how many of the wanted tokens an answer may take."""
         return min(wanted, int(self.window * ANSWER_WINDOW_SHARE)) if self.window else wanted
 
     def prompt_tokens(self, most: int, answer: int) -> int:
-        """The counted tokens that a prompt may take, at most `most`, beside an answer of so many tokens."""
+        """Return the estimated tokens, at most `most`, for a prompt that leaves room for `answer` tokens."""
         if self.window:
             most = min(most, int((self.window - answer) / (MARGIN * self.factor)))
         if self.learned:
@@ -35,10 +35,10 @@ class ModelWindow:
         return max(most, PROMPT_TOKENS_MIN)
 
     def refused(self, prompt: int) -> None:
-        """A prompt of so many counted tokens was too long: from now on half of it is tried."""
+        """Record that a prompt of `prompt` estimated tokens was too long: from now on, half of it is tried."""
         self.learned = max(min(prompt, self.learned or prompt) // 2, PROMPT_TOKENS_MIN)
 
     def answered(self, prompt: int, reported: int) -> None:
-        """The model took a prompt, and reported its tokens (0: it did not)."""
+        """Record that the model took a prompt, and the tokens it reported for it (0: none reported)."""
         if prompt and reported:
             self.factor = min(max(self.factor, reported / prompt), 8.0)

@@ -50,19 +50,19 @@ def _plain(text: str) -> str:
 
 
 def _words(line: SummaryLine) -> str:
-    """A line without its speaker."""
+    """Return a line without its speaker."""
     return _plain(line.text.partition(": ")[2]) or line.text
 
 
 def _without(text: str, held: Sequence[str]) -> str:
-    """A text without the statements that are kept elsewhere."""
+    """Return a text without the statements that are kept elsewhere."""
     for statement in held:
         text = text.replace(statement, " ")
     return _plain(text) if any(map(str.isalnum, text)) else ""
 
 
 def _line(chunk: Chunk, text: str, sources: tuple[str, ...]) -> SummaryLine:
-    """A line of a person's words; what a parent agent said is not a person's."""
+    """Build a line of a person's words; a parent agent's words are not a person's."""
     return SummaryLine(SAID if chunk.type in PEOPLE else "key_information", text, sources)
 
 
@@ -71,7 +71,7 @@ def _speaker(chunk: Chunk) -> str:
 
 
 def _newest(lines: Sequence[SummaryLine], room: int) -> list[SummaryLine]:
-    """The last lines that fit."""
+    """Return the last lines that fit."""
     kept: list[SummaryLine] = []
     for line in reversed(lines):
         room -= _tokens([line])

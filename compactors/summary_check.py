@@ -1,4 +1,4 @@
-"""What a model's summary lacks by the structure of its sources, and which sources each of its lines has."""
+"""Checks of a model's summary by the structure of its sources: what is missing, and the sources of each line."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -15,27 +15,27 @@ from memory_engine.core.text import COMPOUND_WORD, is_unspaced, pairs, stop_word
 from memory_engine.core.tokens import recorded_tokens
 
 UNDER = 0.05
-"""The share of the words in its sources, each counted once, below which a summary cannot stand for them."""
+"""Minimum size of a summary, as a share of its sources' distinct words."""
 UNDER_BUDGET = 0.25
-"""A summary of this share of its budget is long enough, whatever its sources are."""
+"""Share of its budget from which a summary is long enough, whatever its sources are."""
 TOKENS_MIN = 8
-"""Tokens that a summary takes at least, or a quarter of its sources' words where these are few."""
+"""Minimum tokens of a summary, or a quarter of its sources' words if these are few."""
 VALUE_CHARS_MAX = 60
-"""A longer argument is a text of the model's own."""
+"""Maximum length of a value in arguments; a longer argument is a text that the model wrote."""
 DIGITS_MIN = 5
-"""A whole number below this many digits is a count, an offset or a line, and no identifier."""
+"""Minimum digits of a whole number that is an identifier; a shorter one is a count, an offset or a line."""
 CROSS = "✗"
 """Marks a call that failed, as in the lines of the embedded compactor."""
 FAILURES_MAX = 5
-"""Failures that are added to a summary, the latest."""
+"""Maximum number of failures added to a summary; the latest are taken."""
 TOLD_TOKENS = 60
-"""Tokens of a failure's text, and of the arguments of an open call, that an added line holds."""
+"""Maximum tokens of a failure's text, or of an open call's arguments, in an added line."""
 
 
 def tokens_min(chunks: Sequence[Chunk], budget_tokens: int) -> int:
-    """The least (estimated) tokens with which a model's lines can stand for chunks.
+    """Return the minimum estimated tokens of a model's lines for these chunks.
 
-    People's words count for nothing: they are kept without the model.
+    People's words do not count: they are kept without the model.
     """
     told = (_told(chunk) for chunk in chunks if chunk.type not in SPOKEN)
     words = recorded_tokens(" ".join({word for text in told for word in COMPOUND_WORD.findall(text.casefold())}))
@@ -49,10 +49,10 @@ def tokens_of(lines: Sequence[SummaryLine]) -> int:
 
 
 def missing(lines: Sequence[SummaryLine], chunks: Sequence[Chunk], room: int) -> list[SummaryLine]:
-    """The lines that a summary needs beside those that it has, each citing its chunks, in about `room` tokens.
+    """Return the lines that the summary lacks, each citing its chunks, in about `room` tokens.
 
-    Open calls and to-dos come whole; failures that no line cites, and values that later calls took and that no line
-    names, as far as there is room.
+    Open calls and to-dos are included whole. Failures that no line cites, and values that later calls used and no line
+    names, are added as far as there is room.
     """
     said = "\n".join(line.text for line in lines).casefold()
     added = [line for line, name in _open(chunks) if name.casefold() not in said]
@@ -66,7 +66,7 @@ def missing(lines: Sequence[SummaryLine], chunks: Sequence[Chunk], room: int) ->
 
 
 def _open(chunks: Sequence[Chunk]) -> Iterator[tuple[SummaryLine, str]]:
-    """The calls without a result and the to-dos that are not done, each with the name that tells it."""
+    """Yield the calls without a result and the to-dos that are not done, each with its name."""
     answered = {chunk.call_id for chunk in chunks}
     for chunk in chunks:
         for call in chunk.calls:
@@ -77,7 +77,7 @@ def _open(chunks: Sequence[Chunk]) -> Iterator[tuple[SummaryLine, str]]:
 
 
 def _failures(chunks: Sequence[Chunk], cited: Collection[str]) -> list[SummaryLine]:
-    """The latest failed results that no line cites, but those whose call succeeded when it was made again."""
+    """Return the latest failed results that no line cites, unless the same call succeeded when repeated."""
     asked: dict[str, tuple[Chunk, ToolCall]] = {}
     found: dict[tuple[str, str], SummaryLine] = {}
     for chunk in chunks:
@@ -109,9 +109,10 @@ def _unnamed(chunks: Sequence[Chunk], said: str) -> Iterator[SummaryLine]:
 
 
 def used_later(chunks: Sequence[Chunk]) -> list[tuple[str, str, str, str]]:
-    """The identifiers in arguments of calls that came from earlier chunks, those of the latest call first.
+    """Return identifiers from earlier chunks that later calls passed as arguments, the latest call's first.
 
-    Each with the tool, the argument's key and the call's chunk. Small whole numbers are no identifiers: offsets, lines.
+    Each comes with the tool, the argument's key and the call's chunk. Small whole numbers are not identifiers: they are
+    offsets or lines.
     """
     before, words = "", set[str]()
     taken: dict[tuple[str, str], tuple[str, str, str, str]] = {}
@@ -139,7 +140,7 @@ def _stands_in(value: str, text: str, words: Collection[str]) -> bool:
 
 
 def _leaves(arguments: str) -> Iterator[tuple[str, str | float]]:
-    """The texts and numbers in the arguments of a call, each with the key that it has."""
+    """Yield the texts and numbers in a call's arguments, each with its key."""
     try:
         waiting: list[tuple[str, object]] = [("", msgspec.json.decode(arguments or "{}"))]
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -158,7 +159,7 @@ def _leaves(arguments: str) -> Iterator[tuple[str, str | float]]:
 
 
 def derived_numbers(chunks: Sequence[Chunk]) -> list[int]:
-    """The numbers that follow from the whole numbers of one call: the end of a range, the size of one."""
+    """Return the numbers computed from the whole numbers of one call: the end of a range, the size of one."""
     found: set[int] = set()
     for call in (call for chunk in chunks for call in chunk.calls):
         whole = [leaf for _, leaf in _leaves(call.arguments) if isinstance(leaf, int) and leaf < 10**9]
@@ -172,11 +173,11 @@ def _told(chunk: Chunk) -> str:
 
 
 def grounded(claims: Sequence[Claim], texts: Sequence[str]) -> list[Claim]:
-    """The claims, each citing all entries that it may come from, by the texts of the entries.
+    """Return the claims, each citing all entries that it may come from, judged by the entries' texts.
 
-    One that cites nothing, or only entries without a word of it, cites those that it shares most words with. To every
-    other come the entries that hold values which those that it cites do not. What shares no word with any entry
-    stays as it is: without citations it may come from all.
+    A claim that cites nothing, or only entries without a word of it, cites the entries it shares most words with. Any
+    other claim also cites the entries that hold values which its cited entries lack. A claim that shares no word with
+    any entry stays unchanged: without citations it may come from all.
     """
     entries = [_marks(text) for text in texts]
     return [Claim(one.section, one.text, _sources(_marks(one.text), one.cites, entries)) for one in claims]
@@ -194,7 +195,7 @@ def _sources(marks: Collection[str], cites: tuple[int, ...], entries: Sequence[C
 
 
 def _marks(text: str) -> set[str]:
-    """The words of a text that tell where it comes from: long ones, numbers, pairs of signs where no blanks stand."""
+    """Return the words of a text that show its source: long ones, numbers, pairs of signs where no blanks are used."""
     found: set[str] = set()
     for word in COMPOUND_WORD.findall(text.casefold()):
         if is_unspaced(word):

@@ -89,13 +89,13 @@ def reduce_llm_tool_call(_view: StateView, event: LlmToolCall, ctx: ReduceContex
 
 
 def reduce_llm_skill_call(_view: StateView, event: LlmSkillCall, ctx: ReduceContext) -> Reduction:
-    """A skill is a call like any other."""
+    """Record a skill's call like any other call."""
     call = ToolCall(id=event.call_id, name=event.name, arguments=event.arguments)
     return appended(_action(ctx, call, event.response_id))
 
 
 def reduce_llm_subagent_spawn(_view: StateView, event: LlmSubagentSpawn, ctx: ReduceContext) -> Reduction:
-    """Handing a task over is a call that the sub-agent's result answers, perhaps much later."""
+    """Record a task handed over as a call, which the sub-agent's result answers, perhaps much later."""
     call = ToolCall.create(event.call_id, "spawn_subagent", {"agent_id": event.agent_id, "task": event.task})
     call = ToolCall(id=call.id, name=call.name, arguments=call.arguments, long_running=True)
     return appended(_action(ctx, call, event.response_id))
@@ -106,7 +106,7 @@ def _action(ctx: ReduceContext, call: ToolCall, response_id: str) -> Chunk:
 
 
 def reduce_llm_subagent_message(_view: StateView, event: LlmSubagentMessage, ctx: ReduceContext) -> Reduction:
-    """A word between agent and sub-agent."""
+    """Record a message between agent and sub-agent."""
     return appended(
         Chunk(
             id=ctx.new_id(),
@@ -148,22 +148,22 @@ def reduce_subagent_result(_view: StateView, event: SubagentResult, ctx: ReduceC
 
 
 def reduce_tool_error(_view: StateView, event: ToolError, ctx: ReduceContext) -> Reduction:
-    """A failed call is an answered one."""
+    """Record a failed call as answered."""
     return appended(_error(ctx, event.content, event.call_id, event.name, event.native))
 
 
 def reduce_skill_error(_view: StateView, event: SkillError, ctx: ReduceContext) -> Reduction:
-    """A skill failed."""
+    """Record a skill's failure."""
     return appended(_error(ctx, event.content, event.call_id, event.name))
 
 
 def reduce_subagent_error(_view: StateView, event: SubagentError, ctx: ReduceContext) -> Reduction:
-    """A sub-agent failed."""
+    """Record a sub-agent's failure."""
     return appended(_error(ctx, event.content, event.call_id, event.agent_id))
 
 
 def reduce_system_error(_view: StateView, event: SystemFailure, ctx: ReduceContext) -> Reduction:
-    """Something around the agent failed; it answers no call."""
+    """Record a failure around the agent; it answers no call."""
     return appended(_error(ctx, event.content, "", event.code))
 
 

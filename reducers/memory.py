@@ -47,7 +47,7 @@ from memory_engine.events import (
 )
 
 IN_ORDER_MAX = 64
-"""Chunks in a row that come back one after the other."""
+"""Maximum number of consecutive chunks that are restored one after the other."""
 UNKEYED_MAX = 16
 """Changes of the environment without a key that stand at once. Another number wants another version of the event."""
 
@@ -69,7 +69,7 @@ def reduce_thread_seeded(_view: StateView, event: ThreadSeeded, ctx: ReduceConte
 
 
 def reduce_memory_mark_critical(view: StateView, event: MemoryMarkCritical, ctx: ReduceContext) -> Reduction:
-    """New versions of the chunks, CRITICAL. Raises `UnknownChunk`."""
+    """Replace the chunks by CRITICAL versions. Raises `UnknownChunk`."""
     operations: list[Operation] = []
     chunks: list[Chunk] = []
     for chunk_id in dict.fromkeys(event.chunk_ids):
@@ -85,7 +85,7 @@ def reduce_memory_mark_critical(view: StateView, event: MemoryMarkCritical, ctx:
 
 
 def reduce_memory_forget(view: StateView, event: MemoryForget, ctx: ReduceContext) -> Reduction:
-    """The chunks go; summaries lose the lines that cite them, or go whole where their lines cite nothing."""
+    """Remove the chunks. Summaries lose the lines that cite them, or are removed whole if their lines cite nothing."""
     targets = Targets(event)
     operations: list[Operation] = []
     chunks: list[Chunk] = []
@@ -142,17 +142,17 @@ def reduce_compaction_completed(_view: StateView, event: CompactionCompleted, ct
 
 
 def reduce_compaction_undone(_view: StateView, event: CompactionUndone, ctx: ReduceContext) -> Reduction:
-    """Each chunk again at its place, then the summaries go. Refused where other events came before it."""
+    """Restore each chunk at its place, then remove the summaries. Refused if other events came before it."""
     return _brought(event, event.summaries, ctx)
 
 
 def reduce_thread_rereduced(_view: StateView, event: ThreadRereduced, ctx: ReduceContext) -> Reduction:
-    """Each chunk at its place, then those that are no more go. Refused where other events came before it."""
+    """Restore each chunk at its place, then remove those that are gone. Refused if other events came before it."""
     return _brought(event, event.removed, ctx)
 
 
 def _brought(event: CompactionUndone | ThreadRereduced, gone: Sequence[str], ctx: ReduceContext) -> Reduction:
-    """The chunks that an event brings along, and those that go for them."""
+    """Add the chunks that the event carries, and remove those that they replace."""
     if event.seen and event.seen != ctx.seq - 1:
         raise StaleEvent(event.seen, ctx.seq)
     ids = {one.original: ctx.new_id() for one in event.restored}
@@ -167,7 +167,7 @@ def _brought(event: CompactionUndone | ThreadRereduced, gone: Sequence[str], ctx
 
 
 def _rows(restored: Sequence[RestoredChunk]) -> list[list[RestoredChunk]]:
-    """The chunks in rows, each of which goes directly after the one before it."""
+    """Split the chunks into rows, in which each chunk directly follows the one before it."""
     rows: list[list[RestoredChunk]] = []
     ends: dict[str, list[RestoredChunk]] = {}
     for one in restored:
@@ -181,7 +181,7 @@ def _rows(restored: Sequence[RestoredChunk]) -> list[list[RestoredChunk]]:
 
 
 def _placed(ids: Sequence[str], where: Add) -> Iterator[Add]:
-    """Place a row: one after the other, of many the middle first, lest order keys grow with every place between two."""
+    """Place a row in order; a long one from the middle, lest order keys grow with every place between two."""
     if len(ids) <= IN_ORDER_MAX:
         yield msgspec.structs.replace(where, chunk=ids[0])
         for before, chunk_id in pairwise(ids):
@@ -298,7 +298,7 @@ def reduce_execution_flow(_view: StateView, _event: ExecutionPause | ExecutionRe
 
 
 def reduce_thread_cleared(view: StateView, _event: ThreadCleared, _ctx: ReduceContext) -> Reduction:
-    """Every chunk goes; those inside a container go with it."""
+    """Remove every chunk, with those inside containers."""
     return Reduction(operations=tuple(Delete(chunk.id) for chunk in view.chunks()))
 
 
@@ -332,7 +332,7 @@ def reduce_session_started(view: StateView, event: SessionStarted, ctx: ReduceCo
 
 
 def reduce_session_ended(view: StateView, _event: SessionEnded, _ctx: ReduceContext) -> Reduction:
-    """EPHEMERAL chunks go, wherever they stand; those inside a container go with it."""
+    """Remove EPHEMERAL chunks wherever they are, with those inside a container."""
     gone: list[str] = []
     ephemeral = {chunk.id for chunk in view.bearers(Mark.EPHEMERAL)}
     for chunk_id in view.in_order((*ephemeral, *view.derived())):  # containers are among the derived ones

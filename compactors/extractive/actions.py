@@ -1,8 +1,7 @@
 """Calls as drafts: one line per call with its arguments, its outcome and the values that matter.
 
-Equal calls with equal outcomes become one line. Of several outcomes of the same
-call the last one is the state; the earlier ones are marked down, and so is a
-record that a later outcome holds anew.
+Equal calls with equal outcomes become one line. Of several outcomes of the same call the last one is the current state.
+Earlier outcomes weigh less, and so does a record that a later outcome contains again.
 """
 
 from collections import Counter
@@ -42,12 +41,12 @@ ERROR_FACTOR = 3.0
 and it stays true when the same call succeeds later."""
 ERROR_LINE_FACTOR = 2.0
 ACTIONS_MIN = 100
-"""Of fewer actions so many lines are made after all that bounds do not pay."""
+"""With fewer actions than this, most drafts are built in the end, so computing bounds first does not pay."""
 CHARS_MAX = 1 << 62
 
 
 def action_drafts(reading: InputReading) -> Steps[list[tuple[int, LineDraft | LaterDraft]]]:
-    """For each distinct action its place in the input (that of its last repetition) and its draft."""
+    """Return each distinct action's draft with its position in the input (that of its last repetition)."""
     repeats: dict[tuple[str, str, str], list[Action]] = {}
     last_of: dict[tuple[str, str], tuple[str, str, str]] = {}
     for action in reading.actions:
@@ -68,7 +67,7 @@ def action_drafts(reading: InputReading) -> Steps[list[tuple[int, LineDraft | La
 
 
 def _signature(entries: Sequence[Entry], action: Action) -> tuple[str, str, str]:
-    """One action as text: the call, its arguments and its outcome."""
+    """Return one action as text: the call, its arguments and its outcome."""
     outcome = entries[action.outcome].text if action.outcome >= 0 else ""
     if action.call < 0:
         return entries[action.outcome].name, outcome, outcome
@@ -77,7 +76,7 @@ def _signature(entries: Sequence[Entry], action: Action) -> tuple[str, str, str]
 
 
 class _RepeatedAction:
-    """One action and its equal repetitions, of which the last one stands for all, with the texts that tell of it."""
+    """One action with its equal repetitions, represented by the last one, and the texts that describe it."""
 
     def __init__(self, reading: InputReading, actions: Sequence[Action], factor: float) -> None:
         action = actions[-1]
@@ -86,7 +85,7 @@ class _RepeatedAction:
         self._outcome = reading.heard[action.outcome] if action.outcome >= 0 else None
         self._title = _title(self._opener.entry, len(actions), _state(self._outcome))
         self._texts: list[tuple[int, SourceText, float]] = []
-        """Of the call and of what came of it: the place, the text, and a factor of its worth."""
+        """The texts of the call and its outcome: position, text, and a factor for its worth."""
         if action.call >= 0:
             opener = self._opener
             asks = opener.arguments if opener.entry.arguments else opener.text
@@ -97,12 +96,12 @@ class _RepeatedAction:
 
     @property
     def tells_prose(self) -> bool:
-        """Whether its line may have more than the values of records, or none of them."""
+        """Return True if the line may hold more than the values of records, or no records at all."""
         records = [text.records for _, text, _ in self._texts]
         return not any(records) or any(told is None or any(record.tells_prose for record in told) for told in records)
 
     def draft(self) -> LineDraft:
-        """The line of the action."""
+        """Build the action's line."""
         line = _ActionLine(self._reading, self._title)
         for index, text, factor in self._texts:
             if index == self._actions[-1].outcome:
@@ -115,7 +114,7 @@ class _RepeatedAction:
         return LineDraft(_section(self._outcome), sources, tuple(line.pieces))
 
     def later_draft(self) -> LaterDraft:
-        """The same, to be made when any of its records may be worth it."""
+        """Return the same line as a `LaterDraft`, built only once one of its records may be worth its cost."""
         rate_max, chars_min = 0.0, CHARS_MAX
         title = len(self._title) + LINE_FRAME_CHARS + len(f" {GAP}")
         for index, text, factor in self._texts:
@@ -128,9 +127,9 @@ class _RepeatedAction:
 
 
 def _rate_max(usage: TermUsage, record: ToldRecord, chars: int) -> float:
-    """The most that a value of the record, with the one that names it, gains a character; `chars` leads to the latter.
+    """Return the most that a value of the record, plus the one that names it, can gain per character.
 
-    In multiples of the record's own worth.
+    `chars` is the cost of everything before the naming value. The result is a multiple of the record's own worth.
     """
     name = record.name
     name_max = usage.worth_max(record.key, name)
@@ -145,7 +144,7 @@ def _rate_max(usage: TermUsage, record: ToldRecord, chars: int) -> float:
 def _weighed(
     reading: InputReading, index: int, records: Sequence[ToldRecord], factor: float
 ) -> Iterator[tuple[ToldRecord, float]]:
-    """The records of entry `index`, each with what a value of it is worth."""
+    """Yield the records of entry `index`, each with what one of its values is worth."""
     alike = Counter([record.label for record in records])
     age = RECENCY_FLOOR + (1 - RECENCY_FLOOR) * (index + 1) / len(reading.entries)
     for record in records:
@@ -154,7 +153,7 @@ def _weighed(
 
 
 def _standing(reading: InputReading, index: int, record: ToldRecord) -> float:
-    """More for a record that was talked about or used by a later call, less for one updated later."""
+    """Weigh a record: more if people talked about it or a later call used it, less if a later result updated it."""
     taken_up = reading.usage.taken_up
     is_taken_up = any(value.term in taken_up and value.is_specific for value in record.values)
     superseded = reading.usage.is_superseded(index, record)
@@ -162,7 +161,7 @@ def _standing(reading: InputReading, index: int, record: ToldRecord) -> float:
 
 
 def _named(asks: SourceText) -> SourceText:
-    """What a call without a result names: of a command its line, of a text to write nothing."""
+    """Return what a call without a result names: a command's line; nothing for a text to write."""
     asked = asks.asked
     if asked.command is not None:
         return text_of(one_line(asked.command.shown))
@@ -170,7 +169,7 @@ def _named(asks: SourceText) -> SourceText:
 
 
 def _state(outcome: Heard | None) -> str:
-    """What a line says of an action without a value."""
+    """Return what a line says of an action without a value."""
     if outcome is None:
         return PENDING
     return EMPTY if outcome.text.output.is_empty and not failed(outcome) else ""
@@ -189,7 +188,7 @@ def _section(outcome: Heard | None) -> Section:
 
 
 class _ActionLine:
-    """The pieces of one action's line while they are gathered; new ones hang below `parent`."""
+    """The pieces of one action's line while they are collected; new pieces are children of `parent`."""
 
     def __init__(self, reading: InputReading, title: str) -> None:
         self.reading = reading
@@ -207,7 +206,7 @@ class _ActionLine:
         self.pieces.append(LinePiece(sign, NO_TERMS))
 
     def add_text(self, index: int, text: SourceText, factor: float) -> None:
-        """A text of entry `index`: its records if it is JSON, else its sentences."""
+        """Add a text of entry `index`: its records if it is JSON, otherwise its sentences."""
         if text.records is None:
             self._add_prose(index, text.lines, factor * PROSE_FACTOR, self.parent)
             return
@@ -215,7 +214,7 @@ class _ActionLine:
             self._add_record(record, index, worth)
 
     def _add_prose(self, index: int, lines: Sequence[OutputLine], factor: float, parent: int) -> None:
-        """Sentences as they are: a tool may have printed code, where every word counts."""
+        """Add sentences unchanged: a tool may have printed code, where every word counts."""
         seen = self.reading.seen
         for line in lines:
             weight = factor * (REPETITION_FACTOR if line.text in seen else 1.0)
@@ -227,7 +226,7 @@ class _ActionLine:
                 self.pieces.append(LinePiece(f"; {line.text}", terms, parent))
 
     def _add_record(self, record: ToldRecord, index: int, worth: float) -> None:
-        """A record opens with the leaf that names it; the others hang below, grouped as they were."""
+        """Add a record: first the leaf that names it, then the others as its children, in their original groups."""
         places: list[int] = []
         for part in record.parts:
             parent = places[part.below] if part.below >= 0 else self.parent
@@ -238,7 +237,7 @@ class _ActionLine:
                 self.pieces.append(LinePiece(part.text, self._terms(part.key, part.value, worth), parent))
 
     def _terms(self, key: str, value: Value | None, worth: float) -> Terms:
-        """A leaf counts as the values in it, each by its shape, its history and the use of its key."""
+        """Return a leaf's terms: its values, each weighed by its shape, its history and how its key was used."""
         if value is None:
             return NO_TERMS
         usage = self.reading.usage

@@ -29,13 +29,12 @@ RECENT_SHARE = 0.2
 RECENT_ENTRIES = 30
 """A promise is on the agenda if it stands in the last fifth, or among so many last entries."""
 REPORT_WORDS = 4
-"""A report that something is done says so in its first words or at its end; one of no more words speaks of what came
-last."""
+"""Number of words at either end of a text that may report completion; a report this short refers to the latest item."""
 REPORT_WORDS_MAX = 16
 SAME_MATTER_SHARE = 0.4
 WORDING_WORDS_MIN = 3
 PROMISE_CHARS = 80
-"""A promise or request shows itself in the beginning of its statement."""
+"""Number of characters at the beginning of a statement in which a promise or request is recognised."""
 
 
 class Remark(Statement, frozen=True, gc=False):
@@ -47,7 +46,7 @@ class Remark(Statement, frozen=True, gc=False):
     tells: bool = False
     """It goes beyond courtesy, function words and assent, whoever speaks."""
     wording: str = ""
-    """Its words without names and values, by which statements of one form are known; "" where they are few."""
+    """Its words without names and values, to find statements of the same form; "" if it has few words."""
 
 
 def remark(statement: Statement) -> Remark:
@@ -80,23 +79,23 @@ def _wording(said: Sequence[str]) -> str:
 
 
 class Agenda:
-    """Follows who asked, promised and listed what, and what became of it. One pass; then every question is O(1).
+    """Tracks who asked, promised and listed what, and what became of it. One pass; then every query is O(1).
 
-    It hears each entry in turn, with its remarks.
+    `hear` takes each entry in order, with its remarks.
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
         self._count = len(entries)
         self._said: list[tuple[int, Voice]] = []
-        """The last statement of the last voice, and the last one of any other."""
+        """The last statement of the current voice, and the last one of any other voice."""
         self._last_call = self._last_todo = -1
         self._last_bare_report: dict[Voice, int] = {}
         self._reports: dict[str, list[int]] = {}
         self._last_of_item: dict[str, int] = {}
 
     def hear(self, index: int, said: Sequence[Remark]) -> None:
-        """The next entry, at `index`."""
+        """Take the next entry, at `index`."""
         entry = self._entries[index]
         if entry.kind == "tool_call":
             self._last_call = index
@@ -119,12 +118,12 @@ class Agenda:
             self._reports.setdefault(term, []).append(index)
 
     def is_open(self, index: int) -> bool:
-        """Whether nobody else has said anything but questions since: what the entry asks is not answered."""
+        """Return True if the entry's question is unanswered: others have said nothing but questions since."""
         voice = voice_of(self._entries[index])
         return self._entries[index].kind in TALK and not any(at > index and other != voice for at, other in self._said)
 
     def is_next(self, index: int, statement: Remark) -> bool:
-        """Whether the statement tells what is to be done, and that has not happened yet."""
+        """Return True if the statement says what is to be done and it has not happened yet."""
         entry = self._entries[index]
         if entry.kind == "todo":
             return index == self._last_todo and not self._is_done(index, statement)
@@ -137,7 +136,7 @@ class Agenda:
         return statement.promises and self._is_recent(index) and not self._is_kept(index, statement)
 
     def is_current(self, index: int, statement: Statement) -> bool:
-        """Whether no later list holds the same item anew; always true of what is no item."""
+        """Return True if no later list repeats the item; always True for a statement that is not an item."""
         if self._entries[index].kind != "todo" and not statement.text.startswith((*OPEN_BOX, *DONE_BOX)):
             return True
         return self._last_of_item.get(item_key(statement.text), index) <= index
@@ -146,14 +145,14 @@ class Agenda:
         return index >= min(self._count * (1 - RECENT_SHARE), self._count - RECENT_ENTRIES)
 
     def _is_kept(self, index: int, statement: Statement) -> bool:
-        """Whether a promise was kept: a later report says so, or an agent went on to its tools."""
+        """Return True if a promise was kept: a later report says so, or the agent went on to call its tools."""
         entry = self._entries[index]
         if entry.kind == "assistant" and self._last_call >= index:
             return True
         return self._last_bare_report.get(voice_of(entry), -1) > index or self._is_done(index, statement)
 
     def _is_done(self, index: int, statement: Statement) -> bool:
-        """Whether a later report is about the same matter."""
+        """Return True if a later report is about the same matter."""
         matter = _matter(statement.text)
         reported: dict[int, int] = {}
         for term in matter:
@@ -163,19 +162,19 @@ class Agenda:
 
 
 def voice_of(entry: Entry) -> Voice:
-    """Who speaks; a question that waits for its answer is an agent's."""
+    """Return who speaks; a question that waits for its answer counts as the agent's."""
     return ("assistant" if entry.kind == "question" else entry.kind, entry.speaker)
 
 
 def item_key(text: str) -> str:
-    """A to-do item without its box, to know it again."""
+    """Return a to-do item's text without its check box, to recognise the item when it is listed again."""
     for box in (*OPEN_BOX, *DONE_BOX):
         text = text.removeprefix(box)
     return fold_case(text).strip()
 
 
 def _reports_done(text: str, said: Sequence[str], traits: int) -> bool:
-    """Whether a text of these words, which have the traits, says that something is done."""
+    """Return True if a text with these words and traits reports that something is done."""
     if traits & DONE and len(said) <= REPORT_WORDS_MAX and traits_of((*said[:REPORT_WORDS], *said[-2:])) & DONE:
         return True
     if text.isascii():
@@ -185,7 +184,7 @@ def _reports_done(text: str, said: Sequence[str], traits: int) -> bool:
 
 
 def _matter(text: str) -> frozenset[str]:
-    """What a statement is about: its values, and its words but the commonest."""
+    """Return what a statement is about: its values, and its words except the most common."""
     function_words = listed("done") | listed("promise_words")
     told = (word for word in words(text[:400]) if word.casefold() not in function_words)
     terms = {term for word in told for term in terms_of(word)}

@@ -1,6 +1,7 @@
-"""What a call asks for, by the form of its arguments: files and lines, a command, texts to write, other values.
+"""What a call asks for, recognised by the form of its arguments: files and lines, a command, texts, other values.
 
-Agents name their tools and arguments as they like. A name of an argument is a hint where forms leave a choice.
+Agents name their tools and arguments as they like. An argument's name is used only as a hint where the form is
+ambiguous.
 """
 
 import re
@@ -13,7 +14,7 @@ from memory_engine.compactors.extractive.structured import Json, read_json
 from memory_engine.core.lazy import regex
 
 TEXT_CHARS_MIN = 80
-"""A longer text in an argument, or one of several lines, is written or told, and names nothing."""
+"""Minimum length of an argument that is content. Longer or multi-line arguments are content, not names."""
 DEPTH_MAX = 6
 _PATH = regex(r"(?:[A-Za-z]:[\\/]|~[\\/]|\.{1,2}[\\/]|[\\/])?[\w.@+~*-]+(?:[\\/][\w.@+~*() \[\]-]+)*[\\/]?")
 _SUFFIX = regex(r"(?:^|[\w\])])\.[A-Za-z]\w{0,9}$")
@@ -34,30 +35,30 @@ NOTE_KEYS = frozenset("description explanation reason thought reasoning justific
 
 
 class CallArguments(msgspec.Struct, frozen=True, gc=False):
-    """What a call asks for; empty fields where it does not."""
+    """What a call asks for; fields are empty if it does not ask for that."""
 
     paths: tuple[str, ...] = ()
     first: int = 0
     last: int = 0
-    """The lines asked for, 0 where that is open."""
+    """`first` and `last` are the lines asked for, 0 if open."""
     command: CommandRead | None = None
     texts: tuple[tuple[str, str], ...] = ()
     """Texts to write, each under the name of its argument."""
     values: tuple[tuple[str, str], ...] = ()
     """Short values, paths included, each under the name of its argument."""
     writes: bool = False
-    """Whether the names of the arguments say that a text is to be written."""
+    """True if the arguments' names say that a text is to be written."""
     searches: bool = False
     is_url: bool = False
 
     @property
     def shown(self) -> str:
-        """The short values, each under its name, as a line shows them."""
+        """Return the short values, each under its name, as a summary line shows them."""
         return " ".join(f"{key} {value}" if key else value for key, value in self.values)
 
 
 def read_arguments(arguments: str) -> CallArguments:
-    """The form of a call's arguments; a text that is not JSON is a command, or a value without a name."""
+    """Parse a call's arguments; a text that is not JSON is a command, or a value without a name."""
     value = read_json(arguments)
     leaves = list(_leaves("", value, 0)) if value is not None else []
     if value is None and arguments.strip():
@@ -89,7 +90,7 @@ def read_arguments(arguments: str) -> CallArguments:
 
 
 def _leaves(key: str, node: Json, depth: int) -> Iterator[tuple[str, str]]:
-    """The texts of a value with the names that they are under; lists of lines and ranges as one text each."""
+    """Yield a value's texts with their argument names; a list of lines or a range is one text."""
     if isinstance(node, dict) and depth < DEPTH_MAX:
         for name, child in node.items():
             yield from _leaves(name, child, depth + 1)
@@ -111,7 +112,7 @@ def _key_words(key: str) -> list[str]:
 
 
 def is_path(key: str, text: str) -> bool:
-    """Whether a text is the name of a file or a folder, or an address: by its form, or under a name that says so."""
+    """Return True if a text names a file, folder or address: by its form, or because its argument's name says so."""
     if not 0 < len(text) <= 400 or "\n" in text:
         return False
     if _URL.fullmatch(text):
@@ -132,7 +133,7 @@ def _is_text(key: str, text: str, is_written: bool) -> bool:
 
 
 def _command(value: Json, leaves: list[tuple[str, str]]) -> str | None:
-    """The command line among the arguments."""
+    """Return the command line among the arguments."""
     if isinstance(value, dict):
         for key, child in value.items():
             if isinstance(child, list) and COMMAND_KEYS.intersection(_key_words(key)):
@@ -149,7 +150,7 @@ def _command(value: Json, leaves: list[tuple[str, str]]) -> str | None:
 
 
 def _lines(leaves: list[tuple[str, str]]) -> tuple[int, int]:
-    """The lines that numbers ask for: a pair, or what their names say."""
+    """Return the line range that the numbers ask for: a pair, or what the arguments' names say."""
     found = [(key, int(text)) for key, text in leaves if re.fullmatch(r"-?\d{1,7}", text)]
     by_key: dict[str, list[int]] = {}
     named: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What an edit changed, in a few words: the line before and after, or the first names that the new text brings."""
+"""What an edit changed, in a few words: the line before and after, or the first definitions in the new text."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from memory_engine.compactors.extractive.outputs import FileHits, one_line
 from memory_engine.core.lazy import regex
 
 LINE_CHARS_MAX = 56
-"""A line longer than this is not shown before and after."""
+"""Maximum length of a line shown before and after."""
 NAMES_MAX = 3
 LINES_READ_MAX, LINE_READ_MAX = 400, 200
-"""Lines, and characters of each, that are looked through for definitions."""
+"""Maximum number of lines searched for definitions, and of characters read of each."""
 _DEFINED = regex(
     r"(?m)^[ \t]*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub|override|inline)\s+)*"
     r"((?:def|defp|defmodule|class|function|func|fn|interface|struct|enum|trait|impl|module|type|const|let|var|test|describe|"
@@ -20,7 +20,7 @@ _KEY_WORD = regex(r"[A-Za-z][a-z]*")
 
 
 def change_of(asked: CallArguments) -> str:
-    """The change that a call asks for."""
+    """Describe the change that a call asks for."""
     texts = [text for _, text in asked.texts]
     if len(texts) == 1:
         patch = _patch(texts[0])
@@ -30,7 +30,7 @@ def change_of(asked: CallArguments) -> str:
 
 
 def _old_and_new(texts: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """The texts before and after: by their names, else in their order."""
+    """Return the texts before and after: by their arguments' names, otherwise in their order."""
     olds = [
         text for key, text in texts if OLD_KEYS.intersection(_words(key)) and not NEW_KEYS.intersection(_words(key))
     ]
@@ -45,7 +45,7 @@ def _words(key: str) -> list[str]:
 
 
 def changed(old: str, new: str) -> str:
-    """What became of a text."""
+    """Describe the change from one text to the other."""
     before, after = old.splitlines(), new.splitlines()
     first = next(
         (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
@@ -70,7 +70,7 @@ def _written(text: str) -> str:
 
 
 def _named(lines: Sequence[str]) -> str:
-    """The first definitions in these lines, or else the first of them that says something."""
+    """Return the first definitions in these lines, or else the first line with content."""
     found = list(
         dict.fromkeys(
             " ".join(name.split())
@@ -84,7 +84,7 @@ def _named(lines: Sequence[str]) -> str:
 
 
 def _patch(text: str) -> str:
-    """The lines that a patch adds, and how many it removes; "" for what is no patch."""
+    """Return the lines that a patch adds, and how many it removes; "" if the text is not a patch."""
     if not text.lstrip().startswith(("*** Begin", "diff --git", "--- ", "@@", "*** Update")):
         return ""
     lines = text.splitlines()
@@ -94,7 +94,7 @@ def _patch(text: str) -> str:
 
 
 def patched_files(asked: CallArguments) -> tuple[FileHits, ...]:
-    """The files that the texts of a call patch, with the lines added and removed."""
+    """Return the files that a call's texts patch, with the numbers of lines added and removed."""
     from memory_engine.compactors.extractive.outputs import read_output
 
     return tuple(file for _, text in asked.texts for file in read_output(text).diff)

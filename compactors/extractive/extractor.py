@@ -23,10 +23,10 @@ STAMPS_SHARE_MAX = 0.08
 """Dates may take this share of the budget; where they would take more, they are left out in favour of facts."""
 OPENINGS = (":", ARROW, CROSS, ".", "!", "?")
 STALE_FACTORS = {"current_state": 0.05, "next_steps": 0.3}
-"""The share of its worth that an older summary's state and plans keep once newer entries follow it: those of the agent
-and of its tools, never a person's."""
+"""Share of its worth that an older summary's state and plans keep once newer entries follow it. Applies to those of the
+agent and its tools, never to a person's."""
 WORK_SHARE_MAX = 0.5
-"""Lines of work may claim this share of the budget; what speech leaves is theirs beyond it."""
+"""Share of the budget reserved for lines of work at most; beyond it, they get what speech leaves."""
 
 AGENT_SPEAKERS = frozenset(SPEAKERS[kind] for kind in ("assistant", "thinking", "system"))
 SPEAKER_CHARS_MAX = 40
@@ -39,7 +39,7 @@ def extract(
     earlier: Sequence[Line] = (),
     size: Callable[[str], int] = len,
 ) -> tuple[Line, ...]:
-    """The lines worth most within the budget, section by section in reading order: all steps of `extracting`."""
+    """Return the lines worth most within the budget, section by section in reading order: all of `extracting`."""
     return finish(extracting(entries, budget_tokens, earlier=earlier, size=size))
 
 
@@ -84,7 +84,7 @@ def extracting(
 
 
 def _texts(draft: LineDraft, chosen: Sequence[int]) -> list[str]:
-    """The lines of a draft: one of a call, with a sign where it leaves something out; of speech one for each run."""
+    """Return the lines of a draft: one for a call, with a sign where it omits something; one per run for speech."""
     if draft.speaker is None:
         text = _joined([draft.pieces[place].text for place in chosen])
         return [text if len(chosen) == len(draft.pieces) else f"{text} {GAP}"] if text else []
@@ -100,13 +100,13 @@ def _texts(draft: LineDraft, chosen: Sequence[int]) -> list[str]:
 
 
 def _stamps_cost(days: Iterable[str]) -> float:
-    """Tokens for a date before the first line of each day, 0 where all lines are of one day."""
+    """Return the tokens for a date before the first line of each day; 0 if all lines are of one day."""
     changes = [day for before, day in pairwise(["", *filter(None, days)]) if day != before]
     return sum(len(day) + 3 for day in changes) / CHARS_PER_TOKEN if len(changes) > 1 else 0.0
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """The chosen pieces as one line: no separator after an opening, so never longer than their sum."""
+    """Join the chosen pieces into one line, never longer than their sum: an opening takes no separator."""
     line = ""
     for text in texts:
         if text in (ARROW, CROSS):
@@ -116,7 +116,7 @@ def _joined(texts: Sequence[str]) -> str:
 
 
 def _drafts(reading: InputReading, earlier: Sequence[Line]) -> Steps[list[LineDraft | LaterDraft]]:
-    """Earlier lines first, then the entries in order, calls with their outcomes at the place of the call."""
+    """Build the drafts: earlier lines first, then the entries in order, each outcome at the position of its call."""
     placed = yield from action_drafts(reading)
     paired = {action.outcome for action in reading.actions}
     for index, entry in enumerate(reading.entries):
@@ -128,7 +128,7 @@ def _drafts(reading: InputReading, earlier: Sequence[Line]) -> Steps[list[LineDr
 
 
 def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:
-    """An earlier line as it is. A person's words are worth as much as new ones, and no longer wait for an answer."""
+    """Return an earlier line as a draft. A person's words keep full worth, but no longer wait for an answer."""
     text = clean(line.text)
     section, factor = line.section, 1.0
     if section in PEOPLE:
@@ -140,7 +140,7 @@ def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:
 
 
 def _is_stale(line: Line) -> bool:
-    """Whether it tells a state or a plan of the agent's: old summaries have people's words in these sections, too."""
+    """Return True if the line holds a state or plan of the agent's; older summaries keep people's words there, too."""
     if line.section not in STALE_FACTORS:
         return False
     speaker, sign, _ = line.text.partition(": ")
@@ -148,7 +148,7 @@ def _is_stale(line: Line) -> bool:
 
 
 HEADING_TOKENS = HEADINGS_CHARS_MAX / CHARS_PER_TOKEN
-"""The most that title and headings cost beside the lines, in tokens."""
+"""Maximum cost of title and headings in tokens, beyond the lines."""
 
 
 def render(lines: Sequence[Line], *, cite: bool = False) -> str:

@@ -1,6 +1,6 @@
-"""The lines of work of one summary: records gathered by file, command and run of tests, and what sources say.
+"""A summary's lines of work: records grouped by file, command and test run, and quotations from sources.
 
-What matters most for going on comes first: what failed last, what was changed, then what was read.
+Ranked by what matters most for continuing: first what failed last, then what was changed, then what was read.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ from memory_engine.core.slices import Steps
 from memory_engine.language.sentences import clean
 
 QUOTES_SHARE_MAX = 0.25
-"""The share of the lines' budget that quotations may take."""
+"""Maximum share of the lines' budget for quotations."""
 
 
 class RankedLine(msgspec.Struct, frozen=True, gc=False):
@@ -29,7 +29,7 @@ class RankedLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def work_lines(reading: InputReading, earlier: Sequence[Line]) -> Steps[tuple[list[RankedLine], list[Line]]]:
-    """Every line of work, and those earlier lines that are of another kind, or in a form that is not known."""
+    """Return every line of work, and the earlier lines of another kind or an unknown form."""
     records, ranks, others = WorkRecords(), dict[tuple[str, str], Rank](), list[Line]()
     quotes: dict[str, RankedLine] = {}
 
@@ -65,7 +65,7 @@ def work_lines(reading: InputReading, earlier: Sequence[Line]) -> Steps[tuple[li
 
 
 def _rank(section: str, line: WorkLine) -> Rank:
-    """How urgent an earlier line is."""
+    """Return an earlier line's rank."""
     if section == TESTS:
         return Rank.TEST
     if isinstance(line, FileLine):
@@ -79,7 +79,7 @@ def _sources(reading: InputReading, action: Action) -> tuple[str, ...]:
 
 
 def _quotes(reading: InputReading, action: Action, facts: Iterable[WorkFact]) -> Iterable[RankedLine]:
-    """What a source that was read says, if it is prose."""
+    """Yield quotations from a source that the call read, if it is prose."""
     read = [
         fact.line for fact in facts if fact.section == FILES and isinstance(fact.line, FileLine) and fact.line.is_read
     ]
@@ -91,9 +91,9 @@ def _quotes(reading: InputReading, action: Action, facts: Iterable[WorkFact]) ->
 
 
 def within(lines: Sequence[RankedLine], left: float, whole: float, size: Callable[[str], int]) -> list[Line]:
-    """The most urgent lines that fit so many characters of a whole budget, the latest first among equals.
+    """Return the most urgent lines that fit `left` characters of a whole budget; of equals, the latest first.
 
-    In the order given.
+    The result keeps the order given.
     """
     left_for_quotes = whole * QUOTES_SHARE_MAX
     chosen: set[int] = set()
@@ -110,5 +110,5 @@ def within(lines: Sequence[RankedLine], left: float, whole: float, size: Callabl
 
 
 def cost_of(lines: Iterable[Line], size: Callable[[str], int]) -> float:
-    """The characters that lines take."""
+    """Return the characters that lines take."""
     return sum(size(line.text) + LINE_FRAME_CHARS for line in lines)

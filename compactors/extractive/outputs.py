@@ -1,6 +1,6 @@
-"""What a tool printed, by its form alone: a listing with line numbers, hits of a search, names, a diff, a run of tests.
+"""The form of a tool's output: a numbered listing, search hits, names, a diff, a test run.
 
-No tool's name is known here. Everything is found by a few passes over the text, in time linear in it.
+No tool's name is used here. A few passes over the text find everything, in linear time.
 """
 
 import re
@@ -16,14 +16,14 @@ from memory_engine.core.text import is_unspaced
 from memory_engine.language.sentences import clean
 
 NUMBERED_SHARE, HITS_SHARE, NAMES_SHARE = 0.5, 0.6, 0.8
-"""The share of lines that must have the form."""
+"""Minimum share of lines that must have the form."""
 PROSE_SHARE = 0.45
-"""A text is prose if so many of its lines are sentences, or parts of them."""
+"""Minimum share of lines in a prose text that are sentences or parts of them."""
 SENTENCES_SHARE, SENTENCE_WORDS_MIN = 0.2, 7
-"""So many lines of a prose text are sentences: they end in a stop, or are long. A log has short lines of words."""
+"""Minimum share of complete sentences in a prose text, and the words that make a line without a stop one."""
 _STOPS = (".", "!", "?", ":", ",", ";", "。", "\uff01", "\uff1f", "؟", "।")
 SAMPLE_LINES = 200
-"""Lines by which code is told from prose."""
+"""Number of lines sampled to tell code from prose."""
 SHOWN_CHARS_MAX = 120
 LINE_CHARS_MAX = 400
 SHORT_LINES_MAX, SHORT_CHARS_MAX = 3, 160
@@ -44,7 +44,7 @@ _ERROR = regex(
     r"|(?:bash|sh|zsh): .*|thread '.*' panicked.*)"
 )
 _MAY_TELL = regex(r"(?i)err|exception|fatal|panic|fail|timed|not found|no such|denied|sh: ")
-"""What every line has that `_ERROR` matches: quick to tell."""
+"""A fast test that every line matching `_ERROR` passes."""
 _TRACE = regex(r"(?m)^(?:Traceback \(most recent|\s+at \S+ ?\(|thread '.*' panicked|panic: )")
 _CODE = regex(
     r"[{};\\]\s*$|^\s*(?:[})\]]|//|/\*|\*/|#!|#include|import\b|from\s+\S+\s+import|def |class |return\b|func |fn "
@@ -70,7 +70,7 @@ EMPTY = frozenset(
 
 
 class FileHits(msgspec.Struct, frozen=True, gc=False):
-    """A file with the number of its lines that were found, or changed: added and removed."""
+    """A file with the number of its lines that were found, or that were added and removed."""
 
     path: str
     count: int
@@ -78,27 +78,27 @@ class FileHits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a printed text by its form; empty fields where it has none of the forms."""
+    """What an output's form shows; fields are empty for forms that it does not have."""
 
     lines: int
     is_empty: bool
     numbers: tuple[int, int] | None
     """The first and the last line of a listing with line numbers."""
     header: str
-    """The path that stands above the listing."""
+    """The path above the listing."""
     hits: tuple[FileHits, ...]
     names: tuple[str, ...]
     diff: tuple[FileHits, ...]
     run: RunOfTests | None
     exit_code: int | None
     error: str
-    """The last line that tells an error."""
+    """The last line that reports an error."""
     has_trace: bool
     short: str
-    """All of a text of a few lines, as one."""
+    """The whole of a text of a few lines, as one line."""
     first: str
     last: tuple[str, ...]
-    """The last lines, the very last one first, without rules and bare numbers."""
+    """The last lines, in reverse order, without rules and bare numbers."""
     is_prose: bool
 
 
@@ -106,7 +106,7 @@ _RECORD = Output(1, False, None, "", (), (), (), None, None, "", False, "", "", 
 
 
 def read_output(text: str) -> Output:
-    """The form of a text."""
+    """Recognise the form of a text."""
     given = [_capped(line) for line in _CONTROL.sub("", text).split("\n") if line.strip()]
     text = "\n".join(given)
     count = len(given)
@@ -135,7 +135,7 @@ def read_output(text: str) -> Output:
 
 
 def _capped(line: str) -> str:
-    """A line, of a very long one the beginning, so that no expression takes long."""
+    """Return the line, or the beginning of a very long one, so that no expression takes long."""
     if len(line) <= LINE_CHARS_MAX:
         return line
     stop = line.rfind(" ", LINE_CHARS_MAX // 2, LINE_CHARS_MAX)
@@ -143,7 +143,7 @@ def _capped(line: str) -> str:
 
 
 def record_output(text: str) -> Output:
-    """The form of a JSON text that only holds values."""
+    """Return the form of a JSON text that holds only values."""
     return msgspec.structs.replace(
         _RECORD,
         is_empty=text.strip().lower() in EMPTY,
@@ -153,7 +153,7 @@ def record_output(text: str) -> Output:
 
 
 def _numbers(text: str, count: int) -> tuple[int, int] | None:
-    """The lines that a listing shows, if most of its lines are numbered one after the other."""
+    """Return the first and last line number if most lines are numbered consecutively."""
     found = [int(number) for number in _NUMBER.findall(text)]
     if len(found) < max(2, NUMBERED_SHARE * count):
         return None
@@ -183,7 +183,7 @@ def _names_file(path: str) -> bool:
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:
-    """The names of a listing: a line each, long (`ls -l`) or short. A line that announces them is none."""
+    """Return a listing's names, one per line, long (`ls -l`) or short. A line that announces them does not count."""
     if len(given) > 1 and given[0].rstrip().endswith((":", "\uff1a")):
         given = given[1:]
     long = [found[1] for found in map(_LONG_NAME.fullmatch, map(str.strip, given)) if found is not None]
@@ -231,12 +231,12 @@ def _error(given: Sequence[str]) -> str:
 
 
 def _tells(line: str) -> bool:
-    """Whether a line says more than rules and bare numbers do."""
+    """Return True if a line holds more than rules and bare numbers."""
     return _RULE.fullmatch(line) is None and _WORD.search(line) is not None
 
 
 def _is_prose(given: Sequence[str], *, numbered: bool) -> bool:
-    """Whether most lines are sentences, headings or items of people's language."""
+    """Return True if most lines are sentences, headings or list items of natural language."""
     sample = given[:SAMPLE_LINES]
     if numbered:
         sample = [line[found.end() :] if (found := _NUMBER.match(line)) else line for line in sample]
@@ -255,7 +255,7 @@ def _is_sentence(line: str) -> bool:
 
 
 def is_prose_line(line: str) -> bool:
-    """Whether a line is a sentence or a part of one, and not code or data."""
+    """Return True if a line is a sentence or part of one, and not code or data."""
     if _CODE.search(line):
         return False
     words = _WORD.findall(line)
@@ -265,12 +265,12 @@ def is_prose_line(line: str) -> bool:
 
 
 def without_numbers(text: str) -> str:
-    """A listing without its line numbers."""
+    """Return a listing without its line numbers."""
     return _NUMBER.sub("", text)
 
 
 def one_line(text: str, chars_max: int = SHOWN_CHARS_MAX) -> str:
-    """A text as one line of about so many characters: of a longer one the middle goes, and no word is cut."""
+    """Return a text as one line of about `chars_max` characters; a longer one loses its middle, between words."""
     text = clean(_CONTROL.sub("", text))
     if len(text) <= chars_max:
         return text

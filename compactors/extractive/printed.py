@@ -20,11 +20,11 @@ CODE_KEYS = frozenset(
     ("exit_code", "exitcode", "exitstatus", "exit_status", "returncode", "return_code", "status_code")
 )
 LINES_MIN = 2
-"""A text of fewer lines is a value."""
+"""Minimum number of lines in a printed text; a shorter one is a value."""
 
 
 def printed_in(value: Json) -> str | None:
-    """The text printed into a result, an exit code beside it as its last line; `None` where it only holds values."""
+    """Return the text printed inside a result, with an exit code as its last line; `None` if it holds only values."""
     if isinstance(value, list):
         return _of_list(value)
     if not isinstance(value, dict):
@@ -39,7 +39,7 @@ def printed_in(value: Json) -> str | None:
 
 
 def _of_list(value: list[Json]) -> str | None:
-    """Parts of a message as their text, names as a line each."""
+    """Return a message's parts as their text, or a list of names as one per line."""
     if value and all(isinstance(one, dict) and isinstance(one.get("text"), str) for one in value):
         texts = [one["text"] for one in value if isinstance(one, dict)]
         is_message = all(isinstance(one, dict) and one.get("type") == "text" for one in value)

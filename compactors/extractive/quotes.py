@@ -1,6 +1,6 @@
-"""Sentences of the files and pages that tools read, word for word and under the name of their source.
+"""Sentences from files and pages that tools read, quoted word for word under the name of their source.
 
-A file may hold rules that whoever works on must know: what binds goes first, and of a short text all of it is told.
+A file may hold rules that the next worker must know: binding sentences go first, and a short text is quoted whole.
 """
 
 from collections.abc import Sequence
@@ -14,27 +14,27 @@ from memory_engine.core.lazy import regex
 from memory_engine.language.phrases import DOUBTS, traits_of
 
 QUOTED_CHARS_MAX = 400
-"""Characters that are told of one reading of a source."""
+"""Maximum number of characters quoted from one reading of a source."""
 STATEMENT_CHARS_MAX = 300
 SAYS = "{source} says: {text}"
 _PROSE_FILE = regex(
     r"(?i)(?:^|[/\\])[^./\\]+$|\.(?:md|mdx|markdown|txt|text|rst|adoc|asciidoc|org|tex|html?|pdf|docx?|odt|rtf|eml)$|^https?:"
 )
-"""Files of people's language: what others say in comments is of the code."""
+"""Files of natural language; comments in code are not quoted."""
 _LICENCE = regex(r"(?i)copyright|licen[sc]|warrant|merchantab|liabil")
 _FIELD = regex(r"[\w -]{1,30}:\s*\S+(?: \S+){0,3}|#.*|`.*`")
 _STOPS = (".", "!", "?", "。", "\uff01", "\uff1f", ":", ";")
 
 
 class SourceQuote(msgspec.Struct, frozen=True, gc=False):
-    """What a source says; `binds` if any of its sentences demands, forbids or limits."""
+    """A quotation from a source; `binds` if any of its sentences demands, forbids or limits something."""
 
     text: str
     binds: bool
 
 
 def quote_of(source: str, text: SourceText) -> SourceQuote | None:
-    """The sentences to tell of a text that a tool read, `None` if it is no prose."""
+    """Return the sentences to quote of a text that a tool read, `None` if it is not prose."""
     if not (text.output.is_prose and _PROSE_FILE.search(source)):
         return None
     printed = without_numbers(text.printed or "")

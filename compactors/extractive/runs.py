@@ -11,7 +11,7 @@ from memory_engine.core.lazy import regex
 from memory_engine.language.sentences import clean
 
 FAILURES_MAX = 5
-"""Failures that are told by name; of more, the number."""
+"""Maximum number of failures listed by name; the rest are counted."""
 ERROR_CHARS_MAX = 160
 _COUNTS = regex(
     r"(?i)\b\d+ (?:tests?|examples?|assertions|doctests?|specs?|scenarios?)?\s*"
@@ -57,13 +57,13 @@ class RunOfTests(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def outcome(self) -> str:
-        """The run as a line tells it: the counts, then the failures."""
+        """Return the run as a summary line shows it: the counts, then the failures."""
         more = len(self.failures) - FAILURES_MAX
         return "; ".join([self.counts, *self.failures[:FAILURES_MAX], *([f"and {more} more"] if more > 0 else [])])
 
 
 def run_of_tests(given: Sequence[str]) -> RunOfTests | None:
-    """The run that these lines tell of, if they do."""
+    """Return the test run that these lines report, `None` if they report none."""
     counts = [line for line in given[-60:] if len(line) < 400 and _COUNTS.search(line.strip(" =\t"))]
     if not counts:
         return None
@@ -81,7 +81,7 @@ def _counts(line: str) -> str:
 
 
 def _failures(given: Sequence[str]) -> tuple[str, ...]:
-    """Each failure once, with the reason that stands in its line, or else the first that stands below it."""
+    """Return each failure once, with the reason on its own line, or else the first one below it."""
     found: dict[str, str] = {}
     last = ""
     reason = ""

@@ -1,6 +1,6 @@
-"""Command lines of a shell: what they read and write, and how a summary shows them.
+"""Shell command lines: what they read and write, and how a summary shows them.
 
-Only programs whose effect on files is their whole purpose are known by name; every other command is shown as it is.
+Only programs whose sole purpose is their effect on files are known by name; every other command is shown unchanged.
 """
 
 import re
@@ -38,7 +38,7 @@ _NOISE = regex(r"\s*(?:[12]?>\s*&?\s*(?:/dev/null|[12])|2>&1)")
 
 
 class FileRead(msgspec.Struct, frozen=True, gc=False):
-    """A file that a command prints; `first` and `last` are the lines, 0 where that is open."""
+    """A file that a command prints; `first` and `last` are line numbers, 0 if open."""
 
     path: str
     first: int = 0
@@ -46,7 +46,7 @@ class FileRead(msgspec.Struct, frozen=True, gc=False):
 
 
 class FileWrite(msgspec.Struct, frozen=True, gc=False):
-    """A file that a command writes, and the text that stands in the command."""
+    """A file that a command writes, and the text given in the command."""
 
     path: str
     text: str = ""
@@ -54,7 +54,7 @@ class FileWrite(msgspec.Struct, frozen=True, gc=False):
 
 
 class CommandRead(msgspec.Struct, frozen=True, gc=False):
-    """A command line as it is shown, with the files that it does nothing but print, or write."""
+    """A command line as shown, with the files that it only prints, or writes."""
 
     shown: str
     program: str
@@ -66,7 +66,7 @@ class CommandRead(msgspec.Struct, frozen=True, gc=False):
 
 
 def looks_like_command(text: str) -> bool:
-    """Whether a text is a command line: it begins with a known program, or has the signs of a shell."""
+    """Return True if a text is a command line: it begins with a known program, or has a shell's syntax."""
     first = text.strip().partition("\n")[0]
     program = _program(first)
     if not program or len(first) > 4_000:
@@ -84,7 +84,7 @@ def _program(command: str) -> str:
 
 
 def read_command(text: str) -> CommandRead:
-    """What a command line does with files."""
+    """Find what a command line does with files."""
     writes = tuple(_heredocs(text))
     plain = _HEREDOC.sub(_shortened, text).strip()
     shown = " ".join(_NOISE.sub("", plain).split())
@@ -111,14 +111,14 @@ def read_command(text: str) -> CommandRead:
 
 
 def _removed(steps: Sequence[str]) -> Iterator[str]:
-    """The files that a command removes, as far as it names them one by one."""
+    """Yield the files that a command removes, if it names them one by one."""
     for step in steps:
         words = _words(_NOISE.sub("", step)) if _program(step) in REMOVERS and len(step) <= STEP_CHARS_MAX else []
         yield from (word for word in words[1:] if not word.startswith("-") and not _PATTERN.search(word))
 
 
 def _shortened(heredoc: re.Match[str]) -> str:
-    """A text inside a command as its first line, where it is no file that is written: a message, say."""
+    """Return a here-document as its first line, unless it is written to a file: a message, say."""
     line = heredoc.string[heredoc.string.rfind("\n", 0, heredoc.start()) + 1 : heredoc.start()]
     if _WRITTEN.search(f"{line}{heredoc['rest']}") is not None:
         return heredoc["rest"]
@@ -135,7 +135,7 @@ def _heredocs(text: str) -> Iterator[FileWrite]:
 
 
 def _reads(step: str) -> Iterator[FileRead]:
-    """The files that one step prints, none if it does anything else."""
+    """Yield the files that one step prints; none if it does anything else."""
     step = _NOISE.sub("", step)
     if len(step) > STEP_CHARS_MAX or ">" in step or "<" in step or "`" in step or "$(" in step:
         return
@@ -162,7 +162,7 @@ def _reads(step: str) -> Iterator[FileRead]:
 
 
 def _span(program: str, words: Sequence[str]) -> tuple[int, int]:
-    """The lines that a reader prints, 0 where that is open."""
+    """Return the lines that a reading program prints, 0 where open."""
     told = " ".join(words)
     if program == "sed":
         found = _SED_RANGE.search(told)
@@ -176,7 +176,7 @@ def _span(program: str, words: Sequence[str]) -> tuple[int, int]:
 
 
 def _operands(program: str, words: Sequence[str]) -> Iterator[str]:
-    """The files among the words of a reader."""
+    """Yield the files among a reading program's arguments."""
     skip = 1 if program in ("sed", "awk") and "-f" not in words else 0
     takes_value = False
     for word in words:

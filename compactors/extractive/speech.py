@@ -26,7 +26,7 @@ ANNOTATION_FACTOR = 0.5
 REPETITION_FACTOR = 0.1
 LAST_EXCHANGE_FACTOR = 2.0
 OPEN_WORTH = 6.0
-"""What an open question or promise is worth as such, however often its words were said."""
+"""Worth of an open question or promise in itself, however often its words were said."""
 TODO_WORTH = 24.0
 ONLY_SAID_FACTOR = 2.0
 CHOICE_SHARE = 0.5
@@ -34,9 +34,9 @@ CHOICE_SHARE = 0.5
 NOWHERE: Place = (-1, -1)
 ALIKE_MIN = 16
 ALIKE_EXPONENT = 0.5
-"""Of more statements that differ by names and values alone, one is less likely to be needed than one like no other."""
+"""Exponent for statements that differ only in names and values: one of many is less likely to be needed."""
 ENTRIES_MIN = 200
-"""The statements of fewer entries are weighed after all: bounds do not pay."""
+"""With fewer entries than this, every statement is weighed at once: computing bounds does not pay."""
 FULL_SENTENCE_WORDS = 8
 SHORTNESS_EXPONENT = 0.5
 FEW_WORDS = 3
@@ -55,11 +55,11 @@ KIND_FACTORS: dict[EntryKind, float] = {
 }
 NARRATION_FACTOR = 0.4
 NARRATION_WORDS_MAX = 8
-"""What an agent says with a call announces it; so few words without a value of their own say nothing else."""
+"""Maximum words of an agent's announcement of its call; so few without a value of their own add nothing."""
 WITH_WORK_FACTOR = 3.0
-"""Where an agent works on files and commands, people say little, and all of it counts."""
+"""Factor for people's words where an agent works on files and commands: they say little, and all of it counts."""
 WITHOUT_TOOLS_FACTOR = 2.0
-"""Where no tool's result holds what an agent tells, its words are the only place for it."""
+"""Factor for an agent's words where no tool result holds what they say."""
 SPEAKERS: dict[EntryKind, str] = {
     "user": "User",
     "assistant": "Assistant",
@@ -71,7 +71,7 @@ SPEAKERS: dict[EntryKind, str] = {
 ANSWER = "{answer} (← {question})"
 _ALIKE = {SAID: (SAID, ASKED), ASKED: (SAID, ASKED)}
 LISTS: frozenset[EntryKind] = frozenset(("todo", "summary"))
-"""Entries whose statements are items: each stands in a line of its own."""
+"""Entries whose statements are items, each on its own line."""
 
 
 def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
@@ -115,7 +115,7 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
 def _answer_draft(
     reading: InputReading, index: int, answer: tuple[str, Section], asked_at: Place, factor: float
 ) -> LineDraft:
-    """An answer that means nothing without its question, where the two have different headings: both in one line."""
+    """Put an answer and its question in one line, if it means nothing alone and they have different headings."""
     text, section = answer
     asker, answerer = reading.entries[asked_at[0]], reading.entries[index]
     question = reading.heard[asked_at[0]].text.remarks[asked_at[1]]
@@ -127,20 +127,20 @@ def _answer_draft(
 
 
 def speaker_of(entry: Entry) -> str:
-    """Who says it, as a line begins; "" where that is nobody."""
+    """Return the speaker's name as a line begins; "" for nobody."""
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
     return f"{speaker}: " if speaker else ""
 
 
 def _narrates(reading: InputReading, index: int) -> bool:
-    """Whether an agent says it with a call, which may be written as text: then its result comes next."""
+    """Return True if an agent says it with a call; if the call was written as text, its result comes next."""
     following = reading.entries[index + 1 : index + 2]
     is_call = bool(following) and following[0].kind in ("tool_call", "tool_result")
     return is_call and reading.entries[index].kind == "assistant"
 
 
 def _announces(reading: InputReading, index: int, statement: Remark) -> bool:
-    """Whether a statement only says what the call behind it tells: it promises, or has few words and no own value."""
+    """Return True if a statement only announces the call after it: a promise, or few words without a new value."""
     if statement.promises or begins("announcements", statement.text):
         return True
     arguments = reading.entries[index + 1].arguments or reading.entries[index].text.partition(FENCE)[2]
@@ -149,7 +149,7 @@ def _announces(reading: InputReading, index: int, statement: Remark) -> bool:
 
 
 class _SaidLater(LaterTerms, frozen=True, gc=False):
-    """What a statement of these words covers, weighed later."""
+    """The terms of a statement's words, weighed later."""
 
     reading: InputReading
     index: int
@@ -171,7 +171,7 @@ def _terms(reading: InputReading, index: int, said: tuple[str, ...], factor: flo
 
 
 def _values_factor(reading: InputReading, index: int) -> float:
-    """How much more values may be worth by who says them."""
+    """Return how much more values may be worth, depending on who says them."""
     kind = reading.entries[index].kind
     return ONLY_SAID_FACTOR if kind == "assistant" else 1.0 + CHOICE_SHARE * (kind == "user" and reading.has_agent)
 
@@ -194,14 +194,14 @@ def _is_todo(entry: Entry, statement: Remark) -> bool:
 
 
 def _needed(reading: InputReading, statement: Remark, number: int) -> int:
-    """The number of the statement in the same text without which this one must not stand, -1 where there is none."""
+    """Return the number of the statement in the same text that this one must follow, -1 if there is none."""
     if statement.head >= 0 or number == 0 or statement.before is None:
         return statement.head
     return number - 1 if reading.has_agent and points_back(statement.said) else -1
 
 
 def _needs_its_question(reading: InputReading, asked_at: Place, statement: Remark) -> bool:
-    """Whether an answer is so short that it means nothing without what was asked."""
+    """Return True if an answer is so short that it means nothing without its question."""
     if asked_at == NOWHERE:
         return False
     question = reading.heard[asked_at[0]].text.remarks[asked_at[1]]
@@ -227,7 +227,7 @@ def speech_terms(reading: InputReading, index: int, said: Sequence[str], factor:
 
 
 def _question_before(reading: InputReading, index: int) -> Place:
-    """The last question of the entry before, where another voice asked it."""
+    """Return the place of the previous entry's last question, if another voice asked it."""
     entry = reading.entries[index]
     if index == 0 or entry.kind not in ("user", "assistant", "other"):
         return NOWHERE
@@ -240,7 +240,7 @@ def _question_before(reading: InputReading, index: int) -> Place:
 
 
 def _factor(reading: InputReading, index: int, statement: Remark, *, asked: bool) -> float:
-    """The weight of a statement of this kind, as a multiple of the worth of its terms."""
+    """Return the factor by which a statement of this kind multiplies the worth of its terms."""
     entry = reading.entries[index]
     factor: float = min(1.0, statement.words / FULL_SENTENCE_WORDS) ** SHORTNESS_EXPONENT
     if statement.asks and not reading.agenda.is_open(index):
@@ -270,7 +270,7 @@ def _factor(reading: InputReading, index: int, statement: Remark, *, asked: bool
 
 
 def _section(reading: InputReading, index: int, number: int) -> Section:
-    """The kind of a statement of the entry at `index`: whose words it holds, and whether it is still open."""
+    """Return the section of a statement of entry `index`: whose words it holds, and whether it is still open."""
     entry = reading.entries[index]
     statement = reading.heard[index].text.remarks[number]
     is_next = reading.agenda.is_next(index, statement) and not _narrates(reading, index)

@@ -36,7 +36,7 @@ class OutputLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourceText(msgspec.Struct, gc=False):
-    """One text and what is known of it: each part is made when it is first asked for."""
+    """One text and its analysis: each part is computed when first asked for."""
 
     text: str
     _words: tuple[tuple[str, ...], frozenset[str]] | None = None
@@ -48,7 +48,7 @@ class SourceText(msgspec.Struct, gc=False):
 
     @property
     def asked(self) -> CallArguments:
-        """What it asks for, as the arguments of a call."""
+        """Parse the text as the arguments of a call."""
         found = self._asked
         if found is None:
             found = self._asked = read_arguments(self.text)
@@ -56,7 +56,7 @@ class SourceText(msgspec.Struct, gc=False):
 
     @property
     def output(self) -> Output:
-        """Its form, as what a tool printed; of a JSON text the form of the text that was printed into it."""
+        """Return the text's form as a tool's output; for a JSON text, the form of the text printed into it."""
         found = self._output
         if found is None:
             printed = self.printed
@@ -65,12 +65,12 @@ class SourceText(msgspec.Struct, gc=False):
 
     @property
     def printed(self) -> str | None:
-        """The text that was printed into it: all of what is not JSON, `None` for JSON that only holds values."""
+        """Return the text printed into it: all of a text that is not JSON, `None` for JSON that only holds values."""
         return self.answer[2]
 
     @property
     def words(self) -> tuple[tuple[str, ...], frozenset[str]]:
-        """Its distinct terms, in no order, and those of them that stand for values."""
+        """Return its distinct terms, in no order, and the subset that stands for values."""
         found = self._words
         if found is None:
             found = self._words = distinct_terms(words(self.text))
@@ -83,7 +83,7 @@ class SourceText(msgspec.Struct, gc=False):
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """Its statements, as somebody said them."""
+        """Split the text into statements, as if somebody said them."""
         found = self._remarks
         if found is None:
             found = self._remarks = tuple(map(remark, statements(self.text)))
@@ -91,7 +91,7 @@ class SourceText(msgspec.Struct, gc=False):
 
     @property
     def lines(self) -> tuple[OutputLine, ...]:
-        """Its statements, as a tool printed them: every line ends one."""
+        """Split the text into statements, as if a tool printed them: every line ends one."""
         found = self._lines
         if found is None:
             said = statements(self.text, lines=True)
@@ -101,9 +101,9 @@ class SourceText(msgspec.Struct, gc=False):
 
     @property
     def answer(self) -> tuple[tuple[ToldRecord, ...] | None, bool, str | None]:
-        """Its records, if it is a JSON text; whether it is an error; and the text that was printed into it.
+        """Return its records if it is JSON, whether it is an error, and the text printed into it.
 
-        An error is told by how tools begin their errors, or by a field that says so.
+        An error is recognised by how tools begin their errors, or by a field that says so.
         """
         found = self._answer
         if found is None:
@@ -117,7 +117,7 @@ class SourceText(msgspec.Struct, gc=False):
 
     @property
     def tells_failure(self) -> bool:
-        """Whether it is an error."""
+        """Return True if it is an error."""
         return self.answer[1]
 
 
@@ -132,7 +132,7 @@ def _answer(text: str) -> tuple[tuple[ToldRecord, ...] | None, bool, str | None]
 
 
 class _KeptTexts:
-    """The latest texts by what they say, so many characters of them."""
+    """Cache of the latest texts by their content, limited by their characters."""
 
     def __init__(self) -> None:
         self._texts: OrderedDict[str, SourceText] = OrderedDict()
@@ -160,5 +160,5 @@ _NOTHING = SourceText("")
 
 
 def text_of(said: str) -> SourceText:
-    """The text with what is known of it, which fills up by use."""
+    """Return the text with its analysis, which is filled in as it is used."""
     return _KEPT.text(said) if said else _NOTHING

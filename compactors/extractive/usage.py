@@ -35,20 +35,20 @@ FIRST_MENTION_BONUS = 1.4
 RARITY_EXPONENT = 0.55
 CAPITAL_FACTOR = 0.8
 SMALL_FACTOR = 0.4
-"""Of a structured value, a word that no digit or sign makes specific, as it begins."""
+"""Factors for a word of a structured value that no digit or sign makes specific, by the case of its first letter."""
 NEVER = 1 << 62
 ISO_DAY = regex(r"\d{4}-\d{2}-\d{2}")
 DAY_CHARS_MAX = 32
 
 
 class Heard(msgspec.Struct, frozen=True, gc=False):
-    """An entry with what is known of its texts alone."""
+    """An entry with what its texts alone show."""
 
     entry: Entry
     text: SourceText
     arguments: SourceText
     is_work: bool = False
-    """Whether it is a part of a record of work: its text counts for nothing else."""
+    """True if it is part of a record of work: its text then counts for nothing else."""
 
 
 SaidTerm = tuple[str, float, int]
@@ -59,7 +59,7 @@ class TermUsage:
     """Counts over one input: in how many entries each term occurs, and how values were taken up."""
 
     def __init__(self, earlier: Iterable[SourceText] = ()) -> None:
-        """It has read the texts of earlier lines, and hears each entry in turn; linear in their length."""
+        """Count the texts of earlier lines; `hear` then takes each entry in turn. Linear in their length."""
         self.frequency: Counter[str] = Counter()
         self._first: dict[str, int] = {}
         self._last_taken_up: dict[str, int] = {}
@@ -74,11 +74,11 @@ class TermUsage:
         for text in earlier:
             self._meet(0, text.terms)
         self.opening = _Worths(self._opening_term)
-        """By word: its terms where a statement begins with it."""
+        """By word: its terms at the beginning of a statement."""
         self.said = _Worths(self._said_term)
-        """By word: its terms elsewhere, where a capital marks a name."""
+        """By word: its terms elsewhere in a statement, where a capital marks a name."""
         self.said_max = _MostWorth(self.said)
-        """By word: the most that its terms are worth anywhere in speech."""
+        """By word: the most that its terms can be worth anywhere in speech."""
         self.told = _Worths(self._told_term)
         """By word: its terms in a structured value, each with its worth there."""
 
@@ -88,7 +88,7 @@ class TermUsage:
         first.update(dict.fromkeys(filterfalse(first.__contains__, terms), index))
 
     def hear(self, index: int, heard: Heard) -> None:
-        """The next entry, at `index`."""
+        """Take the next entry, at `index`."""
         kind = heard.entry.kind
         if heard.is_work and kind != "tool_call":
             return
@@ -107,7 +107,7 @@ class TermUsage:
         self._last_taken_up.update(dict.fromkeys(values, index))
 
     def learn_keys(self, index: int, records: Iterable[ToldRecord]) -> None:
-        """Count for each key of a result (entry `index`) how many of its values were taken up later."""
+        """Count, for each key of the result at entry `index`, how many of its values were used later."""
         taken_up = self._last_taken_up
         for record in records:
             self._last_record[record.identity] = index
@@ -117,30 +117,30 @@ class TermUsage:
                     self._key_hits[key] += 1
 
     def worth_max(self, key: str, value: Value) -> float:
-        """The highest that covering a value's words can be worth: its key's worth, its shape, and who took it up."""
+        """Return an upper bound on the worth of a value's words: from its key's worth, its shape, and later use."""
         most = self._key_worths[key, value.prior] * value.worth_max
         if self.taken_up.isdisjoint(value.values):
             return most
         return most * max(map(self.bonus, value.values))
 
     def key_worth(self, key: str, prior: float) -> float:
-        """Between 0.1 and 1: the share of a key's values that were taken up, smoothed towards `prior`."""
+        """Return the share of a key's values that were used later, smoothed towards `prior`: between 0.1 and 1."""
         return self._key_worths[key, prior]
 
     def _learned_worth(self, key: str, prior: float) -> float:
         return 0.1 + 0.9 * (self._key_hits[key] + 2 * prior) / (self._key_total[key] + 2)
 
     def is_superseded(self, index: int, record: ToldRecord) -> bool:
-        """Whether a later outcome holds a record of the same identity: that one then is the state."""
+        """Return True if a later result holds a record of the same identity, which is then the current state."""
         return self._last_record.get(record.identity, index) > index
 
     @cached_property
     def taken_up(self) -> frozenset[str]:
-        """The values that anybody named or said, or a later call used; asked for once all is heard."""
+        """Return the values that anybody named or said, or a later call used. Call this once all entries are heard."""
         return frozenset(self._named | self._used | self._said)
 
     def _weight(self, unit: Unit, size: float) -> float:
-        """The worth of covering a term in speech: more for rare, long, specific and taken-up ones."""
+        """Return the worth of covering a term in speech: more for rare, long, specific and reused terms."""
         term = unit.term
         if term in self.frequency:
             size *= self.frequency[term] ** -RARITY_EXPONENT
@@ -162,7 +162,7 @@ class TermUsage:
         return unit.term, self._weight(unit, unit.whole_size) * factor
 
     def bonus(self, term: str) -> float:
-        """The factor by which a value gains worth because a later call used it, the user named it or it was said."""
+        """Return the factor a value gains because a later call used it, the user named it or somebody said it."""
         if term not in self.taken_up:
             return 1.0
         factor = USED_BONUS if term in self._used else 1.0
@@ -173,12 +173,12 @@ class TermUsage:
         return factor
 
     def is_only_said(self, term: str) -> bool:
-        """Whether a term is a value that stands in no result of a tool: what is not kept of speech is lost."""
+        """Return True if a term is a value in no tool result: if the summary drops the speech, the value is lost."""
         return term[0] == VALUE_MARK and term not in self._in_results
 
 
 def _named_in(heard: Heard) -> SourceText:
-    """The text of a call's arguments, as far as it names things: without what it writes."""
+    """Return the part of a call's arguments that names things, without the texts it writes."""
     if not heard.is_work:
         return heard.arguments
     asked = heard.arguments.asked
@@ -186,7 +186,7 @@ def _named_in(heard: Heard) -> SourceText:
 
 
 class _Worths(dict[str, tuple[T, ...]]):
-    """What each word is worth in this input, by the units that it counts as: made when it is first asked for."""
+    """The worths of each word in this input, by the units that it counts as, computed when first asked for."""
 
     def __init__(self, weigh: Callable[[Unit], T]) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ class _Worths(dict[str, tuple[T, ...]]):
 
 
 class _MostWorth(dict[str, float]):
-    """The most that each word's terms are worth in speech, that is in the first entry that holds them."""
+    """The most that each word's terms are worth in speech, reached in the first entry that holds them."""
 
     def __init__(self, said: _Worths[SaidTerm]) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class _MostWorth(dict[str, float]):
 
 
 class _Learned(dict[tuple[str, float], float]):
-    """What the values of each key are worth, by the key and the prior: asked for once all is heard."""
+    """The worth of each key's values, by key and prior. Use it once all entries are heard."""
 
     def __init__(self, learned: Callable[[str, float], float]) -> None:
         super().__init__()
@@ -229,12 +229,12 @@ class Action(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def place(self) -> int:
-        """Where the action stands in the input."""
+        """Return the action's place in the input."""
         return self.call if self.call >= 0 else self.outcome
 
 
 def pair_calls(entries: Sequence[Entry]) -> tuple[Action, ...]:
-    """Each outcome with the latest open call of its id (ids may repeat), in the order of the calls."""
+    """Pair each outcome with the latest open call of its id (ids may repeat), in the order of the calls."""
     open_calls: dict[str, list[int]] = {}
     outcome_of: dict[int, int] = {}
     actions: list[Action] = []
@@ -252,7 +252,7 @@ def pair_calls(entries: Sequence[Entry]) -> tuple[Action, ...]:
 
 
 def failed(outcome: Heard) -> bool:
-    """Whether an outcome is an error: by its flag, or by its text."""
+    """Return True if an outcome is an error: by its flag, or by its text."""
     return _has_failed(outcome.entry, outcome.text)
 
 
@@ -261,13 +261,13 @@ def _has_failed(entry: Entry, text: SourceText) -> bool:
 
 
 FRAME_SHARE, FRAMES_MIN = 0.3, 4
-"""Lines that begin alike are a frame if so many results, and this share of all, end in them."""
+"""Minimum share and number of results that end in lines beginning alike; such lines are a frame."""
 FRAME_LINES = 4
-"""Last lines of a result that may be a frame."""
+"""Maximum number of a result's last lines that can be a frame."""
 
 
 def _work(entries: Sequence[Entry], actions: Sequence[Action]) -> Steps[dict[Action, tuple[WorkFact, ...]]]:
-    """The records of the actions that are work on files and commands."""
+    """Return the records of the actions that are work on files and commands."""
     ended = [action for action in actions if action.outcome >= 0]
     ends: Counter[str] = Counter()
     for action in ended:
@@ -294,7 +294,7 @@ def _last_lines(text: str) -> list[str]:
 
 
 def _unframed(text: str, frame: Collection[str]) -> str:
-    """A result without the last lines that are like those of most others: a prompt, the folder that is open."""
+    """Remove last lines that most other results share, such as a prompt or the current folder."""
     if not frame or text_of(text).records is not None:
         return text
     kept = text.rstrip().split("\n")
@@ -305,7 +305,7 @@ def _unframed(text: str, frame: Collection[str]) -> str:
 
 
 def _asked_before(entries: Sequence[Entry], action: Action) -> str:
-    """The command that an agent wrote as text, where a result answers no call: what it put into a fence at the end."""
+    """Return the command that an agent wrote as text, in a fence at the end, for a result that answers no call."""
     before = entries[action.outcome - 1] if action.outcome > 0 else None
     if before is None or before.kind != "assistant":
         return ""
@@ -326,7 +326,7 @@ SAID_KINDS: frozenset[EntryKind] = frozenset(
 
 
 class InputReading(msgspec.Struct, frozen=True, gc=False):
-    """The knowledge of the whole input with which its entries are read one by one."""
+    """What the whole input shows, used to read its entries one by one."""
 
     entries: Sequence[Entry]
     heard: Sequence[Heard]
@@ -343,15 +343,15 @@ class InputReading(msgspec.Struct, frozen=True, gc=False):
     """Places of the last thing each side said: the state of the conversation."""
     last_todo: int
     wordings: Mapping[str, int]
-    """How many different statements have the same words, names and values apart."""
+    """By wording (words without names and values): how many different statements have it."""
     names: frozenset[str]
-    """The speakers' names, folded: whom a greeting calls."""
+    """The speakers' names, case-folded: those that a greeting may address."""
     seen: set[str]
-    """Sentences met so far, for marking repetitions down."""
+    """Sentences met so far; repetitions weigh less."""
 
 
 def day_of(at: str) -> str:
-    """The day of an ISO time, or a date text as it is."""
+    """Return the day of an ISO time, or a date text unchanged."""
     day = clean(at[:DAY_CHARS_MAX]) if at else ""
     return day[:10] if ISO_DAY.match(day) else day
 
@@ -404,7 +404,7 @@ def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReadin
 
 
 def _closing(heard: Sequence[Heard], names: frozenset[str]) -> frozenset[int]:
-    """Places of the last thing of substance that each of the last two voices said."""
+    """Return the places of the last substantial thing that each of the last two voices said."""
     found: dict[tuple[str, str], int] = {}
     for index in range(len(heard) - 1, -1, -1):
         entry = heard[index].entry

@@ -21,7 +21,7 @@ TIME = regex(r"\d{1,2}:\d{2}(?::\d{2})?(?:\+\d+)?$")
 _LINE_WITH_DIGIT = regex(r"(?m)^[^0-9\n]*+[0-9].*+")
 NUMBER = regex(r"[-+]?\d+(?:[.,]\d+)*$")
 HIRAGANA = regex(r"[\u3040-\u309f]+$")
-"""Japanese writes endings and particles in them, seldom content."""
+"""Hiragana: Japanese writes endings and particles in it, seldom content."""
 _DIGIT = regex("[0-9]")
 WORDS_MAX = 65_536
 """Words whose terms are kept: a vocabulary, and the values of a long conversation."""
@@ -38,7 +38,7 @@ IDENTIFIER_WORTH = 3.0
 CHARACTER_WORTH = 0.6
 IDENTIFIER_CHARS_MAX = 30
 FEW_DIGITS = 5
-"""A number of so many digits is no identifier yet."""
+"""A number of up to this many digits is not an identifier."""
 
 
 def is_specific(word: str) -> bool:
@@ -62,14 +62,14 @@ def is_identifier(word: str) -> bool:
 
 
 def refers(word: str) -> bool:
-    """Whether a specific word is a reference, and no date, time or number."""
+    """Return True if a specific word is a reference, and not a date, time or number."""
     if word[0].isdecimal() and (DATE.match(word) or TIME.match(word)):
         return False
     return _is_reference(word)
 
 
 def _is_reference(word: str) -> bool:
-    """The same of a word that is no date or time."""
+    """Return True if a word, not a date or time, is a reference."""
     if " " in word:
         return False
     if word.isdigit() or not (word.lower() != word.upper() if word.isascii() else any(map(str.isalpha, word))):
@@ -78,7 +78,7 @@ def _is_reference(word: str) -> bool:
 
 
 def has_digit(word: str) -> bool:
-    """Whether a digit of any script is in a word."""
+    """Return True if a word has a digit of any script."""
     return _DIGIT.search(word) is not None if word.isascii() else any(map(str.isdigit, word))
 
 
@@ -143,13 +143,13 @@ def distinct_terms(said: Iterable[str]) -> tuple[tuple[str, ...], frozenset[str]
 
 
 def worth_max(word: str) -> float:
-    """What the terms of a word are worth at most, before anything is known of their use: quick to tell."""
+    """Return a fast upper bound on the worth of a word's terms, before their use is known."""
     terms = terms_of(word)
     return value_worth_max(word) if terms[0][0] == VALUE_MARK else len(terms) * SIZE_MAX
 
 
 def value_worth_max(word: str) -> float:
-    """The same of a specific word."""
+    """Return the same bound for a specific word."""
     if len(word) <= FEW_DIGITS and word.isdecimal():
         return specificity(word)
     return IDENTIFIER_WORTH + CHARACTER_WORTH * min(len(word), IDENTIFIER_CHARS_MAX)
@@ -171,7 +171,7 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=UNITS_MAX)
 def units_of(word: str) -> tuple[Unit, ...]:
-    """The terms of a word, each with what is known of it in any text."""
+    """Return a word's terms, each with what is the same for it in any text."""
     if word.isascii() and has_digit(word):  # no list of words and no stem has anything to say of it
         size, term = sqrt(min(len(word), LENGTH_MAX)), VALUE_MARK + word[:VALUE_CHARS_MAX].lower()
         return (Unit(term, size, size, specificity(word), False, word[0].isupper()),)

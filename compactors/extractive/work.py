@@ -1,7 +1,7 @@
 """Calls as records of work: which files were read and changed, which commands and tests ran, and how they ended.
 
-A call is told by the form of its arguments and of its result, never by its tool's name alone. What is no work on files
-and commands (a booking, a search in a catalogue) is left to `actions`, which tells the values of records.
+A call is classified by the form of its arguments and result, never by its tool's name alone. Calls that are not work on
+files and commands (a booking, a search in a catalogue) are left to `actions`, which reports the values of records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,16 +23,16 @@ ERROR_CHARS_MAX = 200
 FAILURE_CHARS_MAX = 120
 NAMES_CHARS_MAX = 140
 FILE_LINES_MIN = 2
-"""A result of fewer lines is an answer rather than the text of a file, if nothing else says that it is one."""
+"""Minimum lines in the text of a file, if nothing else marks it as one; a shorter result is an answer."""
 LOG_LINES_MIN = 12
-"""A result of so many lines that are no sentences is an output: how it ended matters."""
+"""Minimum number of lines, other than sentences, in an output; a summary reports how it ended."""
 SIMILAR_SHARE = 0.3
 TEXTS_MAX = 6
-"""Arguments of which two may be a text before and after."""
+"""Maximum number of arguments among which a text before and one after an edit are looked for."""
 
 
 class Rank(IntEnum):
-    """What goes first where there is no room for all."""
+    """The order of priority where there is no room for all."""
 
     TEST = 0
     RULE = 1
@@ -53,16 +53,16 @@ class WorkFact(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallOutcome(msgspec.Struct, frozen=True, gc=False):
-    """What came of a call: its text by its form, and whether it failed."""
+    """A call's outcome: its text, the text's form, and whether the call failed."""
 
     output: Output
     has_failed: bool
     is_record: bool
-    """Whether it is a JSON text without a printed text in it."""
+    """True if it is a JSON text without a printed text in it."""
 
 
 def facts_of(name: str, asked: CallArguments, outcome: CallOutcome) -> tuple[WorkFact, ...]:
-    """What a call did, in order; empty if it is no work on files and commands."""
+    """Return what a call did, in order; empty if it is not work on files and commands."""
     if asked.command is not None:
         is_told_elsewhere = outcome.is_record and not asked.command.reads and not asked.command.writes
         return () if is_told_elsewhere else tuple(_of_command(asked, outcome))
@@ -107,7 +107,7 @@ def _shell_read(read: FileRead, output: Output, *, alone: bool) -> WorkFact:
 
 
 def _edits(asked: CallArguments, outcome: CallOutcome) -> Iterator[WorkFact]:
-    """The files that a call changes: its arguments say what, and its result does not look like something found."""
+    """Yield the files that a call changes: its arguments say so, and its result does not look like something found."""
     output = outcome.output
     if not asked.writes and (output.hits or output.names or asked.searches):
         return
@@ -125,7 +125,10 @@ def _edits(asked: CallArguments, outcome: CallOutcome) -> Iterator[WorkFact]:
 
 
 def _as_texts(asked: CallArguments) -> CallArguments | None:
-    """The arguments with two like values as texts before and after, where names do not say so; `None` if none are."""
+    """Return the arguments with two similar values as texts before and after; `None` if no two are similar.
+
+    Used where the arguments' names do not say which texts these are.
+    """
     others = [(key, value) for key, value in asked.values if value not in asked.paths]
     told = [*asked.texts, *others][:TEXTS_MAX]
     for n, (_, old) in enumerate(told):
@@ -137,7 +140,7 @@ def _as_texts(asked: CallArguments) -> CallArguments | None:
 
 
 def _are_alike(old: str, new: str) -> bool:
-    """Whether one text may be a version of the other: they share words, and are no plain values."""
+    """Return True if one text may be a version of the other: they share words and are not plain values."""
     a, b = set(old.split()), set(new.split())
     return min(len(a), len(b)) > 1 and len(a & b) >= SIMILAR_SHARE * max(len(a), len(b))
 
@@ -151,7 +154,7 @@ def _edit(path: str, change: str, outcome: CallOutcome, *, whole: bool = False) 
 
 
 def _of_tool(name: str, asked: CallArguments, outcome: CallOutcome) -> Iterator[WorkFact]:
-    """A call of a tool that is no shell: a search, a listing, the text of a file, or a long output."""
+    """Yield what a call of a tool other than a shell did: a search, a listing, a file's text, or a long output."""
     output = outcome.output
     if outcome.is_record and not output.names:
         return
@@ -184,7 +187,7 @@ def _is_text_of_file(asked: CallArguments, output: Output) -> bool:
 
 
 def _others(asked: CallArguments) -> list[str]:
-    """Values that are no paths and no numbers of lines."""
+    """Return the values that are neither paths nor line numbers."""
     return [value for _, value in asked.values if value not in asked.paths and not value.lstrip("-").isdecimal()]
 
 
@@ -212,7 +215,7 @@ def _title(name: str, asked: CallArguments) -> str:
 
 
 def has_failed(outcome: CallOutcome) -> bool:
-    """Whether a call failed: by its flag, its exit code, or a trace in what it printed."""
+    """Return True if a call failed: by its flag, its exit code, or a trace in its output."""
     output = outcome.output
     return outcome.has_failed or bool(output.exit_code) or output.has_trace
 
@@ -243,7 +246,7 @@ def _command(title: str, outcome: CallOutcome, *, searches: bool = False, lists:
 
 
 def _told(outcome: CallOutcome) -> str:
-    """All of a short output; a longer one by its error, or by its first and its last line."""
+    """Return a short output whole; for a longer one its error, or its first and last line."""
     output = outcome.output
     if output.short:
         return output.short
@@ -255,7 +258,7 @@ def _told(outcome: CallOutcome) -> str:
 
 
 def line_form(line: str) -> str:
-    """By which the lines that end all results of a tool are known: how they begin."""
+    """Return how a line begins, to find lines that end every result of a tool."""
     return line[:12].rpartition(" ")[0] or line[:12]
 
 
@@ -267,7 +270,7 @@ def _counted(hits: Sequence[FileHits]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first names that fit, and how many more there are."""
+    """Return the first names that fit, and how many more there are."""
     told: list[str] = []
     room = NAMES_CHARS_MAX
     for name in map(clean, names):

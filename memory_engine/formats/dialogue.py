@@ -27,7 +27,7 @@ class Dialogue:
         self.hearing = hearing or Hearing()
 
     def copy(self) -> "Dialogue":
-        """A copy that goes on without changing this one."""
+        """Return a copy whose changes leave this one untouched."""
         heard = self.hearing.copy()
         return Dialogue(has_instructions=self.has_instructions, waiting=self.waiting, hearing=heard)
 
@@ -39,29 +39,29 @@ class Dialogue:
         return SessionStarted(content=content)
 
     def asked(self, calls: Iterable[ToolCall], where: str = "$") -> None:
-        """These calls wait from here on. Raises `InvalidMessage` for an id that waits already."""
+        """Add calls that wait for results. Raises `InvalidMessage` if an id waits already."""
         for call in calls:
             if call.id in self.waiting:
                 raise InvalidMessage(where, f"the call id {call.id!r} is used twice before its result")
             self.waiting[call.id] = call.name
 
     def answered(self, call_id: str, where: str = "$", *, named: str = "") -> None:
-        """The call is answered. Raises `InvalidMessage` where it does not wait; `named` says what was looked for."""
+        """Remove an answered call. Raises `InvalidMessage` if it does not wait; `named` says what was looked for."""
         if call_id not in self.waiting:
             why = f"a result without its call: none that waits has the id {call_id or named!r}"
             raise InvalidMessage(where, f"{why}; record the model's message with the call first")
         del self.waiting[call_id]
 
     def waits_under(self, name: str) -> str:
-        """The id of the first call of this name that waits; empty for none."""
+        """Return the id of the first waiting call of this name; empty if there is none."""
         return next((call_id for call_id, called in self.waiting.items() if called == name), "")
 
 
 class Unbound(Dialogue):
-    """Binds nothing: for messages that were bound when they came."""
+    """Binds nothing: for messages whose calls and results were bound when they were recorded."""
 
     def asked(self, calls: Iterable[ToolCall], where: str = "$") -> None:
-        """Whatever is asked."""
+        """Accept any calls."""
 
     def answered(self, call_id: str, where: str = "$", *, named: str = "") -> None:
-        """Whatever is answered."""
+        """Accept any answer."""

@@ -38,23 +38,24 @@ E = TypeVar("E", bound=Event)
 
 
 class _NothingBeyond:
-    """Says that nothing is said beyond."""
+    """Marks that there is nothing beyond the fields."""
 
 
 SAME = _NothingBeyond()
 
 
 class _OtherwiseMade:
-    """Says that the fields make something, but not this."""
+    """Marks that the fields make a different value."""
 
 
 OTHERWISE = _OtherwiseMade()
 
 
 def beyond(whole: object, ours: object) -> object:
-    """What `whole` says beyond `ours`; `SAME` for nothing.
+    """Return what `whole` holds beyond `ours`; `SAME` if nothing.
 
-    In a list of `ours`, `None` stands where the fields make nothing, `OTHERWISE` where they make something else.
+    In a list of `ours`, `None` marks an element for which the fields make nothing, `OTHERWISE` one that they make
+    differently.
     """
     if isinstance(whole, dict) and isinstance(ours, dict):
         more = {key: found for key, value in whole.items() if (found := _under(ours, key, value)) is not SAME}
@@ -111,12 +112,12 @@ def _in_place(ours: object, entry: object) -> object:
 
 
 def is_whole(entry: object) -> bool:
-    """Whether an entry of a list stands for a whole value."""
+    """Return True if an entry of a list is a whole value."""
     return isinstance(entry, dict) and set(entry) == {WHOLE}
 
 
 def is_equal(one: object, other: object) -> bool:
-    """Whether two JSON values are the same: `1`, `1.0` and `true` are three, and the order of keys says nothing."""
+    """Return True if two JSON values are equal: `1`, `1.0` and `true` all differ; the order of keys is ignored."""
     match one, other:
         case dict(), dict():
             return one.keys() == other.keys() and all(is_equal(value, other[key]) for key, value in one.items())
@@ -134,14 +135,14 @@ def to_native(format: str, message: object = SAME, response: Mapping[str, object
 
 
 def without_native(event: E) -> E:
-    """The event with what the fields hold alone."""
+    """Return the event with its `native` removed."""
     return msgspec.structs.replace(event, native="") if getattr(event, "native", "") else event
 
 
 def from_native(native: str, format: str) -> Json:
-    """What `native` holds in a format, with its keys `message` and `response`; empty where it holds nothing of it.
+    """Return the keys `message` and `response` of `native` in a format; empty if it holds nothing in this format.
 
-    A redacted `native` may be any text: what cannot be read holds nothing.
+    A redacted `native` may be any text: if it cannot be read, the result is empty.
     """
     try:
         value = json.loads(native) if native else {}
@@ -152,7 +153,7 @@ def from_native(native: str, format: str) -> Json:
 
 
 def message_of(native: str, format: str, ours: Sequence[object] | Mapping[str, object]) -> object:
-    """What the fields make in a format, with what `native` adds to it."""
+    """Return what the fields make in a format, completed by `native`."""
     kept = from_native(native, format)
     return filled(ours, kept["message"]) if "message" in kept else ours
 
@@ -181,7 +182,7 @@ def reported_usages(native: str) -> Iterator[ReportedUsage]:
 
 
 def _reported(model: str, counted: Mapping[str, object]) -> ReportedUsage:
-    """OpenAI includes cached tokens in the input, under details; Anthropic counts them apart."""
+    """Read OpenAI's or Anthropic's counts: OpenAI includes cached tokens in the input, Anthropic counts them apart."""
     details = counted.get("prompt_tokens_details") or counted.get("input_tokens_details")
     within = _whole(details.get("cached_tokens")) if isinstance(details, dict) else 0
     beside = _whole(counted.get("cache_read_input_tokens"))

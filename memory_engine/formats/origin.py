@@ -31,34 +31,34 @@ from memory_engine.formats.native import Json
 
 E = TypeVar("E", bound=Event)
 REPLIES_KEPT = 8
-"""The newest replies to written actions whose frames are compared."""
+"""Maximum number of the newest replies to written actions whose frames are compared."""
 ALIKE_MIN = 2
-"""Earlier replies of the same frame that show who replies, where the form of the action alone does not."""
+"""Minimum number of earlier replies with the same frame to call a reply a tool's, if its action's form is ambiguous."""
 EDGE_CHARS = 1_000
-"""Characters at either end of a reply in which its marks are looked for."""
+"""Number of characters at either end of a reply that are searched for marks."""
 HEARD_BACK = 40
-"""The newest chunks that tell who writes the next message of the user role."""
+"""Number of the newest chunks read to find who writes the next message of the user role."""
 ORIGINS: Mapping[str, MessageOrigin] = {
     ChunkType.USER_MESSAGE: "",
     ChunkType.OBSERVATION: "tool",
     ChunkType.NOTICE: "client",
     ChunkType.FOREIGN_SUMMARY: "summary",
 }
-"""Chunks of messages of the user role, and the origins that they were recorded with."""
+"""The origin with which each type of user-role chunk was recorded."""
 _HEARD = frozenset(
     {
         ChunkType.AGENT_RESPONSE, ChunkType.AGENT_ACTION, ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.SYSTEM,
         ChunkType.CLARIFICATION, ChunkType.EXTERNAL, ChunkType.PARENT_MESSAGE, ChunkType.SUBAGENT_MESSAGE, *ORIGINS,
     }
 )  # fmt: skip
-"""Chunks of what is said and done; others say nothing about who speaks next."""
+"""Chunks of speech and actions; others do not show who speaks next."""
 _CALL_TAGS = r"function|function_calls?|tool_calls?|tool_use|tool_code|(?:\w+:)?invoke|execute_\w+"
 _CLIENT_TAGS = (
     r"system-reminder|command-name|command-message|command-args|command-contents|local-command-\w+|bash-stdout|"
     r"bash-stderr|task-notification|ide_opened_file|ide_selection|[\w-]+-hook|environment_context|environment_details"
 )
 _CLIENT_LINES = frozenset({"[Request interrupted by user]", "[Request interrupted by user for tool use]"})
-"""Constants that a client puts where a person broke off a response."""
+"""Constants that a client inserts when a person interrupts a response."""
 _CALL = regex(rf"^[ \t]*<({_CALL_TAGS})(?:[=\s][^<>\n]*)?>", RegexFlag.MULTILINE)
 _CLOSING = regex(r"</[\w.:-]+>")
 _LAST_TAG = regex(r"</([A-Za-z][\w.:-]*)>$")
@@ -89,13 +89,13 @@ class HeardReply(msgspec.Struct, frozen=True, gc=False):
 
 
 Earlier = Callable[["Hearing"], None]
-"""Lets a hearing hear what a thread holds already."""
+"""Feeds a hearing what a thread already holds."""
 
 
 class Hearing:
-    """What was heard so far of a thread, as far as it tells who writes the next message of the user role.
+    """The part of a thread's history that shows who writes the next message of the user role.
 
-    `earlier` lets it hear what came before. It is called once, with the first message that depends on it.
+    `earlier` feeds it what came before. It is called once, for the first message that depends on it.
     """
 
     def __init__(self, earlier: Earlier | None = None) -> None:
@@ -103,37 +103,37 @@ class Hearing:
         self._instructions = ""
         self._form: Form | None = None
         self._follows = False
-        """Whether the model spoke last."""
+        """True if the model spoke last."""
         self._has_heard = False
         self._replies: tuple[HeardReply, ...] = ()
         self._openings: frozenset[str] = frozenset()
 
     def copy(self) -> "Hearing":
-        """A copy that hears on without changing this one."""
+        """Return a copy whose changes leave this one untouched."""
         copied = Hearing(self._earlier)
         copied._instructions, copied._form, copied._has_heard = self._instructions, self._form, self._has_heard
         copied._replies, copied._openings, copied._follows = self._replies, self._openings, self._follows
         return copied
 
     def instructed(self, text: str) -> None:
-        """Instructions come: whoever speaks next answers no action."""
+        """Take instructions: the next speaker answers no action."""
         self._instructions = text
         self.interrupted()
 
     def responded(self, text: str) -> None:
-        """The model says a text."""
+        """Take a text of the model."""
         self._form, self._follows, self._has_heard = form_of(text), True, True
 
     def interrupted(self) -> None:
-        """Something else comes: the next message answers no text of the model."""
+        """Take anything else: the next message does not answer a text of the model."""
         self._form, self._follows, self._has_heard = None, False, True
 
     def said(
         self, text: str, *, name: str = "", known: MessageOrigin | None = None, is_observation: bool = False
     ) -> MessageOrigin:
-        """The origin of the next message of the user role, which is heard with it; `known` where it is decided.
+        """Return the origin of the next message of the user role, and add the message; `known` if already decided.
 
-        `is_observation`: the client calls it one, as it may call the task at the beginning, too.
+        `is_observation`: the client calls the message an observation. It may call the initial task one, too.
         """
         if self._form is not None or not self._has_heard:
             self._recall()
@@ -150,7 +150,7 @@ class Hearing:
         return origin
 
     def _recall(self) -> None:
-        """Hear what came before all that was heard."""
+        """Feed what came before everything heard so far."""
         if self._earlier is None:
             return
         begun = Hearing()
@@ -177,7 +177,7 @@ class Hearing:
         return "tool" if is_framed and self._is_shown(form) else ""
 
     def _is_shown(self, form: Form) -> bool:
-        """Whether the instructions show the form of the action."""
+        """Return True if the instructions show the form of the action."""
         kind, _, name = form.name.partition(" ")
         if kind == "fence":
             return any(fence[2] == name for fence in _FENCE.finditer(self._instructions))
@@ -188,7 +188,7 @@ class Hearing:
 
 
 def hear_state(state: State, hearing: Hearing) -> None:
-    """Let it hear the end of a state, as far as that may tell who speaks next; and the instructions at its start."""
+    """Feed the hearing the instructions at a state's start, and as much of its end as may show who speaks next."""
     newest = list(islice(state.newest(), HEARD_BACK))
     if all(chunk.type != ChunkType.AGENT_RESPONSE for chunk in newest):
         return
@@ -205,13 +205,13 @@ def hear_state(state: State, hearing: Hearing) -> None:
 
 
 def _have_frame(replies: list[HeardReply]) -> bool:
-    """Whether earlier replies, all of tools, have a mark that each of the newest of them shows."""
+    """Return True if the newest earlier replies that are a tool's share a mark."""
     newest = [reply.frame for reply in replies if reply.is_tools][-ALIKE_MIN:]
     return len(newest) == ALIKE_MIN and bool(frozenset.intersection(*newest))
 
 
 def form_of(text: str) -> Form | None:
-    """The form of the action that a response ends in; `None` where it ends in none."""
+    """Return the form of the action that ends the response; `None` if no action does."""
     text = text.strip()
     if not text:
         return None
@@ -264,7 +264,7 @@ def _last_field(text: str) -> Form | None:
 
 
 def frame_of(text: str) -> frozenset[str]:
-    """The marks at the edges of a reply: the label or tag that it begins with, and those of its last three lines."""
+    """Return the marks at a reply's edges: the label or tag it begins with, and those of its last three lines."""
     head = _lines(text[:EDGE_CHARS])[:1]
     marks = {f"{_HEAD}{label[0].casefold().strip()}" for line in head if (label := _LABEL.match(line))}
     if "\n" in text.strip():
@@ -297,7 +297,7 @@ def without_flags(message: Json) -> Json:
 
 
 def unwrapped(value: Json) -> Json:
-    """A line of a client's transcript as the message in it, with the client's flags; any other value as it is."""
+    """Return the message inside a line of a client's transcript, with the client's flags; any other value unchanged."""
     message = value.get("message")
     if "role" in value or not isinstance(message, dict) or "role" not in message:
         return value
@@ -305,7 +305,7 @@ def unwrapped(value: Json) -> Json:
 
 
 def flagged(message: Mapping[str, object], text: str) -> MessageOrigin | None:
-    """The origin that a message's flags or tags decide; `None` where they decide nothing."""
+    """Return the origin that a message's flags or tags decide; `None` if they decide nothing."""
     if message.get("isCompactSummary") is True:
         return "summary"
     if any(message.get(key) is True for key in ("isMeta", "isVisibleInTranscriptOnly", "is_demo")):
@@ -314,7 +314,7 @@ def flagged(message: Mapping[str, object], text: str) -> MessageOrigin | None:
 
 
 def _is_of_client(text: str) -> bool:
-    """Whether the text is nothing but what client software writes; the arguments of a command are a person's."""
+    """Return True if client software wrote the whole text; the arguments of a command are a person's."""
     at = 0
     while found := _CLIENT_BLOCK.match(text, at):
         if found[1] == "command-args" and found[2].strip():
@@ -334,7 +334,7 @@ def marked(events: Iterable[Event], message: Mapping[str, object], hearing: Hear
 
 
 def without_origin(event: E) -> E:
-    """The event as it was recorded before messages of the user role had an origin."""
+    """Return the event in the form recorded before user-role messages had an origin."""
     return msgspec.structs.replace(event, origin="") if isinstance(event, UserMessage) and event.origin else event
 
 

@@ -16,7 +16,7 @@ from memory_engine.formats.parts import WholeResponse
 from memory_engine.formats.values import as_object, plain
 
 _REPEATED = frozenset({"tools", "instructions"})
-"""What a response repeats of its request, at length."""
+"""Keys of the request that a response repeats, at length."""
 _MODULES = {one.FORMAT: one for one in (openai_chat, openai_responses, anthropic)}
 
 
@@ -61,11 +61,11 @@ class Messages:
 
     @property
     def provider_ids(self) -> list[str]:
-        """The ids of the responses that their provider named."""
+        """Return the ids that the provider gave to responses."""
         return [unit.response.id for unit in self._units if unit.response is not None and unit.response.id]
 
     def read(self, dialogue: Dialogue, new_name: NewName, *, known: Collection[str] = ()) -> list[ReadMessage]:
-        """Their events, in order.
+        """Return the events of the messages, in order.
 
         `known` are the ids of responses that were recorded before: their calls are bound already.
         """
@@ -136,7 +136,7 @@ def _runs(items: list[Json], start: int) -> Iterator[_Unit]:
 
 
 def _read(format: Format, messages: list[Json], dialogue: Dialogue, name: str) -> list[Event]:
-    """The events of messages that are translated together."""
+    """Translate messages that belong together into events."""
     if format == openai_responses.FORMAT:
         return openai_responses.read(messages, dialogue, name) or [LlmTextResponse(content="", response_id=name)]
     module = openai_chat if format == openai_chat.FORMAT else anthropic
@@ -145,14 +145,14 @@ def _read(format: Format, messages: list[Json], dialogue: Dialogue, name: str) -
 
 
 def without_needless_ids(events: list[Event]) -> list[Event]:
-    """The events of a message; a response that is one event, not a thought, needs no id that binds it to others."""
+    """Return the events, without the response's id if it is a single event other than a thought."""
     if len(events) == 1 and isinstance(events[0], LlmTextResponse | LlmToolCall):
         return [msgspec.structs.replace(events[0], response_id="")]
     return events
 
 
 def _with_response(events: list[Event], format: Format, around: Json) -> list[Event]:
-    """The events, with what came around the response on the last one."""
+    """Return the events, with the rest of the response object added to the last one."""
     told = {key: value for key, value in around.items() if value is not None and key not in _REPEATED}
     last = events[-1]
     message = from_native(getattr(last, "native", ""), format).get("message", SAME)
@@ -160,7 +160,7 @@ def _with_response(events: list[Event], format: Format, around: Json) -> list[Ev
 
 
 def _placed(error: InvalidMessage, at: int, *, is_run: bool) -> InvalidMessage:
-    """The error with its place in what was given. In a run of items, its own begins with the item."""
+    """Return the error with its place in the input. In a run of items, its own place begins with the item."""
     if not is_run:
         return error.within(f"$[{at}]")
     number, _, rest = error.where.removeprefix("$[").partition("]")

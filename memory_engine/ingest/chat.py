@@ -140,7 +140,7 @@ def holds_a_log(path: Path) -> bool:
 
 
 def _shape(value: object, format: Format) -> Shape | None:
-    """The shape of a record: under a given format by its look, under `auto` only if it is certain."""
+    """Return a record's shape: by its look if a format is given, under `auto` only if it is certain."""
     keys = _mapping(value)
     match format:
         case "events":
@@ -192,7 +192,7 @@ def _several(
 
 
 def _in_runs(records: Iterable[Record | IngestError]) -> Iterator[Record | IngestError]:
-    """The records, those of one response of Responses as one, with the place of the first."""
+    """Yield the records, with the items of one Responses response joined into one at the place of the first."""
     for is_item, run in itertools.groupby(records, key=_is_item):
         if not is_item:
             yield from run
@@ -202,7 +202,7 @@ def _in_runs(records: Iterable[Record | IngestError]) -> Iterator[Record | Inges
 
 
 def _is_item(record: Record | IngestError) -> bool:
-    """Whether a record is an item of a response, and no whole one."""
+    """Return True if a record is an item of a response, and not a whole response."""
     keys = _mapping(record.value) if isinstance(record, Record) else {}
     try:
         is_of_responses = "object" not in keys and detection.told([keys]) == openai_responses.FORMAT
@@ -230,7 +230,7 @@ def _label(record: Record) -> str:
 
 
 def _message(value: object) -> object:
-    """The message that a line of a client's transcript holds; any other value as it is."""
+    """Return the message inside a line of a client's transcript; any other value unchanged."""
     return unwrapped(value) if isinstance(value, dict) else value
 
 

@@ -165,7 +165,7 @@ class Ingestion:
         return why
 
     def _kept(self, into: "_Target") -> str:
-        """The part of a thread that is kept where its file is given up."""
+        """Describe the part of a thread that is kept when its file is given up."""
         count = into.result.messages
         return "" if self._options.skip_invalid else f" (kept {count} message{'s' * (count != 1)} before it)"
 
@@ -190,7 +190,7 @@ class Ingestion:
 
 
 async def _beside(values: Iterator[T], at_once: int) -> AsyncIterator[tuple[T, ...]]:
-    """The values, read in a thread, so many at once: a long line must not hold up the event loop."""
+    """Yield the values, `at_once` at a time, read in a thread so that a long line does not block the event loop."""
     while some := await on_thread(lambda: tuple(islice(values, at_once))):
         yield some
 
@@ -252,7 +252,7 @@ def _bare(event: Event) -> Event:
 
 
 async def _check_place(reading: RecordReading, into: _Target) -> None:
-    """An event with a seq must come to stand at that seq: later events name chunks by it."""
+    """Check that an event with a seq gets that seq: later events name chunks by it."""
     if reading.seq is None or reading.seq == into.head + 1:
         return
     if reading.seq > into.head:
@@ -267,14 +267,14 @@ async def _check_place(reading: RecordReading, into: _Target) -> None:
 
 
 async def _check_open(events: Sequence[NewEvent], thread: Thread) -> None:
-    """A paused thread would let the file wait for ever."""
+    """Check that the thread is not paused, which would make the file wait forever."""
     resumes = all(isinstance(new.event, ExecutionResume) for new in events)
     if await thread.blocking_reason() is BlockingReason.PAUSED and not resumes:
         raise UnusableRecord(f"thread {thread.id!r} is paused and takes nothing until it is resumed")
 
 
 def _placed(why: str, conversation: ConversationRecords, record: Record | IngestError, path: str) -> IngestError:
-    """The error with its place, as exactly as the file lets it be known."""
+    """Return the error with its place, as exact as the file allows."""
     if isinstance(record, IngestError) or record.is_line:
         return IngestError(path, record.line, why)
     thread = f"{conversation.thread_id}, " if conversation.part else ""
