@@ -18,8 +18,7 @@ from memory_engine.cli.what_if import (
 )
 from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.core.excerpts import Column, counted, duration, number
-from memory_engine.core.threads import CompactionPolicy
-from memory_engine.files.comparison import CompactorScore, Comparison, compare_compactors
+from memory_engine.files.comparison import SMALL_WINDOW, CompactorScore, Comparison, compare_compactors
 from memory_engine.files.comparison_chart import draw
 from memory_engine.plugins import Plugin
 from memory_engine.wiring import model_compactor
@@ -63,7 +62,7 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
         found = await compare_compactors(
             asked.logs,
             compactors,
-            policy=policy_of(asked, CompactionPolicy()),
+            policy=policy_of(asked, SMALL_WINDOW),
             plugins=plugins,
             call_models=asked.call_models,
             progress=shown,

@@ -76,6 +76,7 @@ def _declare_what_if(parser: argparse.ArgumentParser) -> None:
 def add_policy(parser: argparse.ArgumentParser) -> None:
     """The options for a compaction policy."""
     policy = parser.add_argument_group("when it is compacted (defaults: the policy that the log was compacted by)")
+    policy.add_argument("--window", type=positive, metavar="N", help="as by default for a model that takes N tokens")
     policy.add_argument("--threshold", type=positive, metavar="N", help="at N chunks, whatever their tokens")
     policy.add_argument("--tokens-min", type=whole, metavar="N", help="if these take N tokens")
     policy.add_argument("--soft-tokens", type=positive, metavar="N", help="over N tokens")
@@ -110,12 +111,14 @@ _ratio.__name__ = "ratio"
 
 
 def policy_of(asked: argparse.Namespace, base: CompactionPolicy) -> CompactionPolicy | None:
-    """`base` with the changes that the options ask for; `None` without any."""
+    """`base`, or the default for the given window, with the changes that the options ask for; `None` without any."""
     if asked.no_compaction:
         return CompactionPolicy(enabled=False)
+    if asked.window is not None:
+        base = CompactionPolicy.for_window(asked.window)
     names = ("threshold", "tokens_min", "soft_tokens", "hard_tokens", "keep_recent", "ratio")
     given = {name: value for name in names if (value := getattr(asked, name)) is not None}
-    if not given:
+    if not given and asked.window is None:
         return None
     if asked.threshold is not None:
         given.setdefault("tokens_min", 0)

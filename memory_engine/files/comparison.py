@@ -37,6 +37,8 @@ from memory_engine.wiring import open as open_engine
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".db")
 """Files of a folder that are read: exported logs, recorded conversations, databases."""
 AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))
+SMALL_WINDOW = CompactionPolicy.for_window(4_000)
+"""The policy for logs that have none of their own: the window is so small that short ones are compacted too."""
 _BEGINNING_BYTES = 64 * 1024
 _GZIP = b"\x1f\x8b"
 
@@ -130,10 +132,10 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
     """Run each log again under each compactor, in memory: nothing is written, and the logs stay as they are.
 
     `logs` are files and folders: exported logs, conversations as `memory-engine ingest` takes them, databases (their
-    conversations, without forks). `policy` says when to compact (default: the thread's own, else that of a new
-    engine); recorded compactions count for nothing. `plugins` declare the events of the logs. Raises `InvalidChange`
-    where there is no compactor, or two of one name, and `ModelNotAllowed` for one that calls a model without
-    `call_models`. Files that cannot be read are in `unread`.
+    conversations, without forks). `policy` says when to compact (default: the thread's own, else one for a window of
+    4,000 tokens, so that short logs are compacted too); recorded compactions count for nothing. `plugins` declare the
+    events of the logs. Raises `InvalidChange` where there is no compactor, or two of one name, and `ModelNotAllowed`
+    for one that calls a model without `call_models`. Files that cannot be read are in `unread`.
     """
     names = [compactor.name for compactor in compactors]
     if not names or len(set(names)) < len(names):
@@ -237,7 +239,7 @@ class _Timed:
 async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> CompactorScore:
     """Run one log again, and measure what is left of the compacted messages."""
     loaded = await kernel.store.load(thread_id, sources=False)
-    policy = change.policy or loaded.record.policy or CompactionPolicy()
+    policy = change.policy or loaded.record.policy or SMALL_WINDOW
     setting = await setting_of(kernel, loaded, evolve(change, policy=policy), loaded.head.seq)
     run = await rerun(setting)
     assert run.log is not None

@@ -249,6 +249,15 @@ def test_the_command_compares_and_draws(tmp_path: Path, run: Run) -> None:
     assert (0, ["embedded"]) == (code, [total["compactor"] for total in json.loads(out)["totals"]])
 
 
+def test_the_command_takes_the_window_of_a_model(tmp_path: Path, run: Run) -> None:
+    """A conversation that fits into it is not compacted; by default the window is a small one."""
+    path = chat(tmp_path / "a.json", 200)
+    for words, compacted in (([], True), (["--window", "4000"], True), (["--window", "200000"], False)):
+        code, out, _ = run("compare-compactors", str(path), *words, "--json")
+        (total,) = json.loads(out)["totals"]
+        assert (0, compacted) == (code, total["compactions"] > 0)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
