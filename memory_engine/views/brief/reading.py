@@ -1,15 +1,18 @@
 """Reads a thread's talk: once from the log, later only new events; and the talk of the agent that started the thread.
 
-Nothing is written or stored. The talk is cached in memory with its thread, and another process reads it from the log
-again. Only the events of people and the agent's own words and calls are decoded; of all others only the hashes are
-checked.
+The talk is cached in memory with its thread. From time to time it is stored beside the log, as views are for their past
+(see `store.snapshots`), so that another process goes on from there: a stored talk is used only if it is whole and the
+log still has the event that it was read up to. Only the events of people and the agent's own words and calls are
+decoded; of all others only the hashes are checked.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from hashlib import blake2b
 
+import msgspec
 from attrs import Factory, define
 
 from memory_engine.core.aside import aside
@@ -34,9 +37,14 @@ UNREAD_MAX = 4_000
 """Up to this many unread events are read before a context is built. A longer log is read in the background."""
 WAIT_S = 1.0
 """Maximum number of seconds that contexts wait for the background reading."""
+STORED_EVERY = 1_000
+"""A talk is stored again after this many events, or a quarter of those that the last one was read from, if more."""
+VIEW = "talk/1"
+"""Name and version of stored talks. Increase the version when the same events give another talk."""
 PARENTS_MAX = 8
 """Maximum number of ancestors whose briefs an agent inherits."""
 _TYPES = frozenset(cls.event_type for cls in TYPES)
+_DECODER = msgspec.msgpack.Decoder(Talk)
 
 
 @define(eq=False)
@@ -44,6 +52,8 @@ class TalkCache:
     """The cached talk of a thread: up to now, and up to the earlier moments that were requested last."""
 
     now: Talk = Factory(Talk)
+    stored_at: int = 0
+    """The seq of the latest stored talk."""
     past: dict[int, Talk] = Factory(dict)
     lock: asyncio.Lock = Factory(asyncio.Lock)
     reading: asyncio.Task[None] | None = None
@@ -57,7 +67,10 @@ async def is_read(thread: ThreadHandle, seq: int) -> bool:
     The first call for a long log starts a background task, once per process. Until it finishes, contexts wait at most
     `WAIT_S` seconds in all and then leave the brief out; one line in Python's log says so.
     """
-    kept = thread.kernel.caches.made(thread.id, "talk", TalkCache, at_most=TALKS_MAX)
+    kept = _cache_of(thread)
+    if kept.reading is None and seq - kept.now.seq > UNREAD_MAX:
+        async with kept.lock:
+            await _skip(thread, kept, seq)
     if kept.reading is None and seq - kept.now.seq <= UNREAD_MAX:
         return True
     if kept.reading is None:
@@ -75,31 +88,82 @@ async def _read_all(thread: ThreadHandle, kept: TalkCache, seq: int) -> None:
         kept.reading = None
 
 
-async def talk_of(thread: ThreadHandle, seq: int) -> Talk:
-    """Return a thread's talk up to the event at `seq`.
+def _cache_of(thread: ThreadHandle) -> TalkCache:
+    return thread.kernel.caches.made(thread.id, "talk", TalkCache, at_most=TALKS_MAX)
+
+
+async def talk_of(thread: ThreadHandle, seq: int, *, is_past: bool = False) -> Talk:
+    """Return a thread's talk up to the event at `seq`; of a moment in the past, without what was forgotten since.
 
     The talk is shared and later reads extend it: use it before you await anything else.
     """
-    kept = thread.kernel.caches.made(thread.id, "talk", TalkCache, at_most=TALKS_MAX)
+    gone = (await thread.kernel.reader.forgotten(thread.id)).origins if is_past else frozenset[int]()
+    talk = await _read_up_to(thread, seq)
+    if gone:
+        talk.forget(gone)
+    return talk
+
+
+async def _read_up_to(thread: ThreadHandle, seq: int) -> Talk:
+    kept = _cache_of(thread)
     async with kept.lock:
         if seq >= kept.now.seq:
-            await _read_on(thread, kept.now, seq)
+            await _skip(thread, kept, seq)
+            async for digest in _read_on(thread, kept.now, seq):
+                _store(thread, kept, digest)
             return kept.now
         talk = kept.past.pop(seq, None)
         if talk is None:
-            talk = Talk()
-            await _read_on(thread, talk, seq)
+            talk = await _stored(thread, seq) or Talk()
+            async for _ in _read_on(thread, talk, seq):
+                pass
         kept.past[seq] = talk
         while len(kept.past) > PAST_MAX:
             del kept.past[next(iter(kept.past))]
         return talk
 
 
-async def _read_on(thread: ThreadHandle, talk: Talk, seq: int) -> None:
+async def _read_on(thread: ThreadHandle, talk: Talk, seq: int) -> AsyncIterator[bytes]:
+    """Extend a talk up to `seq`. Yields the hash of the log wherever the talk stands for all events up to one."""
     reader = thread.kernel.reader
     async for page in reader.pages(thread.id, after=talk.seq, upto=seq):  # all rows: a spoilt type would hide one
         await aside(partial(_take, talk, reader, thread.id, page), items=4 * len(page))
+        talk.seq = page[-1].seq
+        yield page[-1].hash
     talk.seq = max(talk.seq, seq)
+
+
+async def _skip(thread: ThreadHandle, kept: TalkCache, seq: int) -> None:
+    """Go on from the latest stored talk up to `seq` if many events were not read yet."""
+    if seq - kept.now.seq > STORED_EVERY and (talk := await _stored(thread, seq)) and talk.seq > kept.now.seq:
+        kept.now, kept.stored_at = talk, talk.seq
+
+
+async def _stored(thread: ThreadHandle, seq: int) -> Talk | None:
+    """Return the latest stored talk up to `seq` that fits the log."""
+    at, rows = await thread.kernel.reader.snapshots.nearest_rows(thread.id, VIEW, seq)
+    encoded = rows.get("talk", b"")
+    if not at or rows.get("digest") != blake2b(encoded).digest():
+        return None
+    known = (await thread.kernel.reader.rows_at(thread.id, {at})).get(at)
+    if known is None or known.hash != rows.get("hash"):
+        return None
+    try:
+        talk = await aside(partial(_DECODER.decode, encoded), items=len(encoded) // 1_000)
+    except msgspec.MsgspecError:
+        return None
+    return talk if talk.seq == at else None
+
+
+def _store(thread: ThreadHandle, kept: TalkCache, digest: bytes) -> None:
+    """Store a talk in the background, if it is time, and if it cannot hold a word of what was forgotten."""
+    talk = kept.now
+    if talk.forgot or talk.seq - kept.stored_at < max(STORED_EVERY, kept.stored_at // 4):
+        return
+    kept.stored_at = talk.seq
+    encoded = msgspec.msgpack.encode(talk)
+    rows = {"talk": encoded, "digest": blake2b(encoded).digest(), "hash": digest}
+    thread.kernel.tasks.spawn(thread.kernel.reader.snapshots.keep_rows(thread.id, VIEW, talk.seq, rows))
 
 
 def _take(talk: Talk, reader: LogReader, thread_id: str, page: Sequence[StoredEvent]) -> None:

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from memory_engine.views.brief.ruling import Ruling
-from memory_engine.views.brief.talk import ACK_CHARS_MAX, Talk, TalkMessage, TalkStatement
+from memory_engine.views.brief.talk import ACK_CHARS_MAX, Key, Ruling, Talk, TalkMessage, TalkStatement
 from memory_engine.views.brief.terms import is_value
 
 Weights = Mapping[str, float]
@@ -45,31 +44,32 @@ def ruling(talk: Talk, one: TalkStatement) -> Ruling:
     """Rule on a statement as of the last event of its talk."""
     if one.empty or one.statement.material:
         return Ruling("spent")
+    message = talk.message(one)
     weights = {term: talk.rarity(term) for term in one.terms}
-    if by := _spent_by(one, weights):
+    if by := _spent_by(message, one, weights):
         return Ruling("spent", by)
-    worth = _worth(one, weights)
-    if worth < WORTH_MIN and one.message is not talk.newest and not one.force.is_binding:
-        return Ruling("spent", one.message.replied_at)
+    worth = _worth(message, one, weights)
+    if worth < WORTH_MIN and one.seq != talk.newest and not one.force.is_binding:
+        return Ruling("spent", message.replied_at)
     return _unless_replaced(one, Ruling("stands", 0, worth))
 
 
 def _unless_replaced(one: TalkStatement, found: Ruling) -> Ruling:
     if one.corrected_by is None or found.status != "stands":
         return found
-    return Ruling("superseded", one.corrected_by.message.seq, SUPERSEDED_FACTOR * found.worth)
+    return Ruling("superseded", one.corrected_by[0], SUPERSEDED_FACTOR * found.worth)
 
 
-def _spent_by(one: TalkStatement, weights: Weights) -> int:
+def _spent_by(message: TalkMessage, one: TalkStatement, weights: Weights) -> int:
     """Return the seq of the event that spent a statement; 0 if none did. A prohibition is never spent."""
-    force, message = one.force, one.message
+    force = one.force
     if force.forbids:
         return 0
     if one.asks and one.answered_at and not (force.binds and _is_noted(message)):
         return one.answered_at
     if _served(one, weights) >= (SERVED_BINDING if force.is_binding else SERVED):
         return one.taken_at
-    return message.replied_at if message.replied_at and _is_solicited(one, weights) else 0
+    return message.replied_at if message.replied_at and _is_solicited(message, one, weights) else 0
 
 
 def _served(one: TalkStatement, weights: Weights) -> float:
@@ -93,20 +93,20 @@ def _share(weights: Weights, taken: frozenset[str]) -> float:
     return found / (TERM_LEAST * len(weights) + sum(weights.values()))
 
 
-def _is_solicited(one: TalkStatement, weights: Weights) -> bool:
+def _is_solicited(message: TalkMessage, one: TalkStatement, weights: Weights) -> bool:
     """Return True if the agent had asked for the statement or offered it as an option."""
-    if not one.message.told:
+    if not message.is_reply:
         return False
-    return _share(weights, one.message.told) >= SOLICITED or bool(one.message.asked and one.leans)
+    return _share(weights, message.told) >= SOLICITED or bool(message.asked and one.leans)
 
 
-def _worth(one: TalkStatement, weights: Weights) -> float:
+def _worth(message: TalkMessage, one: TalkStatement, weights: Weights) -> float:
     """Estimate how much losing a statement would hurt: above 0, comparable within one talk."""
     rare = sum(weights.values())
     unserved = 1 - 0.6 * _share(weights, one.taken)
-    unasked = 1 - 0.6 * _share(weights, one.message.told)
+    unasked = 1 - 0.6 * _share(weights, message.told)
     worth = rare / (1.5 + rare) * one.force.factor * unserved * unasked if weights else 0.1
-    if _is_noted(one.message):
+    if _is_noted(message):
         worth *= 1.3
     if one.statement.buried:
         worth *= 0.5
@@ -116,7 +116,7 @@ def _worth(one: TalkStatement, weights: Weights) -> float:
         worth *= 1.2
     if one.courteous:
         worth *= 0.5
-    if one.message.thanked_at and not one.force.is_binding and not _is_noted(one.message):
+    if message.thanked_at and not one.force.is_binding and not _is_noted(message):
         worth *= 0.7
     return worth
 
@@ -142,55 +142,53 @@ def settle(talk: Talk) -> None:
     are dropped from a very long talk. Both happen at points that depend only on the log, so every reader gets the same
     result.
     """
-    for message in talk.closing:
-        for one in message.statements:
+    for seq in talk.closing:
+        for one in talk.heard[seq].statements:
             if not one.empty:
                 one.ruling = ruling(talk, one)
-                (talk.spent if one.ruling.status == "spent" else talk.closed)[one.key] = one
-    if talk.closing:
-        talk.closing.clear()
-        talk.version += 1
-        while len(talk.spent) > SPENT_MAX:
-            del talk.spent[next(iter(talk.spent))]
+                (talk.spent if one.ruling.status == "spent" else talk.closed)[one.key] = None
+    talk.closing.clear()
+    while len(talk.spent) > SPENT_MAX:
+        del talk.spent[next(iter(talk.spent))]
     if talk.messages >= talk.reviewed + max(REVIEW_MIN, talk.reviewed // 4):
         _review(talk)
 
 
 def _review(talk: Talk) -> None:
     talk.reviewed = talk.messages
-    talk.version += 1
-    for key, one in list(talk.closed.items()):
+    for key in list(talk.closed):
+        one = talk.statement(key)
         one.ruling = ruling(talk, one)
         if one.ruling.status == "spent":
-            talk.spent[key] = talk.closed.pop(key)
+            del talk.closed[key]
+            talk.spent[key] = None
     if len(talk.closed) > STANDING_MAX:
-        ranked = sorted(talk.closed.values(), key=lambda one: (-_of(one).worth, one.key))
-        talk.closed = {one.key: one for one in sorted(ranked[:STANDING_MAX], key=lambda one: one.key)}
+        ranked = sorted(talk.closed, key=lambda key: (-_of(talk.statement(key)).worth, key))
+        talk.closed = dict.fromkeys(sorted(ranked[:STANDING_MAX]))
 
 
 def closed_of(talk: Talk) -> Iterator[Judged]:
     """Yield the statements of closed messages that are not spent, in no particular order."""
-    for one in talk.closed.values():
-        yield Judged(one, _of(one), _is_first(talk, one), one.message is talk.newest)
+    return (_judged(talk, key, is_closed=True) for key in talk.closed)
 
 
 def open_of(talk: Talk) -> Iterator[Judged]:
     """Yield the statements of open messages, with their current rulings."""
-    for message in (*talk.closing, *talk.open):
-        for one in message.statements:
-            yield Judged(one, ruling(talk, one), _is_first(talk, one), message is talk.newest)
+    keys = (one.key for seq in (*talk.closing, *talk.open) for one in talk.heard[seq].statements)
+    return (_judged(talk, key, is_closed=False) for key in keys)
 
 
 def spent_of(talk: Talk) -> Iterator[Judged]:
     """Yield the newest spent statements of closed messages."""
-    for one in talk.spent.values():
-        yield Judged(one, _of(one), _is_first(talk, one))
+    return (_judged(talk, key, is_closed=True) for key in talk.spent)
+
+
+def _judged(talk: Talk, key: Key, *, is_closed: bool) -> Judged:
+    one = talk.statement(key)
+    is_first = one.seq == talk.first and one.statement.start < FIRST_CHARS
+    return Judged(one, _of(one) if is_closed else ruling(talk, one), is_first, one.seq == talk.newest)
 
 
 def _of(one: TalkStatement) -> Ruling:
     """Return the ruling on a statement of a closed message. A later correction by its speaker counts at once."""
     return _unless_replaced(one, one.ruling or Ruling("spent"))
-
-
-def _is_first(talk: Talk, one: TalkStatement) -> bool:
-    return one.message is talk.first and one.statement.start < FIRST_CHARS

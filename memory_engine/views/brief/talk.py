@@ -5,10 +5,10 @@ had asked for the statement, whether it replied, and whether the same person rep
 judges them. The same events in the same order give the same talk. Results of tools are not read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import msgspec
-from attrs import Factory, define
 
 from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Event, ToolCall, UnknownEvent
@@ -27,7 +27,6 @@ from memory_engine.core.events.messages import (
 from memory_engine.language.phrases import is_courteous, says_something
 from memory_engine.language.sentences import QUESTION_MARKS, clean, spans, words
 from memory_engine.views.brief.force import Force, force_of
-from memory_engine.views.brief.ruling import Ruling
 from memory_engine.views.brief.statements import MessageStatement, statements_of
 from memory_engine.views.brief.terms import is_value, terms_of
 
@@ -73,35 +72,28 @@ TYPES: tuple[type[Event], ...] = (
 """The types of events that a talk is built from."""
 
 
-@define(eq=False)
-class TalkMessage:
-    """A message of a person, or of the agent that leads, with what this agent did before the next one.
+Status = Literal["stands", "spent", "superseded"]
+"""Whether a statement still applies, was dealt with, or was replaced by a later statement of its speaker."""
+Key = tuple[int, int]
+"""The key of a statement: the seq of its message, and its number within it."""
 
-    `asked` is the agent's last question before it. `told` holds the terms of what the agent said since the previous
-    message.
+
+class Ruling(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The status of a statement, the seq of the event that decided it (0: none), and its worth (0: none)."""
+
+    status: Status
+    by: int = 0
+    worth: float = 0.0
+
+
+class TalkStatement(msgspec.Struct, array_like=True):
+    """Statement `n` of the message at `seq`, and how the agent dealt with it.
+
+    `taken` holds the terms that the agent used, `taken_at` the seq of the event that last added to them. `corrected_by`
+    is the key of the statement that corrects it. `ruling` is set once its message is closed (see `standing.settle`).
     """
 
     seq: int
-    speaker: str
-    by_agent: bool
-    chars: int
-    asked: str = ""
-    told: frozenset[str] = frozenset()
-    calls: int = 0
-    replied_chars: int = 0
-    replied_at: int = 0
-    thanked_at: int = 0
-    statements: "list[TalkStatement]" = Factory(list)
-
-
-@define(eq=False)
-class TalkStatement:
-    """A statement and how the agent dealt with it.
-
-    `taken` holds the terms that the agent used, `taken_at` the seq of the event that last added to them.
-    """
-
-    message: TalkMessage
     n: int
     statement: MessageStatement
     terms: frozenset[str]
@@ -115,54 +107,81 @@ class TalkStatement:
     taken_at: int = 0
     answered_at: int = 0
     repeated_at: int = 0
-    corrected_by: "TalkStatement | None" = None
+    corrected_by: Key | None = None
     ruling: Ruling | None = None
-    """The ruling, set once its message is closed (see `standing.settle`)."""
 
     @property
-    def key(self) -> tuple[int, int]:
-        """Its key: the seq of the message, and the statement's number within it."""
-        return self.message.seq, self.n
+    def key(self) -> Key:
+        """Its key in the talk."""
+        return self.seq, self.n
 
 
-class AgentReport(msgspec.Struct, frozen=True, gc=False):
+class TalkMessage(msgspec.Struct, array_like=True):
+    """A message of a person, or of the agent that leads, with what this agent did before the next one.
+
+    `asked` is the agent's last question before it, of the event at `asked_at`. `is_reply`: the agent said something
+    since the message before; `told` are the terms of its statements that the agent used in that.
+    """
+
+    seq: int
+    speaker: str
+    by_agent: bool
+    chars: int
+    asked: str = ""
+    asked_at: int = 0
+    is_reply: bool = False
+    told: frozenset[str] = frozenset()
+    calls: int = 0
+    replied_chars: int = 0
+    replied_at: int = 0
+    thanked_at: int = 0
+    statements: list[TalkStatement] = []
+
+
+class AgentReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The agent's own report of its work, during the work or at its end."""
 
     seq: int
     statements: tuple[MessageStatement, ...]
 
 
-class Talk:
-    """What people have said up to an event, and how the agent dealt with it.
+class Talk(msgspec.Struct):
+    """What people have said up to the event at `seq`, and how the agent dealt with it. Plain data: it can be stored.
 
-    `open` holds the newest messages, whose statements may still be dealt with; `closing` those just closed, for
-    `standing.settle`; `closed` and `spent` the statements of older messages. `version` grows with every change to
-    these, except when the agent uses terms of open messages.
+    `heard` holds the messages by seq. `open` are the newest of them, whose statements may still be dealt with;
+    `closing` those just closed, for `standing.settle`; `closed` and `spent` the statements of older messages. `forgot`:
+    something was forgotten, of which `counts` and `vocabulary` may still hold single words.
     """
 
-    def __init__(self) -> None:
-        self.seq = self.version = 0
-        self._begin()
+    seq: int = 0
+    first: int = 0
+    newest: int = 0
+    messages: int = 0
+    heard: dict[int, TalkMessage] = {}
+    speakers: dict[str, None] = {}
+    counts: dict[str, int] = {}
+    vocabulary: dict[str, int] = {}
+    open: list[int] = []
+    closing: list[int] = []
+    closed: dict[Key, None] = {}
+    spent: dict[Key, None] = {}
+    reports: list[AgentReport] = []
+    reviewed: int = 0
+    by_term: dict[str, list[Key]] = {}
+    asked_in: dict[int, int] = {}
+    asked: str = ""
+    asked_at: int = 0
+    told: frozenset[str] = frozenset()
+    done: frozenset[str] = frozenset()
+    forgot: bool = False
 
-    def _begin(self) -> None:
-        self.first: TalkMessage | None = None
-        self.newest: TalkMessage | None = None
-        self.messages = 0
-        self.speakers: dict[str, None] = {}
-        self.counts: dict[str, int] = {}
-        self.vocabulary: dict[str, int] = {}
-        self.open: list[TalkMessage] = []
-        self.closing: list[TalkMessage] = []
-        self.closed: dict[tuple[int, int], TalkStatement] = {}
-        self.spent: dict[tuple[int, int], TalkStatement] = {}
-        self.reports: list[AgentReport] = []
-        self.version += 1
-        self.reviewed = 0
-        self._by_term: dict[str, list[TalkStatement]] = {}
-        self._asked_in: dict[int, int] = {}
-        self._asked = ""
-        self._told: frozenset[str] = frozenset()
-        self._done: frozenset[str] = frozenset()
+    def message(self, one: TalkStatement) -> TalkMessage:
+        """Return the message of a statement."""
+        return self.heard[one.seq]
+
+    def statement(self, key: Key) -> TalkStatement:
+        """Return a statement by its key."""
+        return self.heard[key[0]].statements[key[1]]
 
     def take(self, seq: int, event: Event | UnknownEvent) -> None:
         """Update the talk with the next event."""
@@ -176,7 +195,7 @@ class Talk:
                 self._reply(seq, content_text(event.content))
             case LlmClarification():
                 self._reply(seq, event.content)
-                self._asked = _last_sentence(event.content)
+                self.asked, self.asked_at = _last_sentence(event.content), seq
             case LlmToolCall():
                 self._act(seq, event.calls, event.content)
             case LlmSkillCall():
@@ -186,34 +205,59 @@ class Talk:
             case LlmSubagentMessage():
                 self._act(seq, (ToolCall("", event.agent_id, content_text(event.content)),))
             case CycleStarted(question_at=at) if at:
-                self._asked_in[seq] = seq + at if at < 0 else at
-            case ExchangeFinished(cycle=cycle) if cycle in self._asked_in:
-                self._asked_in[seq] = self._asked_in[cycle]
+                self.asked_in[seq] = seq + at if at < 0 else at
+            case ExchangeFinished(cycle=cycle) if cycle in self.asked_in:
+                self.asked_in[seq] = self.asked_in[cycle]
             case ThreadCleared():
-                self._begin()
+                _refill(self, Talk(seq=self.seq))
             case MemoryForget():
                 seqs = event.origins()
-                self._forget(seqs | {self._asked_in[one] for one in seqs if one in self._asked_in})
+                self.forget(seqs | {self.asked_in[one] for one in seqs if one in self.asked_in})
+
+    def forget(self, seqs: frozenset[int]) -> None:
+        """Drop the statements and questions of the events at these seqs. Doing it twice changes nothing more."""
+        self.forgot = True
+        self.open, self.closing = ([seq for seq in found if seq not in seqs] for found in (self.open, self.closing))
+        self.closed, self.spent = (
+            {key: None for key in found if key[0] not in seqs} for found in (self.closed, self.spent)
+        )
+        self.reports = [one for one in self.reports if one.seq not in seqs]
+        self.by_term = {term: [key for key in found if key[0] not in seqs] for term, found in self.by_term.items()}
+        self.heard = {seq: message for seq, message in self.heard.items() if seq not in seqs}
+        for message in self.heard.values():
+            if message.asked_at in seqs:
+                message.asked, message.asked_at = "", 0
+            for one in message.statements:
+                if one.corrected_by is not None and one.corrected_by[0] in seqs:
+                    one.corrected_by = None
+        if self.asked_at in seqs:
+            self.asked, self.asked_at = "", 0
+        if self.first in seqs:
+            self.first = 0
+        if self.newest in seqs:
+            self.newest = self.open[-1] if self.open else 0
 
     # people
 
     def _hear(self, message: TalkMessage, text: str) -> None:
-        message.chars = len(text)
-        message.asked, message.told = self._asked, self._told
-        self._asked, self._told, self._done = "", frozenset(), frozenset()
-        for n, statement in enumerate(statements_of(text)):
-            message.statements.append(_read(message, n, statement))
+        message.chars, message.is_reply = len(text), bool(self.told)
+        message.asked, message.asked_at = self.asked, self.asked_at
+        message.statements = [_read(message.seq, n, one) for n, one in enumerate(statements_of(text))]
+        terms = frozenset[str]().union(*(one.terms for one in message.statements))
+        message.told = self.told & terms
+        self.asked, self.asked_at, self.told, self.done = "", 0, frozenset(), frozenset()
         self.messages += 1
-        self.version += 1
+        self.heard[message.seq] = message
         self.speakers.setdefault(message.speaker)
-        for term in frozenset[str]().union(*(one.terms for one in message.statements)):
+        for term in terms:
             self.counts[term] = self.counts.get(term, 0) + 1
         for one in message.statements:
-            self._compare(one)
+            self._compare(message, one)
         self._thank(message)
-        self.first = self.first or (message if any(not one.empty for one in message.statements) else None)
-        self.newest = message
-        self.open.append(message)
+        if not self.first and any(not one.empty for one in message.statements):
+            self.first = message.seq
+        self.newest = message.seq
+        self.open.append(message.seq)
         if len(self.open) > OPEN_MESSAGES:
             self.closing.append(self.open.pop(0))
 
@@ -222,56 +266,30 @@ class Talk:
         if not all(one.empty or one.courteous for one in message.statements):
             return
         calls = 0
-        for earlier in reversed(self.open):
+        for earlier in self._newest_first():
             calls += earlier.calls
             if calls:
                 earlier.thanked_at = earlier.thanked_at or message.seq
 
-    def _compare(self, later: TalkStatement) -> None:
+    def _newest_first(self) -> Iterator[TalkMessage]:
+        return (self.heard[seq] for seq in reversed(self.open))
+
+    def _compare(self, message: TalkMessage, later: TalkStatement) -> None:
         """Mark the earlier statements of the same speaker that this one repeats or corrects, then index its terms."""
         if later.statement.material or later.empty:
             return
-        shared: dict[tuple[int, int], tuple[TalkStatement, set[str]]] = {}
+        shared: dict[Key, set[str]] = {}
         for term in later.terms:
-            for earlier in self._by_term.get(term, ()) if self.counts[term] <= COMMON_MIN else ():
-                if earlier.message.speaker == later.message.speaker and earlier.message is not later.message:
-                    shared.setdefault(earlier.key, (earlier, set()))[1].add(term)
-        for earlier, terms in shared.values():
-            self._relate(earlier, later, terms)
+            for key in self.by_term.get(term, ()) if self.counts[term] <= COMMON_MIN else ():
+                if key[0] != message.seq and self.heard[key[0]].speaker == message.speaker:
+                    shared.setdefault(key, set()).add(term)
+        for key, terms in shared.items():
+            _relate(self.statement(key), later, terms)
         for term in later.terms:
-            known = self._by_term.setdefault(term, [])
-            known.append(later)
+            known = self.by_term.setdefault(term, [])
+            known.append(later.key)
             if len(known) > ALIKE_MAX:
                 del known[0]
-
-    def _relate(self, earlier: TalkStatement, later: TalkStatement, terms: set[str]) -> None:
-        alike = len(terms) / len(earlier.terms)
-        if not (later.force.corrects or alike >= 0.6):
-            return
-        named = any(is_value(term) for term in terms) or bool(terms & earlier.names & later.names)
-        if later.force.corrects and (named or alike >= 0.4):
-            earlier.corrected_by = later
-        elif alike >= 0.6 and not later.asks:
-            earlier.repeated_at = later.message.seq
-
-    def _forget(self, seqs: frozenset[int]) -> None:
-        self.version += 1
-        self.open = [one for one in self.open if one.seq not in seqs]
-        self.closing = [one for one in self.closing if one.seq not in seqs]
-        self.closed, self.spent = (
-            {key: one for key, one in found.items() if key[0] not in seqs} for found in (self.closed, self.spent)
-        )
-        self.reports = [one for one in self.reports if one.seq not in seqs]
-        self._by_term = {
-            term: [one for one in found if one.message.seq not in seqs] for term, found in self._by_term.items()
-        }
-        for one in (*self.closed.values(), *(one for message in self.open for one in message.statements)):
-            if one.corrected_by is not None and one.corrected_by.message.seq in seqs:
-                one.corrected_by = None
-        if self.first is not None and self.first.seq in seqs:
-            self.first = None
-        if self.newest is not None and self.newest.seq in seqs:
-            self.newest = self.open[-1] if self.open else None
 
     # the agent
 
@@ -279,22 +297,24 @@ class Talk:
         """Process a text of the agent: it deals with statements if calls came before it or if it is no mere note."""
         if not text.strip():
             return
-        newest = self.newest
+        newest = self.heard.get(self.newest)
         if newest is None:
-            self._asked, self._told = _last_question(text), self._told | terms_of(text, parts=True)
+            self.told |= terms_of(text, parts=True)
+            self.asked, self.asked_at = _last_question(text), seq
             return
         newest.replied_chars += len(text)
         newest.replied_at = newest.replied_at or seq
         terms = terms_of(text, parts=True)
-        for term in terms - self._told:
+        for term in terms - self.told:
             self.vocabulary[term] = self.vocabulary.get(term, 0) + 1
-        self._asked = _last_question(text) or self._asked
+        if question := _last_question(text):
+            self.asked, self.asked_at = question, seq
         if newest.calls >= WORK_CALLS and (report := _report(seq, text)) is not None:
             self.reports = [*self.reports[1 - REPORTS_MAX :], report]
-        self._told |= terms
-        self._done |= terms
+        self.told |= terms
+        self.done |= terms
         acted = 0
-        for message in reversed(self.open):
+        for message in self._newest_first():
             acted += message.calls
             if acted or len(text) > max(ACK_CHARS_MAX, 3 * message.chars):
                 self._take_up(message, seq)
@@ -303,20 +323,19 @@ class Talk:
                     one.answered_at = one.answered_at or seq
 
     def _act(self, seq: int, calls: Sequence[ToolCall], text: str = "") -> None:
-        newest = self.newest
+        newest = self.heard.get(self.newest)
         if newest is None:
             return
         newest.calls += len(calls)
         newest.replied_at = newest.replied_at or seq
-        terms = terms_of(" ".join([*(f"{call.name} {call.arguments}" for call in calls), text]), parts=True)
-        self._done |= terms
-        for message in self.open:
+        self.done |= terms_of(" ".join([*(f"{call.name} {call.arguments}" for call in calls), text]), parts=True)
+        for message in self._newest_first():
             self._take_up(message, seq)
 
     def _take_up(self, message: TalkMessage, seq: int) -> None:
         """Record the terms of a message's statements that the agent used in this turn, if they are more than before."""
         for one in message.statements:
-            found = one.terms & self._done
+            found = one.terms & self.done
             if len(found) > len(one.taken):
                 one.taken, one.taken_at = found, seq
 
@@ -329,14 +348,31 @@ class Talk:
         return own / (1 + VOCABULARY * self.vocabulary.get(term, 0))
 
 
-def _read(message: TalkMessage, n: int, statement: MessageStatement) -> TalkStatement:
+def _refill(talk: Talk, other: Talk) -> None:
+    for name in talk.__struct_fields__:
+        setattr(talk, name, getattr(other, name))
+
+
+def _relate(earlier: TalkStatement, later: TalkStatement, terms: set[str]) -> None:
+    """Mark an earlier statement that a later one on the same subject, by the terms that both have, changes."""
+    alike = len(terms) / len(earlier.terms)
+    if not (later.force.corrects or alike >= 0.6):
+        return
+    named = any(is_value(term) for term in terms) or bool(terms & earlier.names & later.names)
+    if later.force.corrects and (named or alike >= 0.4):
+        earlier.corrected_by = later.key
+    elif alike >= 0.6 and not later.asks:
+        earlier.repeated_at = later.seq
+
+
+def _read(seq: int, n: int, statement: MessageStatement) -> TalkStatement:
     text = statement.text
     said = words(text)
     terms = frozenset[str]() if statement.material else terms_of(text)
     force, asks = force_of(text), text.rstrip("\"'”’»)]*_」』 ").endswith(QUESTION_MARKS)
     is_short = 0 < len(said) <= COURTEOUS_WORDS_MAX and not asks and not force.is_binding
     return TalkStatement(
-        message,
+        seq,
         n,
         statement,
         terms,

@@ -22,9 +22,8 @@ from memory_engine.store.reader import MomentLike
 from memory_engine.views.brief.events import BriefPinned, BriefUnpinned, PinOrigin
 from memory_engine.views.brief.fold import PINS, PinRow
 from memory_engine.views.brief.reading import parents_of, talk_of
-from memory_engine.views.brief.ruling import Status
 from memory_engine.views.brief.standing import Judged, closed_of, open_of, spent_of
-from memory_engine.views.brief.talk import AgentReport, Talk, TalkStatement
+from memory_engine.views.brief.talk import AgentReport, Status, Talk, TalkMessage, TalkStatement
 
 PINS_MAX = 24
 """Maximum number of pins a thread may have: more would crowd out what people said."""
@@ -175,12 +174,11 @@ async def brief_at(thread: ThreadHandle, seq: int, upto: int | None, *, to_show:
     """
     inherited = [found for parent in await parents_of(thread) for found in await _inherited(parent)]
     pins = [_pinned(thread.id, row) for row in await _pin_rows(thread, upto)]
-    gone = frozenset[int]() if upto is None else (await thread.kernel.reader.forgotten(thread.id)).origins
-    talk = await talk_of(thread, seq)
+    talk = await talk_of(thread, seq, is_past=upto is not None)
     closed = nlargest(SHOWN_MAX, closed_of(talk), key=_need) if to_show else [*closed_of(talk), *spent_of(talk)]
     judged = [*open_of(talk), *closed]
-    own = [_statement(talk, one, thread.id) for one in judged if one.said.message.seq not in gone]
-    reports = [said for one in talk.reports if one.seq not in gone for said in _reported(thread.id, one)]
+    own = [_statement(talk, one, thread.id) for one in judged]
+    reports = [said for one in talk.reports for said in _reported(thread.id, one)]
     return Brief(thread_id=thread.id, seq=seq, statements=tuple(sorted([*pins, *own, *reports, *inherited], key=_rank)))
 
 
@@ -220,10 +218,9 @@ def origin_of(state: State) -> PinOrigin:
 
 async def _inherited(parent: PastHandle) -> list[BriefStatement]:
     """Return the statements and people's pins that applied in the parent's thread, marked as the parent's."""
-    gone = (await parent.kernel.reader.forgotten(parent.id)).origins
-    talk = await talk_of(parent, parent.seq)
+    talk = await talk_of(parent, parent.seq, is_past=True)
     standing = [one for one in (*open_of(talk), *closed_of(talk)) if one.ruling.status == "stands" or one.request]
-    found = [_statement(talk, one, parent.id) for one in standing if one.said.message.seq not in gone]
+    found = [_statement(talk, one, parent.id) for one in standing]
     # what an agent pinned may repeat a tool: it goes no further
     pins = [row for _, row in (await parent.rows(PINS, at=parent.seq)).items() if row.origin == "person"]
     found += [_pinned(parent.id, row) for row in pins]
@@ -240,14 +237,14 @@ def _reported(thread_id: str, report: AgentReport) -> list[BriefStatement]:
 
 def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
     said, ruling = one.said, one.ruling
-    message = said.message
-    later = said.corrected_by.statement.text[:LATER_CHARS_MAX] if said.corrected_by is not None else ""
+    message = talk.message(said)
+    later = said.corrected_by and talk.statement(said.corrected_by).statement.text[:LATER_CHARS_MAX]
     return BriefStatement(
         text=said.statement.text,
         seq=message.seq,
         n=said.n,
         thread_id=thread_id,
-        speaker=_speaker(talk, said),
+        speaker=_speaker(talk, message),
         kind=_kind(said),
         status=ruling.status,
         by=ruling.by,
@@ -257,13 +254,12 @@ def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
         request=one.request,
         first=one.first,
         asked=message.asked if said.leans else "",
-        later=later if ruling.status == "superseded" else "",
+        later=(later or "") if ruling.status == "superseded" else "",
     )
 
 
-def _speaker(talk: Talk, said: TalkStatement) -> str:
+def _speaker(talk: Talk, message: TalkMessage) -> str:
     """Return the speaker's name if there are several; the agent that leads is always named."""
-    message = said.message
     if message.by_agent:
         return message.speaker or "the agent that leads"
     return message.speaker if len(talk.speakers) > 1 else ""
