@@ -112,7 +112,7 @@ class Engine:
     def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
         """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other."""
     def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
-        """Call `hook(thread, upcoming)` before each compaction but a redo; returns a function that stops it."""
+        """Call `hook(thread, upcoming)` before each compaction and each redo; returns a function that stops it."""
     def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
         """The anchors that the logs here contradict: a different hash at that seq, or no such thread."""
     @property
@@ -564,13 +564,13 @@ class Industry(Scope):
     """An industry's thread: patterns from all its tenants, redacted, approved, without tenants' names."""
 
 class BriefView:
-    """What people said in one thread, and what of it still holds."""
+    """What people said in one thread, and which of it still applies."""
     def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
-        """Keep a text, or that of a chunk, in the brief of every context until it is unpinned."""
+        """Keep a text, or the text of a chunk, in the brief of every context until it is unpinned."""
     def read(self, *, at: MomentLike | None = None) -> Brief:
-        """The brief, now or as of a moment, without what was forgotten since."""
+        """Return the brief, now or as of a moment, without what was forgotten since."""
     def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
-        """Take a pin out of the brief: by its receipt, its statement, or its seq. Raises `UnknownPin`."""
+        """Remove a pin, given its receipt, its statement or its seq. Raises `UnknownPin` if it is not in the thread."""
 
 class Scratchpad:
     """Reads come from memory. The snippets live in the thread's state, in the order of their last use."""
@@ -592,9 +592,9 @@ class Promotion:
     def evaluate(self, *, trigger: str = "") -> PromotionReport:
         """Judge every snippet. `trigger` names what asks for it, such as the id of an event."""
     def proposals(self, *, at: int | None = None) -> tuple[Verdict, ...]:
-        """The proposals that nobody has answered, oldest first."""
+        """Return the proposals without an answer, oldest first."""
     def propose(self, seq: int | None = None, text: str = "") -> tuple[Verdict, ...]:
-        """Propose what the user said is to hold from now on ("always answer in French") as their preference."""
+        """Propose what the user wants from now on ("always answer in French") as their preference."""
     def reject(self, proposal_id: str, *, by: str = "", reason: str = "") -> Verdict:
         """Turn a proposal down. Raises `EventNotFound` for one that does not wait."""
     def report_saved(self, title: str, content: Content = "", *, flow: str = "", event_id: str = "") -> PromotionReport:
@@ -602,7 +602,7 @@ class Promotion:
     def request(self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "") -> PromotionReport:
         """Promote snippets on request: by id, or `"all"`. Recalled and promoted ones stay."""
     def verdicts(self, *, at: int | None = None) -> tuple[Verdict, ...]:
-        """Every verdict, oldest first."""
+        """Return every verdict, oldest first."""
 
 class Flows:
     """The flows of one conversation. `judge` reads what a message says about the flow before it."""
