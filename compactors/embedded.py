@@ -13,11 +13,12 @@ from memory_engine.core.sections import SECTION_ORDER
 from memory_engine.core.slices import Steps, in_slices
 
 if TYPE_CHECKING:
-    from memory_engine.compactors.extractive import extractor
+    from memory_engine.compactors.extractive import extractor, focus
     from memory_engine.language import sentences
 else:
     sentences = lazy_module("memory_engine.language.sentences")
     extractor = lazy_module("memory_engine.compactors.extractive.extractor")
+    focus = lazy_module("memory_engine.compactors.extractive.focus")
 
 _KINDS: Mapping[str, EntryKind] = {
     ChunkType.SYSTEM: "system",
@@ -59,6 +60,7 @@ class EmbeddedCompactor:
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
         """Return the lines that fit `context.budget_tokens`. Runs in slices, so the event loop is never blocked.
 
+        Lines about `context.focus`, and less about `context.instructions`, rank higher within the same budget.
         Recalled chunks are left out, so that nothing is learned from memory a second time. Of a text over 32,000
         characters only the beginning and the end are read.
         """
@@ -88,7 +90,10 @@ def _lines(chunks: Sequence[Chunk], context: CompactionContext) -> Steps[tuple[S
         )
         for line in context.earlier
     ]
-    lines = yield from extractor.extracting(entries, context.budget_tokens, earlier=earlier, size=utf8_length)
+    priorities = focus.Priorities(context.focus, context.instructions)
+    lines = yield from extractor.extracting(
+        entries, context.budget_tokens, earlier=earlier, size=utf8_length, priorities=priorities
+    )
     if entries and not lines:
         sources = tuple(dict.fromkeys(entry.id for entry in entries))
         lines = (Line("key_information", NOTHING_FITS.format(count=len(sources)), sources),)

@@ -329,7 +329,7 @@ class Engine(AdministeredStore):
         self.kernel[CompactionService].register(compactor)
 
     def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
-        """Call `hook(thread, upcoming)` before each compaction but a redo; returns a function that stops it.
+        """Call `hook(thread, upcoming)` before each compaction and each redo; returns a function that stops it.
 
         It may dispatch. A text that it returns joins the instructions. `compaction_started` notes failures.
         """

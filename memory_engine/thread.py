@@ -303,8 +303,8 @@ class Thread(Administered):
     async def compact(self, chunk_ids: Collection[str] | None = None, *, focus: str = "") -> CompactionReport:
         """Compact all compactable chunks, or the given ones (with those that must stay with them).
 
-        `focus` tells a model what this summary should go into most; it takes nothing away from what a summary must
-        hold. Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
+        `focus` says in words what this summary should keep in detail; it takes nothing away from what a summary must
+        hold, and gives it no more room. Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
         """
         self.check_present("compaction")
         runtime = await self.runtime()

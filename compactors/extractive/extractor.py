@@ -9,6 +9,7 @@ from itertools import pairwise
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, PENDING, action_drafts
 from memory_engine.compactors.extractive.coverage import LaterDraft, LineDraft, LinePiece, follows, selecting
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTIONS, Entry, Line
+from memory_engine.compactors.extractive.focus import NO_PRIORITIES, Lift, Priorities, lifting
 from memory_engine.compactors.extractive.gathering import cost_of, within, work_lines
 from memory_engine.compactors.extractive.speech import KIND_FACTORS, SPEAKERS, speech_drafts, speech_terms
 from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
@@ -38,9 +39,10 @@ def extract(
     *,
     earlier: Sequence[Line] = (),
     size: Callable[[str], int] = len,
+    priorities: Priorities = NO_PRIORITIES,
 ) -> tuple[Line, ...]:
     """Return the lines worth most within the budget, section by section in reading order: all of `extracting`."""
-    return finish(extracting(entries, budget_tokens, earlier=earlier, size=size))
+    return finish(extracting(entries, budget_tokens, earlier=earlier, size=size, priorities=priorities))
 
 
 def extracting(
@@ -49,6 +51,7 @@ def extracting(
     *,
     earlier: Sequence[Line] = (),
     size: Callable[[str], int] = len,
+    priorities: Priorities = NO_PRIORITIES,
 ) -> Steps[tuple[Line, ...]]:
     """The lines worth most within the budget, section by section in reading order, step by step.
 
@@ -56,13 +59,15 @@ def extracting(
     headings are not counted. `earlier` are the lines of an older summary whose
     originals are out of reach: they compete as they are and keep their sources,
     but what they say of state and plans yields to later entries. `size` counts
-    instead of characters what a quarter of a token is.
+    instead of characters what a quarter of a token is. `priorities` raise the
+    worth of the lines about them; the budget stays the same.
     """
     if budget_tokens <= 0:
         return ()
     reading = yield from read(entries, earlier)
     work, others = yield from work_lines(reading, earlier)
-    drafts = yield from _drafts(reading, others)
+    lift = (yield from lifting(reading, earlier, priorities)) if priorities else None
+    drafts = yield from _drafts(reading, others, lift)
     reserve = _stamps_cost(reading.days)
     stamped = 0 < reserve <= STAMPS_SHARE_MAX * budget_tokens
     lines: list[Line] = []
@@ -79,6 +84,8 @@ def extracting(
             day = draft.day if stamp else day
             lines.append(Line(draft.section, f"[{day}] {text}" if stamp else text, draft.sources))
     whole = budget_tokens * CHARS_PER_TOKEN
+    if lift is not None:
+        work = lift.ranked(work)
     lines += within(work, whole - cost_of(lines, size), whole, size)
     return tuple(line for section in SECTIONS for line in lines if line.section == section)
 
@@ -115,7 +122,7 @@ def _joined(texts: Sequence[str]) -> str:
     return " ".join(line.split()).removesuffix(ARROW)
 
 
-def _drafts(reading: InputReading, earlier: Sequence[Line]) -> Steps[list[LineDraft | LaterDraft]]:
+def _drafts(reading: InputReading, earlier: Sequence[Line], lift: Lift | None) -> Steps[list[LineDraft | LaterDraft]]:
     """Build the drafts: earlier lines first, then the entries in order, each outcome at the position of its call."""
     placed = yield from action_drafts(reading)
     paired = {action.outcome for action in reading.actions}
@@ -124,7 +131,14 @@ def _drafts(reading: InputReading, earlier: Sequence[Line]) -> Steps[list[LineDr
             placed.extend((index, draft) for draft in speech_drafts(reading, index))
             yield
     placed.sort(key=lambda item: item[0])
-    return [*(_earlier_draft(reading, line) for line in earlier), *(draft for _, draft in placed)]
+    placed = [*((-1, _earlier_draft(reading, line)) for line in earlier), *placed]
+    if lift is None:
+        return [draft for _, draft in placed]
+    drafts: list[LineDraft | LaterDraft] = []
+    for place, draft in placed:
+        drafts.append(lift.raised(place, draft))
+        yield
+    return drafts
 
 
 def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:

@@ -24,7 +24,8 @@ class RankedLine(msgspec.Struct, frozen=True, gc=False):
     """A line, how urgent it is, and its place in the order in which things happened."""
 
     line: Line
-    rank: Rank
+    rank: float
+    """A `Rank`, or less for a line that the caller asked for."""
     place: int
 
 

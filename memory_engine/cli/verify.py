@@ -14,7 +14,7 @@ from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.excerpts import Column, counted, duration, number
+from memory_engine.core.excerpts import FOCUS_CHARS_MAX, Column, counted, duration, number, one_line
 from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError, PluginNotLoaded, ThreadNotFound
 from memory_engine.files.verify_file import verify_file
@@ -22,11 +22,16 @@ from memory_engine.replay.divergence import divergence_lines, lacking_lines, red
 from memory_engine.replay.rebuild import RebuildReport, chosen, rebuild
 
 
+def _declare_compact(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    parser.add_argument("--focus", metavar="TEXT", default="", help="what the summary should keep in detail")
+
+
 async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Compact a thread now."""
     async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
-        report = await thread.compact()
+        report = await thread.compact(focus=asked.focus)
         summaries = [await thread.chunk(chunk_id) for chunk_id in report.new_chunks]
     put_compaction(report, summaries, terminal)
     return 0
@@ -47,7 +52,8 @@ def compaction_line(report: CompactionReport) -> str:
     into = counted(len(report.new_chunks), "summary").replace("summarys", "summaries")
     dropped = f", {counted(len(report.dropped), 'chunk')} dropped" if report.dropped else ""
     tokens = f"{number(report.tokens_before)} → {number(report.tokens_after)} tokens"
-    return f"{covered} → {into}{dropped}: {tokens} (by {report.compactor})"
+    focus = f"; focus: {one_line(report.focus, FOCUS_CHARS_MAX)}" if report.focus else ""
+    return f"{covered} → {into}{dropped}: {tokens} (by {report.compactor}{focus})"
 
 
 def _declare_verify(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +124,7 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
     return FOUND_PROBLEMS if anchors.rewritten else 0
 
 
-COMPACT = Command(add_thread, compact)
+COMPACT = Command(_declare_compact, compact)
 VERIFY = Command(_declare_verify, verify)
 
 

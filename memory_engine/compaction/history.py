@@ -54,6 +54,7 @@ class Compaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """A compaction, or a try that came to nothing. `started` and `seq` are where it began and ended (0: it has not).
 
     `trigger` is `auto`, `hard` or `manual`; `why` says it in words. `chunks` are how many it took, or was to take.
+    `focus` is what its caller asked the summary to go into most.
 
     `status` of a completed one: `live` (its summaries stand), `covered` (a later compaction took them), `undone`, or
     `gone` (they were forgotten, or went with what they stood in). `by` is the seq of the event that made it so, 0 while
@@ -65,7 +66,7 @@ class Compaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     json_names = (
         "compaction_id started seq recorded_at trigger why compactor model chunks covered dropped summaries "
-        "tokens_before tokens_after status by reason error"
+        "tokens_before tokens_after status by reason error focus"
     )
 
     compaction_id: str
@@ -84,6 +85,7 @@ class Compaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     summaries: tuple[str, ...] = ()
     reason: str = ""
     error: str = ""
+    focus: str = ""
 
     @property
     def why(self) -> str:
@@ -153,6 +155,7 @@ class Steps:
                     compactor=event.compactor,
                     chunks=len(event.chunk_ids),
                     status="running",
+                    focus=event.focus,
                 )
             case CompactionFailed():
                 known = self._known(event.compaction_id, stored.seq, at)

@@ -8,7 +8,18 @@ from attrs import frozen
 
 from memory_engine.compaction.history import Compaction, read_compactions
 from memory_engine.compaction.plan import countable, is_due, is_overdue
-from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
+from memory_engine.core.excerpts import (
+    FOCUS_CHARS_MAX,
+    WIDTH,
+    Column,
+    Line,
+    counted,
+    line,
+    number,
+    one_line,
+    plain,
+    table_lines,
+)
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy
@@ -87,16 +98,25 @@ _HEADS = [
 
 
 def history_lines(found: CompactionHistory, width: int | None = WIDTH, *, how: str = "") -> Iterator[Line]:
-    """A row for each compaction; whether one is due, and `how` to make it."""
+    """A row for each compaction, with its focus where any had one; whether one is due, and `how` to make it."""
     due = ""
     if found.due is not None:
         due = f"one is due ({counted(found.due.chunks, 'chunk')}, {counted(found.due.tokens, 'token')}){how}"
     if found.compactions:
-        yield from table_lines(_HEADS, [_cells(one) for one in found.compactions], width)
+        rows = [_cells(one) for one in found.compactions]
+        heads = _HEADS
+        if any(one.focus for one in found.compactions):
+            heads = [*heads, Column("FOCUS")]
+            rows = [[*row, _focus(one)] for row, one in zip(rows, found.compactions, strict=True)]
+        yield from table_lines(heads, rows, width)
     else:
         due = f"nothing was compacted{'; ' if due else ''}{due}"
     if due:
         yield line(due)
+
+
+def _focus(one: Compaction) -> str:
+    return one_line(one.focus, FOCUS_CHARS_MAX) or "-"
 
 
 def _cells(one: Compaction) -> list[str]:

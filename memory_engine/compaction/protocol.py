@@ -73,6 +73,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a compaction. `new_chunks` replace `covered`; `dropped` left nothing behind.
 
+    `focus` is what the caller asked the summary to go into most.
     `instead_of` names the failed compactor, if another replaced it. `left_out` are chunks that stay, since what
     `left_out_by` (names joined by "+") made of them was no shorter.
     """
@@ -90,6 +91,7 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     instead_of: str = ""
     left_out: tuple[str, ...] = ()
     left_out_by: str = ""
+    focus: str = ""
 
 
 class _LeftOut(msgspec.Struct, frozen=True):
@@ -428,6 +430,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             instead_of=self.failure.compactor if self.failure is not None else "",
             left_out=tuple(chunk_id for part in self.left_out for chunk_id in part.chunk_ids),
             left_out_by="+".join(dict.fromkeys(part.failure.compactor for part in self.left_out)),
+            focus=self.wishes.focus,
         )
 
 

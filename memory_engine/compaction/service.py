@@ -163,8 +163,18 @@ class CompactionService:
         Raises what `again` raises, `NothingToCompact`, `CompactorFailed`. A cancelled caller does not stop it.
         """
         await self._turn(runtime)
-        work = lambda: self._compaction(runtime, lambda: self._again(runtime, again, compactor))  # noqa: E731
-        return await asyncio.shield(self._alone(runtime, work))  # blocked while it reads what there is to redo
+        hooked = bool(self.hooks)
+
+        async def work() -> CompactionReport:
+            wishes = Wishes.of(self._instructions(runtime))
+            if hooked:  # they may dispatch, so nothing is blocked while they run
+                await self._look(runtime)
+                wishes = await self._wishes(runtime, _redo(runtime.id, runtime.state, await again()))
+                await self._block(runtime)
+            return await self._compaction(runtime, lambda: self._again(runtime, again, compactor, wishes))
+
+        # blocked while it reads what there is to redo
+        return await asyncio.shield(self._alone(runtime, work, is_blocked=not hooked))
 
     async def commit(self, runtime: ThreadRuntime, make: Callable[[], Awaitable[NewEvent]]) -> Receipt:
         """Commit an event that `make` derives from the current state, after any compaction under way.
@@ -259,12 +269,13 @@ class CompactionService:
     ) -> "asyncio.Future[CompactionReport]":
         ahead = self._works_ahead(trigger)
         is_blocked = self._blocks_whole(self.policy_of(runtime)) and not ahead
+        hooked = bool(self.hooks)
 
         async def work() -> CompactionReport:
-            wishes = await self._wishes(runtime, trigger, focus)
-            if is_blocked and self.hooks:
-                runtime.queue.block(BlockingReason.COMPACTING)
-                await runtime.idle()
+            upcoming = UpcomingCompaction.of(runtime.id, trigger, runtime.state.tally, focus)
+            wishes = await self._wishes(runtime, upcoming)
+            if is_blocked and hooked:
+                await self._block(runtime)
             pace, presses = self._pace.here, lambda: is_pressing(runtime.state.tally, self.policy_of(runtime))
             if ahead:
                 await pace.quiet(presses)
@@ -272,13 +283,17 @@ class CompactionService:
                 attempt = lambda: self._attempt(runtime, trigger, chunk_ids, wishes)  # noqa: E731
                 return await self._compaction(runtime, attempt, trigger)
 
-        return self._alone(runtime, work, is_blocked=is_blocked and not self.hooks)
+        return self._alone(runtime, work, is_blocked=is_blocked and not hooked)
 
-    async def _wishes(self, runtime: ThreadRuntime, trigger: Trigger, focus: str) -> Wishes:
+    async def _block(self, runtime: ThreadRuntime) -> None:
+        """Let events wait from now on, and those on their way arrive."""
+        runtime.queue.block(BlockingReason.COMPACTING)
+        await runtime.idle()
+
+    async def _wishes(self, runtime: ThreadRuntime, upcoming: UpcomingCompaction) -> Wishes:
         """What the compactor is told: by the engine, the thread's policy, the hooks, and who asked."""
-        upcoming = UpcomingCompaction.of(runtime.id, trigger, runtime.state.tally, focus)
         said, note = await self.hooks.run(upcoming)
-        return Wishes.of(self._instructions(runtime), said, focus=focus, note=note)
+        return Wishes.of(self._instructions(runtime), said, focus=upcoming.focus, note=note)
 
     def _instructions(self, runtime: ThreadRuntime) -> tuple[str, str]:
         return self._kernel.config.compaction_instructions, self.policy_of(runtime).instructions
@@ -355,18 +370,22 @@ class CompactionService:
             runtime.unblock(BlockingReason.COMPACTING)
 
     async def _again(
-        self, runtime: ThreadRuntime, again: Callable[[], Awaitable[Again]], compactor: Compactor | None
+        self,
+        runtime: ThreadRuntime,
+        again: Callable[[], Awaitable[Again]],
+        compactor: Compactor | None,
+        wishes: Wishes,
     ) -> CompactionReport:
         found = await again()
         if not found.plan:
             raise NothingToCompact(runtime.id, "what came back is critical, open, or cannot get shorter")
         if compactor is None:
-            return await self._execute(runtime, "manual", found, self._compactors)
+            return await self._execute(runtime, "manual", found, self._compactors, wishes=wishes)
         cannot = refused(runtime.state, found.plan, compactor, found.afresh)
         if cannot:
             which = f"chunk {cannot[0].id} ({cannot[0].type})" + f" and {len(cannot) - 1} more" * (len(cannot) > 1)
             raise CompactorFailed(compactor.name, "refused", f"it cannot take {which}")
-        return await self._execute(runtime, "manual", found, [compactor])
+        return await self._execute(runtime, "manual", found, [compactor], wishes=wishes)
 
     async def _attempt(
         self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None, wishes: Wishes
@@ -425,9 +444,8 @@ class CompactionService:
         wanted: Collection[str] | None = (),
         failure: CompactorFailed | None = None,
         state: State | None = None,
-        wishes: Wishes | None = None,
+        wishes: Wishes,
     ) -> CompactionReport:
-        wishes = Wishes.of(self._instructions(runtime)) if wishes is None else wishes
         state, policy = runtime.state if state is None else state, self.policy_of(runtime)
         plan, outside = declared(state, again.plan, compactors, wanted, runtime.incompressible)
         if not plan:
@@ -447,10 +465,6 @@ class CompactionService:
                 runtime.unblock(BlockingReason.COMPACTING)
             return receipt
 
-        async def ready() -> None:
-            runtime.queue.block(BlockingReason.COMPACTING)
-            await runtime.idle()
-
         run = CompactionRun(
             thread_id=runtime.id,
             compaction_id=self._kernel.new_id(),
@@ -465,7 +479,7 @@ class CompactionService:
             incompressible=runtime.incompressible,
             afresh=again.afresh,
             failure=failure,
-            ready=ready,
+            ready=partial(self._block, runtime),
             pause=self._pace.here.pause,
             ahead=self._works_ahead(trigger),
             wishes=wishes,
@@ -495,3 +509,13 @@ class CompactionService:
 def _is_needed(tally: Tally, policy: CompactionPolicy, trigger: Trigger) -> bool:
     """Whether a compaction for this reason is still needed: another process may have done it."""
     return {"auto": is_due, "hard": is_overdue}[trigger](tally, policy) if trigger != "manual" else True
+
+
+def _redo(thread_id: str, state: State, found: Again) -> UpcomingCompaction:
+    """Return what hooks are told of a redo: how many chunks a compactor gets, and their tokens."""
+    standing = {chunk_id: state.get(chunk_id) for chunk_id in found.plan.chunk_ids}
+    chunks = [
+        chunk for chunk_id, chunk in standing.items() for chunk in found.afresh.get(chunk_id, [chunk] if chunk else [])
+    ]
+    tokens = sum(chunk.tokens for chunk in chunks)
+    return UpcomingCompaction(thread_id=thread_id, trigger="manual", chunks=len(chunks), tokens=tokens)

@@ -19,6 +19,8 @@ from memory_engine.core.lazy import regex
 _TURNS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
 _HOSTILE = regex(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNS}\ud800-\udfff]")
 """Characters that could move the cursor, colour the screen or reverse text: all controls but tab and newline."""
+FOCUS_CHARS_MAX = 40
+"""Columns that the focus of a compaction may take."""
 _IN_JSON = regex(f"[\x7f-\x9f{_TURNS}]")
 
 
@@ -117,7 +119,8 @@ def of_event(event: Event | UnknownEvent) -> str:
         case UnknownEvent():
             return f"(version {event.version} is not known here)"
         case CompactionStarted():
-            return f"{event.trigger}: {counted(len(event.chunk_ids), 'chunk')} to {event.compactor}"
+            focus = f"; focus: {event.focus}" if event.focus else ""
+            return f"{event.trigger}: {counted(len(event.chunk_ids), 'chunk')} to {event.compactor}{focus}"
         case CompactionCompleted():
             covered = sum(len(replacement.covers) for replacement in event.replacements)
             tokens = f"{number(event.tokens_before)} → {number(event.tokens_after)} tokens"

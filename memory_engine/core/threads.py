@@ -91,7 +91,7 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
     `hard_tokens`. If they have changed what it read, its result is discarded. `auto` is `commit` where a compactor asks
     a model, which is given up over `hard_tokens`, and else `whole`.
 
-    `instructions` tell a model what summaries should keep, beside those of `EngineConfig.compaction_instructions`.
+    `instructions` say what summaries should keep, beside those of `EngineConfig.compaction_instructions`.
 
     Raises `InvalidPolicy` for a value that could not be read back from a thread's record.
     """

@@ -101,8 +101,8 @@ class EngineConfig:
     `search_index_timeout_s`, then answers from what is indexed (`Found.unindexed` counts the rest). With `read_only`
     the engine dispatches, delivers, compacts and mends nothing; read threads as they were (`thread.at`), since other
     views are caches that it would have to write. With `check_hashes` every event is checked against its hash when read:
-    changed bytes raise `IntegrityError` and are never shown. `compaction_instructions` tell models what the summaries
-    of all threads should keep. The hooks before a compaction have `before_compaction_timeout_s` together.
+    changed bytes raise `IntegrityError` and are never shown. `compaction_instructions` say what the summaries of
+    all threads should keep. The hooks before a compaction have `before_compaction_timeout_s` together.
     """
 
     compaction: CompactionPolicy = field(default=CompactionPolicy(), validator=_policy)

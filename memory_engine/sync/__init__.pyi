@@ -112,7 +112,7 @@ class Engine:
     def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
         """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other."""
     def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
-        """Call `hook(thread, upcoming)` before each compaction but a redo; returns a function that stops it."""
+        """Call `hook(thread, upcoming)` before each compaction and each redo; returns a function that stops it."""
     def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
         """The anchors that the logs here contradict: a different hash at that seq, or no such thread."""
     @property

@@ -9,10 +9,10 @@ import pytest
 import memory_engine
 from memory_engine import BlockingReason, CompactionPolicy, EngineConfig, Thread, TodoItem, TodoSet, UserMessage
 from memory_engine.compaction.hooks import UpcomingCompaction
-from memory_engine.errors import InvalidArgument
+from memory_engine.errors import CompactionNotLive, InvalidArgument
 from memory_engine.events import CompactionStarted
 from tests.conversations import NEVER, SMALL, of_type, say, texts, turns
-from tests.scripted_compactors import Scripted
+from tests.scripted_compactors import Held, Scripted
 
 SAYS = "Keep every price."
 
@@ -114,6 +114,67 @@ async def test_a_hook_can_be_stopped() -> None:
         await say(thread, turns(4, start=5))
         await thread.compact()
         assert ["t"] == seen
+
+
+async def test_a_redo_runs_the_hooks_too() -> None:
+    """It asks a compactor anew: hooks learn what it takes, may write, and join the instructions. An undo runs none."""
+    seen: list[tuple[UpcomingCompaction, BlockingReason | None]] = []
+
+    async def flush(thread: Thread, upcoming: UpcomingCompaction) -> str:
+        seen.append((upcoming, await thread.blocking_reason()))
+        await thread.scratchpad.write("The key is under the mat.")
+        return SAYS
+
+    compactor = Scripted()
+    async with memory_engine.open(":memory:", compactor=compactor, config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread("t")
+        await say(thread, turns(4))
+        first = await thread.compact()
+        await thread.undo_compaction()
+        stop = engine.before_compaction(flush)
+        for _ in ("what an undo brought back", "a summary that stands"):
+            await thread.redo_compaction()
+            upcoming, blocked = seen[-1]
+            assert ("manual", 4, first.tokens_before, None) == (
+                upcoming.trigger, upcoming.chunks, upcoming.tokens, blocked
+            )  # fmt: skip
+            assert [SAYS, SAYS] == [(await started(thread)).instructions, compactor.contexts[-1].instructions]
+        await thread.undo_compaction()
+        kinds = [one.type async for one in thread.events()]
+        assert ["scratchpad_written", "compaction_started", "compaction_completed", "compaction_undone"] == kinds[-4:]
+        stop()
+        await thread.redo_compaction()
+        assert ("", 2) == ((await started(thread)).instructions, len(seen))
+        assert (await thread.verify()).ok
+
+
+async def test_hooks_do_not_run_for_a_redo_of_nothing() -> None:
+    """What cannot be redone is refused before they run."""
+    seen: list[str] = []
+    async with memory_engine.open(":memory:", compactor=Scripted(), config=EngineConfig(compaction=NEVER)) as engine:
+        engine.before_compaction(lambda thread, _upcoming: seen.append(thread.id))
+        thread = await engine.create_thread("t")
+        await say(thread, turns(4))
+        with pytest.raises(CompactionNotLive):
+            await thread.redo_compaction()
+        await say(thread, turns(1, start=5))
+        assert ([], None) == (seen, await thread.blocking_reason())
+
+
+async def test_a_hook_that_takes_itself_away_still_lets_events_wait() -> None:
+    """Whether a compaction blocks its thread is decided at its start, not by the hooks that are left after it."""
+    compactor = Held()
+    config = EngineConfig(compaction=msgspec.structs.replace(NEVER, blocking="whole"))
+    async with memory_engine.open(":memory:", compactor=compactor, config=config) as engine:
+        stop = engine.before_compaction(lambda _thread, _upcoming: stop())
+        thread = await engine.create_thread("t")
+        await say(thread, turns(4))
+        working = asyncio.ensure_future(thread.compact())
+        await compactor.entered.wait()
+        blocked = await thread.blocking_reason()
+        compactor.release.set()
+        await working
+        assert BlockingReason.COMPACTING == blocked
 
 
 async def test_what_is_no_function_is_refused_at_open() -> None:

@@ -225,13 +225,29 @@ def test_compact_says_what_it_did(run: Run, tmp_path: Path) -> None:
     assert (2, "NothingToCompact") == (code, json.loads(out)["error"]["type"])
 
 
+def test_compact_with_a_focus(run: Run, tmp_path: Path) -> None:
+    """The report, the list of compactions and the log say what the summary was to go into."""
+    path = str(tmp_path / "x.db")
+    run("ingest", str(SAMPLE / "datenanalyse.jsonl"), "--db", path)
+    focus = "the umsatz\nof March"
+    code, out, _ = run("compact", "datenanalyse", "--focus", focus, "--db", path)
+    assert 0 == code
+    assert out.splitlines()[0].endswith("tokens (by embedded; focus: the umsatz of March)")
+    heads, row = run("compactions", "datenanalyse", "--db", path)[1].splitlines()
+    assert "FOCUS" == heads.split()[-1]
+    assert row.endswith("the umsatz of March")
+    [listed] = json.loads(run("compactions", "datenanalyse", "--db", path, "--json")[1])["compactions"]
+    assert focus == listed["focus"]
+    assert "; focus: the umsatz of March" in run("log", "datenanalyse", "--db", path)[1]
+
+
 def test_compact_as_json(run: Run, tmp_path: Path) -> None:
     """A program finds the chunks and the tokens."""
     path = str(tmp_path / "x.db")
     run("ingest", str(SAMPLE / "support.jsonl"), "--db", path)
     found = json.loads(run("compact", "support", "--db", path, "--json")[1])
     assert found["tokens_after"] < found["tokens_before"]
-    assert ["manual", "embedded"] == [found["trigger"], found["compactor"]]
+    assert ["manual", "embedded", ""] == [found["trigger"], found["compactor"], found["focus"]]
     assert found["covered"]
 
 
