@@ -120,7 +120,8 @@ class TalkMessage(msgspec.Struct, array_like=True):
     """A message of a person, or of the agent that leads, with what this agent did before the next one.
 
     `asked` is the agent's last question before it, of the event at `asked_at`. `is_reply`: the agent said something
-    since the message before; `told` are the terms of its statements that the agent used in that.
+    since the message before; `told` are the terms of its statements that the agent used in that. `terms` are those of
+    all its statements, until it is closed.
     """
 
     seq: int
@@ -131,6 +132,7 @@ class TalkMessage(msgspec.Struct, array_like=True):
     asked_at: int = 0
     is_reply: bool = False
     told: frozenset[str] = frozenset()
+    terms: frozenset[str] = frozenset()
     calls: int = 0
     replied_chars: int = 0
     replied_at: int = 0
@@ -150,7 +152,8 @@ class Talk(msgspec.Struct):
 
     `heard` holds the messages by seq. `open` are the newest of them, whose statements may still be dealt with;
     `closing` those just closed, for `standing.settle`; `closed` and `spent` the statements of older messages. `forgot`:
-    something was forgotten, of which `counts` and `vocabulary` may still hold single words.
+    something was forgotten, of which `counts` and `vocabulary` may still hold single words. Of the terms that the agent
+    used since the newest message, `done`, the `fresh` ones were not yet looked for in all open messages.
     """
 
     seq: int = 0
@@ -173,6 +176,7 @@ class Talk(msgspec.Struct):
     asked_at: int = 0
     told: frozenset[str] = frozenset()
     done: frozenset[str] = frozenset()
+    fresh: frozenset[str] = frozenset()
     forgot: bool = False
 
     def message(self, one: TalkStatement) -> TalkMessage:
@@ -243,9 +247,9 @@ class Talk(msgspec.Struct):
         message.chars, message.is_reply = len(text), bool(self.told)
         message.asked, message.asked_at = self.asked, self.asked_at
         message.statements = [_read(message.seq, n, one) for n, one in enumerate(statements_of(text))]
-        terms = frozenset[str]().union(*(one.terms for one in message.statements))
+        message.terms = terms = frozenset[str]().union(*(one.terms for one in message.statements))
         message.told = self.told & terms
-        self.asked, self.asked_at, self.told, self.done = "", 0, frozenset(), frozenset()
+        self.asked, self.asked_at, self.told, self.done, self.fresh = "", 0, *[frozenset[str]()] * 3
         self.messages += 1
         self.heard[message.seq] = message
         self.speakers.setdefault(message.speaker)
@@ -260,6 +264,7 @@ class Talk(msgspec.Struct):
         self.open.append(message.seq)
         if len(self.open) > OPEN_MESSAGES:
             self.closing.append(self.open.pop(0))
+            self.heard[self.closing[-1]].terms = frozenset()
 
     def _thank(self, message: TalkMessage) -> None:
         """Mark the messages that a thank-you closes: those since which the agent has called something."""
@@ -312,7 +317,7 @@ class Talk(msgspec.Struct):
         if newest.calls >= WORK_CALLS and (report := _report(seq, text)) is not None:
             self.reports = [*self.reports[1 - REPORTS_MAX :], report]
         self.told |= terms
-        self.done |= terms
+        self._use(terms)
         acted = 0
         for message in self._newest_first():
             acted += message.calls
@@ -328,15 +333,21 @@ class Talk(msgspec.Struct):
             return
         newest.calls += len(calls)
         newest.replied_at = newest.replied_at or seq
-        self.done |= terms_of(" ".join([*(f"{call.name} {call.arguments}" for call in calls), text]), parts=True)
+        self._use(terms_of(" ".join([*(f"{call.name} {call.arguments}" for call in calls), text]), parts=True))
         for message in self._newest_first():
             self._take_up(message, seq)
+        self.fresh = frozenset()
+
+    def _use(self, terms: frozenset[str]) -> None:
+        self.fresh |= terms - self.done
+        self.done |= terms
 
     def _take_up(self, message: TalkMessage, seq: int) -> None:
         """Record the terms of a message's statements that the agent used in this turn, if they are more than before."""
+        if message.terms.isdisjoint(self.fresh):
+            return
         for one in message.statements:
-            found = one.terms & self.done
-            if len(found) > len(one.taken):
+            if not one.terms.isdisjoint(self.fresh) and len(found := one.terms & self.done) > len(one.taken):
                 one.taken, one.taken_at = found, seq
 
     # weights

@@ -5,8 +5,9 @@ stemmer the beginning of a word is used, since endings change; in scripts withou
 words are left out.
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
 
 from memory_engine.core.language import function_words
 from memory_engine.core.lazy import regex
@@ -25,15 +26,20 @@ def terms_of(text: str, *, parts: bool = False) -> frozenset[str]:
     if len(text) > READ_CHARS_MAX:
         text = f"{text[: READ_CHARS_MAX * 2 // 3]} {text[-READ_CHARS_MAX // 3 :]}"
     folded = fold_case(text)
-    values = [match.group() for match in COMPOUND_WORD.finditer(folded) if _VALUE.search(match.group())]
-    found = {*values, *_plain(COMPOUND_WORD.sub(_without_values, folded) if values else folded)}
+    compounds = {*COMPOUND_WORD.findall(folded)}
+    values = {*filter(is_value, compounds)}
+    found = {*_plain(_without(values, compounds, folded)), *values}
     if parts:
         found.update(_plain(" ".join(_WITHIN.sub(" ", value) for value in values if value.replace("_", "").isalpha())))
     return frozenset(found)
 
 
-def _without_values(match: re.Match[str]) -> str:
-    return " " if _VALUE.search(match.group()) else match.group()
+def _without(values: set[str], compounds: set[str], text: str) -> str:
+    if not values:
+        return text
+    if text.isascii():  # signs of other scripts may stand outside of compound words
+        return " ".join(compounds - values)
+    return COMPOUND_WORD.sub(lambda match: " " if match.group() in values else match.group(), text)
 
 
 def is_value(term: str) -> bool:
@@ -42,13 +48,17 @@ def is_value(term: str) -> bool:
 
 
 def _plain(text: str) -> Iterator[str]:
-    for word in words(text):
-        if is_unspaced(word):
-            yield from pairs(word)
-        elif _HANGUL.match(word):
-            yield word[:2]
-        elif word.isascii():
-            if len(word) > 1 and word not in function_words() and word not in stop_words():
-                yield stem(word)
-        elif word not in function_words():
-            yield word[:BEGINNING_CHARS]
+    return chain.from_iterable(map(_terms_of_word, {*words(text)}))
+
+
+@lru_cache(maxsize=1 << 15)
+def _terms_of_word(word: str) -> Sequence[str]:
+    if is_unspaced(word):
+        return pairs(word)
+    if _HANGUL.match(word):
+        return (word[:2],)
+    if word in function_words():
+        return ()
+    if word.isascii():
+        return (stem(word),) if len(word) > 1 and word not in stop_words() else ()
+    return (word[:BEGINNING_CHARS],)
