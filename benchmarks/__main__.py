@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 from benchmarks import kept
+from benchmarks.briefs import briefs
 from benchmarks.chart import draw
 from benchmarks.compacting import compacting
 from benchmarks.dispatching import dispatch, durability, meanwhile
@@ -30,6 +31,7 @@ from benchmarks.setting import Bench, Setting, say
 from benchmarks.sizes import size
 from benchmarks.stalling import deleting, many_threads, stalls
 from benchmarks.tokens import tokens
+from benchmarks.usefulness import usefulness
 from benchmarks.views import views
 from benchmarks.writing import threads64
 
@@ -53,6 +55,8 @@ BENCHES: dict[str, Bench] = {
     "durability": durability,
     "views": views,
     "compaction_quality": compaction_quality,
+    "briefs": briefs,
+    "usefulness": usefulness,
     "recall": recall,
     "recall_quality": recall_quality,
     "judgement": judgement,

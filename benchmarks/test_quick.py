@@ -15,7 +15,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 KEYS = {"bench", "case", "value", "unit", "reference", "ratio", "ratio_best", "bar", "ok", "note", "detail"}
 
-QUALITY = ("compaction_quality", "judgement", "recall_now", "tokens")  # what they count is the same on any machine
+QUALITY = (
+    "compaction_quality",
+    "judgement",
+    "recall_now",
+    "tokens",
+    "usefulness",
+)  # what they count is the same on any machine
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +58,8 @@ def test_progress_goes_to_the_standard_error(ended: "subprocess.CompletedProcess
 
 
 PARTS = {
+    "briefs": ("short message", "longer message", "read by a tool"),
+    "usefulness": ("names used next", "first request", "current request", "recording a message"),
     "recall": ("by words: flat", "vectors", "20 threads", "new process", "resident", "indexed", "one passage"),
     "postgres": ("dispatch, as", "64 threads", "4 processes", "1,000 events", "open, thread", "search"),
 }
