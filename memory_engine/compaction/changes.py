@@ -33,9 +33,9 @@ def _contents(state: State, chunk_id: str) -> list[str]:
 def _split(plan: Plan, flow: Sequence[Chunk]) -> str:
     """What came since and belongs with a chunk that the plan takes; `""` if nothing does."""
     taken = set(plan.chunk_ids)
-    question = worked_on(flow)
-    if question is not None and question.id in taken:
-        return f"message {question.id} is being worked on again"
+    again = next((chunk.id for chunk in worked_on(flow) if chunk.id in taken), "")
+    if again:
+        return f"message {again} is being worked on again"
     # Loops are left out: the older rounds of one under way stand alone, and the plan may have taken some of them.
     bonds = Bonds(others=(Responses(), Questions()))  # pyright: ignore[reportCallIssue]  # as attrs names `_others`
     for atom in bonds.read(flow).atoms():

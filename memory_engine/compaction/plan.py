@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from memory_engine.context.invariants import Atom, atoms_of
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.lazy import lazy_module
-from memory_engine.core.origins import SPOKEN
+from memory_engine.core.origins import HEARD, SPOKEN
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
 
@@ -153,23 +153,27 @@ def _holds_critical(state: State, chunk: Chunk) -> bool:
 
 
 def _free(flow: Sequence[Chunk]) -> list[Atom]:
-    """The closed atoms, without the message that is being worked on."""
-    question = worked_on(flow)
-    return [atom for atom in atoms_of(flow) if not atom.open and question not in atom.chunks]
+    """The closed atoms, without the messages that are being worked on."""
+    held = {chunk.id for chunk in worked_on(flow)}
+    return [atom for atom in atoms_of(flow) if not atom.open and held.isdisjoint(chunk.id for chunk in atom.chunks)]
 
 
-def worked_on(flow: Sequence[Chunk]) -> Chunk | None:
-    """The message that is being worked on: the last of a person, unless a final answer follows it.
+def worked_on(flow: Sequence[Chunk]) -> list[Chunk]:
+    """The messages that are being worked on: the last of a person, and what the client said last since then.
 
-    A text is final if the agent makes no call in its response or after it, and no tool answers it. Of a text at the
-    end of the flow more may follow: of its response, where that has an id, or in a loop whose actions are texts.
+    None where a final answer follows. A text is final if the agent makes no call in its response or after it, and no
+    tool answers it. Of a text at the end of the flow more may follow: of its response, where that has an id, or in a
+    loop whose actions are texts.
     """
-    question: Chunk | None = None
+    held: list[Chunk] = []
     answered = acts_in_text = False
     calling: set[str] = set()
     for chunk in flow:
         if chunk.type in SPOKEN:
-            question, answered, acts_in_text = chunk, False, False
+            held, answered, acts_in_text = [chunk], False, False
+        elif chunk.type in HEARD:
+            asked = [] if answered else [one for one in held if one.type in SPOKEN]
+            held, answered = [*asked, chunk], False
         elif chunk.calls:
             answered = False
             calling.update({chunk.response_id} - {""})
@@ -178,7 +182,7 @@ def worked_on(flow: Sequence[Chunk]) -> Chunk | None:
         elif chunk.type == ChunkType.AGENT_RESPONSE:
             answered = chunk.response_id not in calling
     is_over = not flow or not (_is_begun(flow[-1]) or (acts_in_text and flow[-1].type == ChunkType.AGENT_RESPONSE))
-    return None if answered and is_over else question
+    return [] if answered and is_over else held
 
 
 def _is_begun(last: Chunk) -> bool:

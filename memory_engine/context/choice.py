@@ -26,15 +26,17 @@ from memory_engine.context.shortening import referenced, shorten
 from memory_engine.context.summary_lines import SummaryLines
 from memory_engine.context.window import NEVER, Front, first_turn, first_whole, turn_at
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.origins import SPOKEN
+from memory_engine.core.origins import HEARD
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
 
 QUESTION_SHARE = 0.5
 """The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
 SUMMARY_SHARE = 0.15
-"""The share of the room that the lines of summaries may take. With those of the brief and the question it is less than
-1: else a larger budget could show less (see `window`)."""
+"""The share of the room that the lines of summaries may take. With those of the brief, the question and the notice it
+is less than 1: else a larger budget could show less (see `window`)."""
+NOTICE_SHARE = 0.05
+"""The share of the room for what the client said last since then, once newer turns have pushed that out too."""
 ASKED_CHARS_MAX = 2_000
 """The characters of a message that say what it asks of the results that follow it."""
 
@@ -45,8 +47,9 @@ class HeldWindow(msgspec.Struct, frozen=True):
     The window begins at the seq `begins`, and its last turn at `newest`. Turns from the seq `whole` on keep their long
     results, and the one before it has `grown` tokens. In front of the window are the turn before it cut to `border`
     tokens (0: it is left out), the message that was being worked on at the seq `asked` (0: none) cut to `asked_room`,
-    the lines of summaries and the brief. `summaries` are the ids of those that the lines or the window represent, of
-    all that are `known`: the lines were chosen from them. A later one that tells of turns before the window moves it.
+    what the client `noticed` since then cut to `noticed_room`, the lines of summaries and the brief. `summaries` are
+    the ids of those that the lines or the window represent, of all that are `known`: the lines were chosen from them. A
+    later one that tells of turns before the window moves it.
     """
 
     begins: int = NEVER
@@ -54,6 +57,8 @@ class HeldWindow(msgspec.Struct, frozen=True):
     border: int = 0
     asked: int = 0
     asked_room: int = 0
+    noticed: int = 0
+    noticed_room: int = 0
     whole: int = 0
     grown: int = 0
     summary: RenderedChunk | None = None
@@ -180,10 +185,10 @@ class WindowChoice(msgspec.Struct, frozen=True):
 
     def _before(self, flow: Flow, place: int, kept: HeldWindow) -> Iterator[Costed]:
         """What a kept window shows of the turns before it."""
-        if kept.asked:
-            asked = next((n for n in reversed(flow.turns.spoken) if flow.turns.began(n) <= kept.asked), -1)
-            if 0 <= asked < place:
-                yield from self._cut(flow, asked, kept.asked_room)
+        for began, room in ((kept.asked, kept.asked_room), (kept.noticed, kept.noticed_room)):
+            heard = next((n for n in reversed(flow.turns.heard) if flow.turns.began(n) <= began), -1) if began else -1
+            if 0 <= heard < place:
+                yield from self._cut(flow, heard, room)
         if kept.border and place:
             yield from self._cut(flow, place - 1, kept.border)
 
@@ -222,8 +227,9 @@ class WindowChoice(msgspec.Struct, frozen=True):
 
     def _fitting(self, flow: Flow, room: int, goal: int, front: InFront) -> Chosen | None:
         """The newest turns that fit whole into `goal` tokens; `None` where not even one does."""
-        turns, asked, question_cap = flow.turns, flow.asked, int(room * QUESTION_SHARE)
-        fronts = [*front.fronts, _question(flow, question_cap)]
+        turns, asked, noticed = flow.turns, flow.asked, flow.noticed
+        question_cap, notice_cap = int(room * QUESTION_SHARE), int(room * NOTICE_SHARE)
+        fronts = [*front.fronts, _heard(flow, asked, question_cap), _heard(flow, noticed, notice_cap)]
         is_all = turns.tokens <= goal and first_turn(turns, goal, fronts, goal) == 0
         saving = goal if is_all else int(goal * self.whole)
         place = first_turn(turns, goal, fronts, saving)
@@ -239,14 +245,17 @@ class WindowChoice(msgspec.Struct, frozen=True):
         asked_room = max(question_cap, left) if asked == place - 1 else question_cap
         question = self._cut(flow, asked, asked_room) if has_asked else []
         left -= tokens_of(question)
+        noticed_room = max(notice_cap, left) if noticed == place - 1 else notice_cap
+        notice = self._cut(flow, noticed, noticed_room) if 0 <= noticed < place else []
+        left -= tokens_of(notice)
         newest_cut = min(first, len(turns)) - 1
         grown = window[newest_cut - place].tokens + left if place <= newest_cut and left >= BORDER_MIN else 0
         if grown:
             window = self._window(flow, place, whole, grown)
             left = 0
-        is_free = self.fills and place > 0 and place - 1 != asked and left >= BORDER_MIN
+        is_free = self.fills and place > 0 and place - 1 not in (asked, noticed) and left >= BORDER_MIN
         cut = self._cut(flow, place - 1, left) if is_free else []
-        shown = [*question, *cut, *window]
+        shown = [*question, *notice, *cut, *window]
         kept = replace(
             made,
             begins=begins,
@@ -254,6 +263,8 @@ class WindowChoice(msgspec.Struct, frozen=True):
             border=left if cut else 0,
             asked=turns.began(asked) if has_asked else 0,
             asked_room=asked_room,
+            noticed=turns.began(noticed) if notice else 0,
+            noticed_room=noticed_room,
             whole=whole,
             grown=grown,
         )
@@ -308,10 +319,9 @@ def _said_whole(shown: Iterable[Costed]) -> frozenset[int]:
     return frozenset(piece.chunk.said_at for one in shown for piece in one.pieces if not piece.shortened)
 
 
-def _question(flow: Flow, cap: int) -> Front:
-    """The message that is being worked on, in front of a window that begins after it."""
-    asked = flow.asked
-    return Front.of([(flow.turns.began(asked), flow.turns.sizes[asked])], cap) if asked >= 0 else Front()
+def _heard(flow: Flow, place: int, cap: int) -> Front:
+    """A message that the agent heard, in front of a window that begins after it; nothing for no place."""
+    return Front.of([(flow.turns.began(place), flow.turns.sizes[place])], cap) if place >= 0 else Front()
 
 
 def _cut_to(flow: Flow, one: Costed, room: int, counter: TokenCounter, asked: Costed | None = None) -> Costed | None:
@@ -327,7 +337,7 @@ def _cut_to(flow: Flow, one: Costed, room: int, counter: TokenCounter, asked: Co
 def _asked_terms(asked: Costed | None) -> frozenset[str]:
     if asked is None:
         return frozenset()
-    text = " ".join(chunk.text for chunk in asked.atom.chunks if chunk.type in SPOKEN)
+    text = " ".join(chunk.text for chunk in asked.atom.chunks if chunk.type in HEARD)
     return frozenset(terms(text[:ASKED_CHARS_MAX]))
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from memory_engine.context.invariants import Atom
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, assembled, message_tokens
 from memory_engine.core.chunks import Category, Chunk, Retention
-from memory_engine.core.origins import SPOKEN
+from memory_engine.core.origins import HEARD, SPOKEN
 from memory_engine.core.tokens import TokenCounter
 
 TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 0.15}
@@ -33,7 +33,8 @@ class Costed(msgspec.Struct, frozen=True, gc=False):
 
     `apart`: its chunks stand one behind the other, and its messages are the same between whatever others. `spoken` is
     the position of the last chunk in which a person, or the agent that leads, says something; -1: there is none.
-    `light` are its tokens once its long results are cut to references.
+    `heard`: it has such a chunk, or a notice of the client. `light` are its tokens once its long results are cut to
+    references.
     """
 
     atom: Atom
@@ -43,6 +44,7 @@ class Costed(msgspec.Struct, frozen=True, gc=False):
     fixed: bool
     apart: bool
     spoken: int
+    heard: bool
     light: int
 
     @property
@@ -61,11 +63,12 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callabl
     fixed = any(c.retention is Retention.CRITICAL or c.category is Category.SYSTEM for c in atom.chunks)
     in_a_row = atom.positions[-1] - atom.positions[0] < len(pieces)
     spoken = max((piece.position for piece in pieces if piece.chunk.type in SPOKEN), default=-1)
+    heard = spoken >= 0 or any(chunk.type in HEARD for chunk in atom.chunks)
     sizes = list(map(size, messages))
     tokens = sum(sizes)
     results = (n for one, n in zip(messages, sizes, strict=True) if n > LONG_RESULT and one.get("role") == "tool")
     light = tokens - sum(n - REFERENCE for n in results)
-    return Costed(atom, pieces, messages, tokens, fixed, apart and in_a_row, spoken, light)
+    return Costed(atom, pieces, messages, tokens, fixed, apart and in_a_row, spoken, heard, light)
 
 
 def cut_to(costed: Costed, pieces: tuple[RenderedChunk, ...], counter: TokenCounter) -> Costed:
@@ -86,14 +89,14 @@ def tokens_of(costed: Iterable[Costed]) -> int:
 class FlowTurns(msgspec.Struct, frozen=True):
     """Turns in order: of each its tokens and the position of its first chunk; the turn itself is made when it is read.
 
-    `spoken` are the places of those in which a person, or the agent that leads, says something. `lights` are the
-    tokens with long results cut to references.
+    `heard` are the places of those in which the agent hears a person, the agent that leads, or the client. `lights` are
+    the tokens with long results cut to references.
     """
 
     sizes: Sequence[int] = ()
     lights: Sequence[int] = ()
     firsts: Sequence[int] = ()
-    spoken: Sequence[int] = ()
+    heard: Sequence[int] = ()
     tokens: int = 0
     read: Callable[[int, int], Sequence[Costed]] = lambda _first, _end: ()
     """The turns from a place on, up to another."""
@@ -107,7 +110,7 @@ class FlowTurns(msgspec.Struct, frozen=True):
             [one.tokens for one in costed],
             [one.light for one in costed],
             [one.atom.positions[0] for one in costed],
-            [n for n, one in enumerate(costed) if one.spoken >= 0],
+            [n for n, one in enumerate(costed) if one.heard],
             tokens_of(costed),
             lambda first, end: costed[first:end],
             lambda place: costed[place].atom.said_at,
@@ -139,7 +142,7 @@ class FlowTurns(msgspec.Struct, frozen=True):
             [*self.sizes, *later.sizes],
             [*self.lights, *later.lights],
             [*self.firsts, *later.firsts],
-            [*self.spoken, *(here + n for n in later.spoken)],
+            [*self.heard, *(here + n for n in later.heard)],
             self.tokens + later.tokens,
             read,
             lambda place: self.began(place) if place < here else later.began(place - here),
@@ -151,7 +154,7 @@ class FlowTurns(msgspec.Struct, frozen=True):
             self.sizes[place:],
             self.lights[place:],
             self.firsts[place:],
-            [at - place for at in self.spoken if at >= place],
+            [at - place for at in self.heard if at >= place],
             self.tokens_since(place),
             lambda first, end: self.read(first + place, end + place),
             lambda at: self.began(at + place),
@@ -165,21 +168,21 @@ class OlderTurns:
         self._again = again
         self._atoms: list[Atom] = []
         self._firsts: list[int] = []
-        self._spoken: list[int] = []
+        self._heard: list[int] = []
         self.sizes: list[int] = []
         self.lights: list[int] = []
-        self.heard: list[int] = []
-        """Of each that is in `FlowTurns.spoken`, what `Costed.spoken` says."""
+        self.spoken: list[int] = []
+        """Of each that is in `FlowTurns.heard`, what `Costed.spoken` says."""
 
     def take(self, costed: Sequence[Costed]) -> None:
         """The turns that follow."""
         here = len(self.sizes)
         self._atoms += [one.atom for one in costed]
         self._firsts += [one.atom.positions[0] for one in costed]
-        self._spoken += [here + n for n, one in enumerate(costed) if one.spoken >= 0]
+        self._heard += [here + n for n, one in enumerate(costed) if one.heard]
         self.sizes += [one.tokens for one in costed]
         self.lights += [one.light for one in costed]
-        self.heard += [one.spoken for one in costed if one.spoken >= 0]
+        self.spoken += [one.spoken for one in costed if one.heard]
 
     def turns(self) -> FlowTurns:
         """All of them."""
@@ -189,7 +192,7 @@ class OlderTurns:
 
         atoms = self._atoms
         began = lambda place: atoms[place].said_at  # noqa: E731
-        return FlowTurns(self.sizes, self.lights, self._firsts, self._spoken, sum(self.sizes), read, began)
+        return FlowTurns(self.sizes, self.lights, self._firsts, self._heard, sum(self.sizes), read, began)
 
 
 class Cuts:
@@ -237,17 +240,24 @@ class Flow(msgspec.Struct, frozen=True):
             if older is not None and len(listed) >= 2 * NEWEST:
                 older.take(listed[:-NEWEST])
                 del listed[:-NEWEST]
-        turns, heard = FlowTurns.of(listed), [one.spoken for one in listed if one.spoken >= 0]
+        turns, said = FlowTurns.of(listed), [one.spoken for one in listed if one.heard]
         if older is not None and older.sizes:
-            turns, heard = older.turns().plus(turns), older.heard + heard
-        spoken = max([*heard, *(one.spoken for atoms in (fixed, summaries) for one in atoms)], default=-1)
-        spoken_in = next((n for n, at in zip(reversed(turns.spoken), reversed(heard), strict=True) if at == spoken), -1)
+            turns, said = older.turns().plus(turns), older.spoken + said
+        spoken = max([*said, *(one.spoken for atoms in (fixed, summaries) for one in atoms)], default=-1)
+        places = zip(reversed(turns.heard), reversed(said), strict=True)
+        spoken_in = next((n for n, at in places if at == spoken >= 0), -1)
         return cls(fixed, summaries, turns, tokens_of(fixed), spoken, spoken_in)
 
     @property
     def asked(self) -> int:
         """The place among the turns of the newest message of a person, which is being worked on; -1: there is none."""
-        return self.turns.spoken[-1] if self.turns.spoken else -1
+        return self.spoken_in
+
+    @property
+    def noticed(self) -> int:
+        """The place among the turns of what the client said last since then; -1: it said nothing."""
+        newest = self.turns.heard[-1] if self.turns.heard else -1
+        return newest if newest >= 0 and self.turns.firsts[newest] > self.spoken else -1
 
     @property
     def newest_turn(self) -> int:
@@ -283,7 +293,7 @@ class Flow(msgspec.Struct, frozen=True):
         before = in_order_of_atoms([*covered, *self.turns.read(0, older)])
         turns = FlowTurns.of(before).plus(self.turns.behind(older))
         spoken = max(self.spoken, *(one.spoken for one in covered))
-        spoken_in = next((n for n in reversed(turns.spoken) if turns.one(n).spoken == spoken), -1)
+        spoken_in = next((n for n in reversed(turns.heard) if turns.one(n).spoken == spoken >= 0), -1)
         return replace(self, turns=turns, spoken=spoken, spoken_in=spoken_in)
 
     def alone(self) -> "Flow":
@@ -293,8 +303,8 @@ class Flow(msgspec.Struct, frozen=True):
 
     def asked_in(self, place: int) -> Costed | None:
         """The message that the turn at this place followed, and so was made for."""
-        before = bisect_left(self.turns.spoken, place)
-        return self.turns.one(self.turns.spoken[before - 1]) if before else None
+        before = bisect_left(self.turns.heard, place)
+        return self.turns.one(self.turns.heard[before - 1]) if before else None
 
     def atoms(self) -> list[Costed]:
         """All of them, in the order of the state."""

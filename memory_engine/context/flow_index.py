@@ -76,7 +76,7 @@ class FlowIndex:
         self._sizes = array("q")
         self._lights = array("q")
         self._firsts = array("q")
-        self._spoken: list[int] = []
+        self._heard: list[int] = []
         self._spoken_first = -1
         self._tokens = 0
         self._made: dict[int, Costed] = {}
@@ -164,8 +164,8 @@ class FlowIndex:
         if one.fixed or one.is_summary:
             (self._fixed if one.fixed else self._summaries).append(one)
             return
-        if one.spoken >= 0:
-            self._spoken.append(len(self._sizes))
+        if one.heard:
+            self._heard.append(len(self._sizes))
         self._sizes.append(one.tokens)
         self._lights.append(one.light)
         self._firsts.append(first)
@@ -176,7 +176,7 @@ class FlowIndex:
         kept = bisect_left(self._firsts, position)
         self._tokens -= sum(self._sizes[kept:])
         del self._sizes[kept:], self._lights[kept:], self._firsts[kept:]
-        del self._spoken[bisect_left(self._spoken, kept) :]
+        del self._heard[bisect_left(self._heard, kept) :]
         for atoms in (self._fixed, self._summaries):
             del atoms[bisect_left(atoms, position, key=lambda one: one.atom.positions[0]) :]
         self._made_before = {first: one for first, one in self._made_before.items() if first < position}
@@ -187,7 +187,7 @@ class FlowIndex:
         return Flow(
             self._fixed,
             self._summaries,
-            FlowTurns(self._sizes, self._lights, self._firsts, self._spoken, self._tokens, self._turns, self._began),
+            FlowTurns(self._sizes, self._lights, self._firsts, self._heard, self._tokens, self._turns, self._began),
             sum(one.tokens for one in self._fixed),
             self._bonds.spoken,
             turn if is_turn else -1,

@@ -14,6 +14,8 @@ from memory_engine.core.events.messages import UserMessage
 
 SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
 """Messages of a person or of the leading agent: a turn begins with one of these."""
+HEARD = SPOKEN | {ChunkType.NOTICE, ChunkType.FOREIGN_SUMMARY}
+"""These, and what the client sends in between: the agent works on the newest of them."""
 PEOPLE = frozenset({ChunkType.USER_MESSAGE})
 """Messages of people alone."""
 RESULTS = frozenset({ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.OBSERVATION})

@@ -187,3 +187,25 @@ async def test_lines_about_the_request_in_work_come_before_older_ones() -> None:
         await thread.dispatch(e.ToolResult(call_id="last", content="tick " * 300))
         shown = str((await thread.context(900)).messages)
     assert sum(f"check press-{n}" in shown for n in range(12)) > sum(f"check mill-{n}" in shown for n in range(12))
+
+
+NOTICE = "<task-notification>\n<task-id>b77</task-id>\n<summary>The build is done.</summary>\n</task-notification>"
+
+
+@pytest.mark.parametrize("config", [EngineConfig(compaction=NEVER), OFTEN])
+async def test_what_the_client_said_last_stays_while_it_is_worked_on(config: EngineConfig) -> None:
+    """Beside the person's request, however much work follows it; the next request lets it go."""
+    async with memory_engine.open(":memory:", config=config) as engine:
+        thread = await engine.create_thread("t")
+        await filled(thread, [("u", 20), ("t", 20)])
+        await thread.dispatch(e.UserMessage(content=NOTICE, origin="client"))
+        for n in range(100, 160):
+            await thread.dispatch_all(said(n, "l", 30))
+            await thread.settle()
+        shown = str((await thread.context(2_000)).messages)
+        assert (True, True) == ("The build is done." in shown, "n0 plum0" in shown)
+        await thread.dispatch(e.UserMessage(content="Thanks. Now the docs, please."))
+        for n in range(160, 200):
+            await thread.dispatch_all(said(n, "l", 30))
+            await thread.settle()
+        assert "The build is done." not in str((await thread.context(2_000)).messages)
