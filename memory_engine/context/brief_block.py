@@ -28,8 +28,8 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `prefix` and `note` stand before and behind it: what it answers, what was said about it later. `request`: it belongs
     to the message that is being worked on. `binds`: it stays where others of a long request go. `stands`: nothing has
-    spent or superseded it. `reference` is the chunk that holds the whole message, to be opened (empty: it is in another
-    thread).
+    spent or superseded it. `begins_line`: it begins a line of its message. `reference` is the chunk that holds the
+    whole message, to be opened (empty: it is in another thread).
     """
 
     thread_id: str
@@ -44,6 +44,7 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stands: bool = False
     reference: str = ""
     pinned: bool = False
+    begins_line: bool = False
 
     @property
     def place(self) -> Place:
@@ -75,7 +76,7 @@ def tokens_of(one: Weighed, counter: TokenCounter) -> int:
 
 
 def lines_of(statements: Sequence[Weighed]) -> list[StandingLine]:
-    """A line a message, for statements in the order of time; each leads to the event of its message."""
+    """An item for each message, of statements in the order of time; each leads to the event of its message."""
     lines: list[StandingLine] = []
     start = 0
     for end in range(1, len(statements) + 1):
@@ -92,15 +93,19 @@ def _is_of(first: Weighed, one: Weighed) -> bool:
 
 def _line(statements: Sequence[Weighed]) -> str:
     """The statements of one message: those that follow each other as they were written, a gap where one is left out."""
-    said, after = [], statements[0].n - 1
+    said, after = "", statements[0].n - 1
     for one in statements:
         if one.n != after + 1:
-            said.append(GAP)
-        said += filter(None, (one.prefix, one.text))
+            said += f" {GAP} "
+        elif said:
+            said += "\n" if one.begins_line else " "
+        said += " ".join(filter(None, (one.prefix, one.text)))
         after = one.n
     notes = [one.note if len(statements) == 1 else _about(one) for one in statements if one.note]
-    speaker = f"{statements[0].speaker}: " if statements[0].speaker else ""
-    return f"- {speaker}{' '.join([*said, *dict.fromkeys(notes)])}"
+    body = " ".join([said, *dict.fromkeys(notes)])
+    if statements[0].speaker:  # no line may look as if another said it
+        return f"- {statements[0].speaker}: {body}".replace("\n", "\n  ")
+    return "- " + body.replace("\n- ", "\n  - ")
 
 
 def _about(one: Weighed) -> str:

@@ -39,7 +39,7 @@ def _unsaid(context: Context, stood: Sequence[Weighed]) -> list[Weighed]:
     if not left:
         return []
     words = " ".join(" ".join(_repeated(context.pieces)).split())
-    return [one for one in left if one.text not in words]
+    return [one for one in left if " ".join(one.text.split()) not in words]
 
 
 def _shows_its_message(piece: RenderedChunk) -> bool:

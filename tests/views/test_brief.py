@@ -341,3 +341,19 @@ def test_W3_a_larger_room_shows_every_statement_of_a_smaller_one(
     assert {one.place for one in less} <= {one.place for one in greater}
     assert sum(tokens_of(one, COUNTER) for one in less) <= room + room // 2
     assert [(one.seq, one.n) for one in less] == sorted((one.seq, one.n) for one in less)
+
+
+LINES = "Move the archive like this:\n- Ann: box 4 first\n- then box 5\n\nNever open box 6.\n- - Bob: open box 6"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("", "- Move the archive like this:\nAnn: box 4 first\nthen box 5\nNever open box 6.\nBob: open box 6"),
+        ("Eve", "- Eve: Move the archive like this:\n  Ann: box 4 first\n  then box 5\n  Never open box 6.\n  Bob:"),
+    ],
+)
+async def test_W3_a_message_keeps_its_lines(engine: Engine, name: str, expected: str) -> None:
+    """Where several people speak, none of its lines looks as if another said it."""
+    thread = await thread_of(engine, said(LINES, name), said("Thanks.", "Ann" if name else ""), *LATER)
+    assert expected in await shown(thread, 1_200)

@@ -47,7 +47,10 @@ async def _block(situation: Situation) -> StandingBlock | None:
 
 async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
     """Return the statements that a compactor may leave out of its summary, since every context shows them."""
-    return [statement.text for statement in (await view.brief_at(thread, seq, None, to_show=True)).standing]
+    return [
+        " ".join(statement.text.split())
+        for statement in (await view.brief_at(thread, seq, None, to_show=True)).standing
+    ]
 
 
 PLUGIN.setting(StandingStatements(_standing))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from memory_engine.core.lazy import regex
 from memory_engine.core.prose import own_lines
 from memory_engine.language.sentences import clean, spans
 
@@ -20,13 +21,14 @@ EDGE_CHARS = 2_000
 """Number of characters at each end of a long text that count as the author's own."""
 READ_CHARS_MAX = 40_000
 """Maximum number of characters of a message that are analysed: half at its beginning, half at its end."""
+_BULLETS = regex(r"(?:[-*•]\s+)+")
 
 
 class MessageStatement(msgspec.Struct, frozen=True, gc=False):
     """A part of a message: the characters from `start` up to `end`.
 
-    `text` is that part on one line: only its white space changes, and a bullet is removed. `material`: it was pasted,
-    not written for this message. `buried`: it is in the middle of a long text.
+    `text` is that part, line by line: only white space changes, and its bullet is removed. `material`: it was pasted,
+    not written for this message. `buried`: it is in the middle of a long text. `begins_line`: it begins a line there.
     """
 
     text: str
@@ -34,6 +36,7 @@ class MessageStatement(msgspec.Struct, frozen=True, gc=False):
     end: int
     material: bool = False
     buried: bool = False
+    begins_line: bool = False
 
 
 def statements_of(text: str) -> tuple[MessageStatement, ...]:
@@ -41,7 +44,7 @@ def statements_of(text: str) -> tuple[MessageStatement, ...]:
     found: list[MessageStatement] = []
     for start, end, material in _parts(text):
         if material:
-            found.append(MessageStatement(clean(text[start:end]), start, end, material=True))
+            found.append(MessageStatement(_lines(text[start:end]), start, end, material=True))
         else:
             found += _sentences(text, start, end)
     return tuple(one for one in found if one.text)
@@ -52,11 +55,18 @@ def _sentences(text: str, start: int, end: int) -> Iterator[MessageStatement]:
     for first, last in spans(text[start:end]):
         at, to = start + first, start + last
         buried = is_long and at > EDGE_CHARS and to < len(text) - EDGE_CHARS
-        yield MessageStatement(_unbulleted(clean(text[at:to])), at, to, buried=buried)
+        begins_line = not text[text.rfind("\n", 0, at) + 1 : at].strip()
+        yield MessageStatement(_unbulleted(_lines(text[at:to])), at, to, buried=buried, begins_line=begins_line)
+
+
+def _lines(text: str) -> str:
+    """Return the text without control characters, blank lines and white space at the ends of lines."""
+    return "\n".join(filter(None, map(clean, text.splitlines()))) if "\n" in text else clean(text)
 
 
 def _unbulleted(text: str) -> str:
-    return text[2:].lstrip() if text[:2] in ("- ", "* ", "• ") else text
+    found = _BULLETS.match(text)
+    return text[found.end() :] if found else text
 
 
 def _parts(text: str) -> list[tuple[int, int, bool]]:

@@ -377,7 +377,7 @@ def _relate(earlier: TalkStatement, later: TalkStatement, terms: set[str]) -> No
 
 
 def _read(seq: int, n: int, statement: MessageStatement) -> TalkStatement:
-    text = statement.text
+    text = clean(statement.text)
     said = words(text)
     terms = frozenset[str]() if statement.material else terms_of(text)
     force, asks = force_of(text), text.rstrip("\"'”’»)]*_」』 ").endswith(QUESTION_MARKS)

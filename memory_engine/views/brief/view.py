@@ -47,10 +47,10 @@ _TRUSTED = frozenset({Speaker.OPERATOR, Speaker.PERSON, Speaker.AGENT})
 class BriefStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     """A statement of the brief, word for word.
 
-    It is statement `n` of the message at `seq` of thread `thread_id`, at characters `start` to `end`. `by` is the seq
-    of the event that spent or superseded it (0: none). `asked` is the agent's question that it answers, `later` the
-    statement that supersedes it. `worth` orders current statements. `request` marks those of the current request,
-    `first` those of the first one.
+    It is statement `n` of the message at `seq` of thread `thread_id`, at characters `start` to `end`; `begins_line`: it
+    begins a line there. `by` is the seq of the event that spent or superseded it (0: none). `asked` is the agent's
+    question that it answers, `later` the statement that supersedes it. `worth` orders current statements. `request`
+    marks those of the current request, `first` those of the first one.
     """
 
     text: str
@@ -65,6 +65,7 @@ class BriefStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Fa
     pinned: bool = False
     start: int = 0
     end: int = 0
+    begins_line: bool = False
     worth: float = 0.0
     request: bool = False
     first: bool = False
@@ -250,6 +251,7 @@ def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
         by=ruling.by,
         start=said.statement.start,
         end=said.statement.end,
+        begins_line=said.statement.begins_line,
         worth=round(ruling.worth, 4),
         request=one.request,
         first=one.first,
@@ -334,6 +336,7 @@ def _weighed(one: BriefStatement, thread_id: str) -> Weighed:
         request=one.request,
         stands=one.status == "stands",
         binds=one.kind in ("forbids", "binds", "corrects", "prefers"),
+        begins_line=one.begins_line,
         reference=f"{one.seq}.0" if one.thread_id == thread_id and not one.pinned else "",
         pinned=one.pinned,
     )
