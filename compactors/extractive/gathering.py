@@ -17,7 +17,7 @@ from memory_engine.core.slices import Steps
 from memory_engine.language.sentences import clean
 
 QUOTES_SHARE_MAX = 0.25
-"""Maximum share of the lines' budget for quotations."""
+"""Share of the lines' budget up to which quotations go before less urgent lines."""
 
 
 class RankedLine(msgspec.Struct, frozen=True, gc=False):
@@ -94,19 +94,24 @@ def _quotes(reading: InputReading, action: Action, facts: Iterable[WorkFact]) ->
 def within(lines: Sequence[RankedLine], left: float, whole: float, size: Callable[[str], int]) -> list[Line]:
     """Return the most urgent lines that fit `left` characters of a whole budget; of equals, the latest first.
 
-    The result keeps the order given.
+    Quotations beyond their share take what the others leave. The result keeps the order given.
     """
     left_for_quotes = whole * QUOTES_SHARE_MAX
     chosen: set[int] = set()
+    waiting: list[tuple[int, float]] = []
     for n in sorted(range(len(lines)), key=lambda n: (lines[n].rank, -lines[n].place)):
-        line = lines[n].line
-        cost = size(line.text) + LINE_FRAME_CHARS
-        is_quote = line.section == QUOTED
-        if cost > (min(left, left_for_quotes) if is_quote else left):
-            continue
-        chosen.add(n)
-        left -= cost
-        left_for_quotes -= cost * is_quote
+        cost = size(lines[n].line.text) + LINE_FRAME_CHARS
+        is_quote = lines[n].line.section == QUOTED
+        if is_quote and cost > left_for_quotes:
+            waiting.append((n, cost))
+        elif cost <= left:
+            chosen.add(n)
+            left -= cost
+            left_for_quotes -= cost * is_quote
+    for n, cost in waiting:
+        if cost <= left:
+            chosen.add(n)
+            left -= cost
     return [one.line for n, one in enumerate(lines) if n in chosen]
 
 

@@ -15,6 +15,8 @@ from memory_engine.language.phrases import DOUBTS, traits_of
 
 QUOTED_CHARS_MAX = 400
 """Maximum number of characters quoted from one reading of a source."""
+BINDING_CHARS_MAX = 800
+"""The same for sentences that bind."""
 STATEMENT_CHARS_MAX = 300
 SAYS = "{source} says: {text}"
 _PROSE_FILE = regex(
@@ -23,6 +25,7 @@ _PROSE_FILE = regex(
 """Files of natural language; comments in code are not quoted."""
 _LICENCE = regex(r"(?i)copyright|licen[sc]|warrant|merchantab|liabil")
 _FIELD = regex(r"[\w -]{1,30}:\s*\S+(?: \S+){0,3}|#.*|`.*`")
+_HEADINGS = regex(r"(?m)^[ \t]*#{1,6}[ \t].*$")
 _STOPS = (".", "!", "?", "。", "\uff01", "\uff1f", ":", ";")
 
 
@@ -38,9 +41,11 @@ def quote_of(source: str, text: SourceText) -> SourceQuote | None:
     if not (text.output.is_prose and _PROSE_FILE.search(source)):
         return None
     printed = without_numbers(text.printed or "")
-    told = [remark for remark in text_of(printed).remarks if _is_quotable(remark)]
+    told = [remark for remark in text_of(_HEADINGS.sub("", printed)).remarks if _is_quotable(remark)]
     binding = [remark for remark in told if _binds(remark)]
-    chosen = _within([*binding, *(remark for remark in told if remark not in binding)])
+    chosen = _within(binding, BINDING_CHARS_MAX)
+    taken = sum(len(remark.text) for remark in chosen)
+    chosen += _within([remark for remark in told if remark not in binding], QUOTED_CHARS_MAX - taken)
     if not chosen:
         return None
     said = " ".join(
@@ -60,8 +65,7 @@ def _binds(remark: Remark) -> bool:
     return remark.requests or traits_of(remark.said) & DOUBTS > 0
 
 
-def _within(remarks: Sequence[Remark]) -> list[Remark]:
-    room = QUOTED_CHARS_MAX
+def _within(remarks: Sequence[Remark], room: int) -> list[Remark]:
     found: list[Remark] = []
     for remark in remarks:
         if len(remark.text) <= room and remark not in found:

@@ -225,6 +225,32 @@ def test_a_rule_in_a_file_stays_under_the_name_of_the_file(rule: str) -> None:
     assert rule in line
 
 
+RULES = [
+    "Never send the ledger to the bank before the audit.",
+    "An order that is older than 5 days must be asked about.",
+    "The till may only be opened by Ms Ott.",
+    "Screenshots of the till must not leave the office.",
+    "Each export has to carry the initials of its author.",
+    "Refunds over 400 euros are never paid without a second name.",
+    "You must close the till before you count it.",
+]
+
+
+def test_every_rule_of_a_list_under_a_heading_stays() -> None:
+    """A heading is no part of a sentence, and rules have more room than other sentences."""
+    text = "# How we work\n\n" + "".join(f"- {rule}\n" for rule in RULES)
+    [line] = told(extract(call(1, "open", {"path": "docs/HOUSE.md"}, text), 1_000), "quoted")
+    assert [] == [rule for rule in RULES if rule not in line]
+    assert "How we work" not in line
+
+
+def test_rules_of_files_stay_when_summaries_are_merged() -> None:
+    """Quotations take what more urgent lines leave of the budget, however old they are."""
+    earlier = tuple(Line("quoted", f"docs/HOUSE{n}.md says: {rule}", (f"{n}.0",)) for n, rule in enumerate(RULES))
+    lines = extract(call(1, "read", {"path": "tax.py"}, CODE), 400, earlier=earlier)
+    assert {line.text for line in earlier} == set(told(lines, "quoted"))
+
+
 def test_code_and_licences_are_not_quoted() -> None:
     """Comments must and shall a lot."""
     licence = "Copyright Ott. THE SOFTWARE IS PROVIDED AS IS, WITHOUT WARRANTY OF ANY KIND, AND SHALL NOT BE SOLD."

@@ -357,3 +357,29 @@ async def test_W3_a_message_keeps_its_lines(engine: Engine, name: str, expected:
     """Where several people speak, none of its lines looks as if another said it."""
     thread = await thread_of(engine, said(LINES, name), said("Thanks.", "Ann" if name else ""), *LATER)
     assert expected in await shown(thread, 1_200)
+
+
+async def test_W3_what_is_said_twice_stands_once(engine: Engine) -> None:
+    """Where it was said last; forgetting that brings the earlier one back."""
+    rule = "Anything with a passport number in it stays out of the logs."
+    thread = await thread_of(engine, said(rule), replied("Fine."), said("Fix fare.py."), said(rule), replied("Fine."))
+    assert [(4, "stands"), (1, "spent")] == [(o.seq, o.status) for o in await thread.brief.read() if o.text == rule]
+    await thread.forget(seqs=[4])
+    assert [(1, "stands")] == [(o.seq, o.status) for o in await thread.brief.read() if o.text == rule]
+
+
+async def test_W3_a_correction_of_something_else_replaces_nothing(engine: Engine) -> None:
+    """Two corrections have words in common that say only that they correct."""
+    first = "No, I meant the Lisbon office, not the one in Porto."
+    thread = await thread_of(
+        engine,
+        said("Book the train to Lisbon."),
+        replied("Will do."),
+        said(first),
+        replied("Will do."),
+        said("Please fix recall_loan and its test."),
+        replied("Will do."),
+        said("No, I meant count_membership, the other one is only used by the import."),
+        replied("Will do."),
+    )
+    assert "stands" == (await status(thread))[first]

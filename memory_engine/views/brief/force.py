@@ -13,6 +13,7 @@ from memory_engine.core.lazy import regex
 from memory_engine.core.text import negations
 from memory_engine.language.phrases import alternatives, denies, listed
 from memory_engine.language.sentences import words
+from memory_engine.views.brief.terms import terms_of
 
 READ_CHARS_MAX = 1_000
 _SHOUTED = regex(r"(?<![^\s(\"])[^\W\d_]{3,}(?![\w.#_])")
@@ -97,3 +98,9 @@ def _is_stressed(text: str) -> bool:
 def _anywhere(name: str) -> re.Pattern[str]:
     spaced, *unspaced = alternatives(name, f"{name}_unspaced") if name != "tellers" else (alternatives(name, name)[0],)
     return re.compile("|".join([rf"(?<![\w'])(?:{spaced})(?!\w)", *filter(None, unspaced)]), re.IGNORECASE)
+
+
+@cache
+def terms_of_form(name: str) -> frozenset[str]:
+    """Return the terms of the phrases themselves: two sentences that only share these are not about the same."""
+    return terms_of(" ".join(listed(name)))

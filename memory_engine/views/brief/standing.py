@@ -55,6 +55,8 @@ def ruling(talk: Talk, one: TalkStatement) -> Ruling:
 
 
 def _unless_replaced(one: TalkStatement, found: Ruling) -> Ruling:
+    if one.said_again_at:
+        return Ruling("spent", one.said_again_at)
     if one.corrected_by is None or found.status != "stands":
         return found
     return Ruling("superseded", one.corrected_by[0], SUPERSEDED_FACTOR * found.worth)

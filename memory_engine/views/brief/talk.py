@@ -26,7 +26,7 @@ from memory_engine.core.events.messages import (
 )
 from memory_engine.language.phrases import is_courteous, says_something
 from memory_engine.language.sentences import QUESTION_MARKS, clean, spans, words
-from memory_engine.views.brief.force import Force, force_of
+from memory_engine.views.brief.force import Force, force_of, terms_of_form
 from memory_engine.views.brief.statements import MessageStatement, statements_of
 from memory_engine.views.brief.terms import is_value, terms_of
 
@@ -89,8 +89,9 @@ class Ruling(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class TalkStatement(msgspec.Struct, array_like=True):
     """Statement `n` of the message at `seq`, and how the agent dealt with it.
 
-    `taken` holds the terms that the agent used, `taken_at` the seq of the event that last added to them. `corrected_by`
-    is the key of the statement that corrects it. `ruling` is set once its message is closed (see `standing.settle`).
+    `taken` holds the terms that the agent used, `taken_at` the seq of the event that last added to them. The same
+    person said about the same at `repeated_at`, the very same at `said_again_at`. `corrected_by` is the key of the
+    statement that corrects it. `ruling` is set once its message is closed (see `standing.settle`).
     """
 
     seq: int
@@ -107,6 +108,7 @@ class TalkStatement(msgspec.Struct, array_like=True):
     taken_at: int = 0
     answered_at: int = 0
     repeated_at: int = 0
+    said_again_at: int = 0
     corrected_by: Key | None = None
     ruling: Ruling | None = None
 
@@ -234,6 +236,8 @@ class Talk(msgspec.Struct):
             for one in message.statements:
                 if one.corrected_by is not None and one.corrected_by[0] in seqs:
                     one.corrected_by = None
+                if one.said_again_at in seqs:
+                    one.said_again_at = 0
         if self.asked_at in seqs:
             self.asked, self.asked_at = "", 0
         if self.first in seqs:
@@ -366,6 +370,11 @@ def _refill(talk: Talk, other: Talk) -> None:
 
 def _relate(earlier: TalkStatement, later: TalkStatement, terms: set[str]) -> None:
     """Mark an earlier statement that a later one on the same subject, by the terms that both have, changes."""
+    if clean(later.statement.text).casefold() == clean(earlier.statement.text).casefold():
+        earlier.said_again_at = later.repeated_at = later.seq
+        return
+    if later.force.corrects:
+        terms -= terms_of_form("corrects")
     alike = len(terms) / len(earlier.terms)
     if not (later.force.corrects or alike >= 0.6):
         return
