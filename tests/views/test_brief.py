@@ -383,3 +383,18 @@ async def test_W3_a_correction_of_something_else_replaces_nothing(engine: Engine
         replied("Will do."),
     )
     assert "stands" == (await status(thread))[first]
+
+
+async def test_W3_contexts_show_the_whole_beginning_of_the_first_request(engine: Engine) -> None:
+    """Also the sentences in it that are dealt with: they say what all of it is about."""
+    request = ("The till rounds wrongly.", "Find out why, mend it, and show me that its test passes.")
+    thread = await thread_of(
+        engine,
+        said(" ".join(request)),
+        *called(1, "mend", what="why the till rounds wrongly", show="its test passes"),
+        replied("The till rounds right now. I found out why and mended it, and its test passes: see above."),
+        *(event for n in range(12) for event in (said(f"Now look at shelf {n}, please."), *called(n, "look", shelf=n))),
+        *LATER,
+    )
+    assert "spent" == (await status(thread))[request[1]]
+    assert " ".join(request) in await shown(thread, 1_200)

@@ -185,6 +185,14 @@ def spent_of(talk: Talk) -> Iterator[Judged]:
     return (_judged(talk, key, is_closed=True) for key in talk.spent)
 
 
+def first_of(talk: Talk) -> Iterator[Judged]:
+    """Yield the spent statements at the beginning of the first request: contexts show all of that."""
+    if talk.first and talk.first not in talk.open:
+        keys = (one.key for one in talk.heard[talk.first].statements if not one.empty)
+        judged = (_judged(talk, key, is_closed=True) for key in keys)
+        yield from (one for one in judged if one.first and one.ruling.status == "spent")
+
+
 def _judged(talk: Talk, key: Key, *, is_closed: bool) -> Judged:
     one = talk.statement(key)
     is_first = one.seq == talk.first and one.statement.start < FIRST_CHARS

@@ -22,7 +22,7 @@ from memory_engine.store.reader import MomentLike
 from memory_engine.views.brief.events import BriefPinned, BriefUnpinned, PinOrigin
 from memory_engine.views.brief.fold import PINS, PinRow
 from memory_engine.views.brief.reading import parents_of, talk_of
-from memory_engine.views.brief.standing import Judged, closed_of, open_of, spent_of
+from memory_engine.views.brief.standing import Judged, closed_of, first_of, open_of, spent_of
 from memory_engine.views.brief.talk import AgentReport, Status, Talk, TalkMessage, TalkStatement
 
 PINS_MAX = 24
@@ -170,14 +170,14 @@ class BriefView:
 async def brief_at(thread: ThreadHandle, seq: int, upto: int | None, *, to_show: bool = False) -> Brief:
     """Return the brief of a thread at `seq`: as of the past if `upto` is given, else the current one.
 
-    With `to_show` it holds only what a context may show: no spent statements of closed messages, and of a long talk
-    only the most valuable statements.
+    With `to_show` it holds only what a context may show: no spent statements of closed messages but those of the first
+    request, and of a long talk only the most valuable statements.
     """
     inherited = [found for parent in await parents_of(thread) for found in await _inherited(parent)]
     pins = [_pinned(thread.id, row) for row in await _pin_rows(thread, upto)]
     talk = await talk_of(thread, seq, is_past=upto is not None)
-    closed = nlargest(SHOWN_MAX, closed_of(talk), key=_need) if to_show else [*closed_of(talk), *spent_of(talk)]
-    judged = [*open_of(talk), *closed]
+    standing = nlargest(SHOWN_MAX, closed_of(talk), key=_need) if to_show else closed_of(talk)
+    judged = [*open_of(talk), *standing, *(first_of(talk) if to_show else spent_of(talk))]
     own = [_statement(talk, one, thread.id) for one in judged]
     reports = [said for one in talk.reports for said in _reported(thread.id, one)]
     return Brief(thread_id=thread.id, seq=seq, statements=tuple(sorted([*pins, *own, *reports, *inherited], key=_rank)))
