@@ -108,10 +108,10 @@ def within(lines: Sequence[RankedLine], left: float, whole: float, size: Callabl
             chosen.add(n)
             left -= cost
             left_for_quotes -= cost * is_quote
-    for n, cost in waiting:
-        if cost <= left:
+    for n, more in waiting:
+        if more <= left:
             chosen.add(n)
-            left -= cost
+            left -= more
     return [one.line for n, one in enumerate(lines) if n in chosen]
 
 

@@ -34,6 +34,15 @@ class Again(msgspec.Struct, frozen=True):
     plan: Plan
     afresh: Afresh = {}
 
+    def chunks_in(self, state: State) -> list[Chunk]:
+        """The chunks of a state that a compactor gets."""
+        standing = ((chunk_id, state.get(chunk_id)) for chunk_id in self.plan.chunk_ids)
+        return [
+            one
+            for chunk_id, chunk in standing
+            for one in self.afresh.get(chunk_id, [chunk] if chunk is not None else [])
+        ]
+
 
 class AtomPart(msgspec.Struct, frozen=True, gc=False):
     """The chunks of an atom that are to be compacted, and the chunks that a compactor gets for them."""

@@ -9,6 +9,7 @@ from memory_engine.core.arguments import with_tuples
 from memory_engine.core.chunks import Category, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.slices import Pause, let_others
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.core.tokens import estimate_text
 from memory_engine.errors.effects import Usage
 
@@ -102,6 +103,13 @@ class Compactor(Protocol):
 def calls_model(compactor: Compactor) -> bool:
     """Whether a compactor declares that it asks a model."""
     return bool(getattr(compactor, "calls_model", False))
+
+
+def blocks_whole(policy: CompactionPolicy, compactors: Iterable[Compactor]) -> bool:
+    """Return whether events wait while one of these works. By default they do not wait for a model."""
+    if policy.blocking == "auto":
+        return not any(map(calls_model, compactors))
+    return policy.blocking == "whole"
 
 
 def works_ahead(compactor: Compactor) -> bool:

@@ -57,6 +57,13 @@ class Failures(msgspec.Struct):
         self.last = None
 
 
+def go_on(runtime: ThreadRuntime, policy: CompactionPolicy, *, has_left_out: bool) -> None:
+    """After a success, wait for nothing; where parts were left out, until they may get shorter: a quarter threshold."""
+    runtime.compaction_failures = 0
+    wait = runtime.state.tally.compactable + max(1, policy.threshold // 4)
+    runtime.compaction_backoff = wait if has_left_out else 0
+
+
 def back_off(runtime: ThreadRuntime, policy: CompactionPolicy, error: BaseException) -> None:
     """After a failure, wait until more has come: half a threshold, then twice as much each time.
 

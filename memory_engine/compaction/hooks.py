@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import wraps
 from typing import Literal, TypeVar
 
@@ -11,6 +11,7 @@ import msgspec
 from attrs import define, field
 
 from memory_engine.core.cancellation import observed
+from memory_engine.core.chunks import Chunk
 from memory_engine.core.state import Tally
 
 _log = logging.getLogger("memory_engine.compaction")
@@ -38,6 +39,29 @@ class UpcomingCompaction(msgspec.Struct, frozen=True, kw_only=True):
         """The compaction of a state with these counters."""
         chunks, tokens = tally.compactable, tally.compactable_tokens
         return cls(thread_id=thread_id, trigger=trigger, chunks=chunks, tokens=tokens, focus=focus)
+
+    @classmethod
+    def of_chunks(cls, thread_id: str, chunks: Sequence[Chunk]) -> "UpcomingCompaction":
+        """A compaction that somebody asked for, of these chunks."""
+        tokens = sum(chunk.tokens for chunk in chunks)
+        return cls(thread_id=thread_id, trigger="manual", chunks=len(chunks), tokens=tokens)
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compactor is told beside its chunks: what summaries should keep, and what this one should go into.
+
+    `note` says which hooks before the compaction failed, and how.
+    """
+
+    instructions: str = ""
+    focus: str = ""
+    note: str = ""
+
+    @classmethod
+    def of(cls, *instructions: Iterable[str], focus: str = "", note: str = "") -> "Wishes":
+        """The instructions of several sources, a line for each."""
+        told = (text.strip() for source in instructions for text in source)
+        return cls(instructions="\n".join(filter(None, told)), focus=focus.strip(), note=note)
 
 
 Hook = Callable[[UpcomingCompaction], Awaitable[str | None] | str | None]

@@ -5,7 +5,7 @@ being worked on.
 """
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -78,6 +78,11 @@ def is_flooded(tally: Tally, policy: CompactionPolicy) -> bool:
 def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:
     """Whether the hard limit asks for a compaction before the next context."""
     return policy.enabled and _exceeds(tally, policy.hard_tokens)
+
+
+def is_needed(tally: Tally, policy: CompactionPolicy, trigger: Literal["auto", "manual", "hard"]) -> bool:
+    """Whether a compaction for this reason is still needed: another process may have done it."""
+    return {"auto": is_due, "hard": is_overdue}[trigger](tally, policy) if trigger != "manual" else True
 
 
 def _passes(tally: Tally, policy: CompactionPolicy, chunks: int, times: float) -> bool:

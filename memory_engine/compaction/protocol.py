@@ -6,7 +6,7 @@ works ahead has its result before it starts: start and end are then one commit.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, works_ahead
 from memory_engine.compaction.changes import obstacle
 from memory_engine.compaction.failures import SUPERSEDED, TOO_SLOW
+from memory_engine.compaction.hooks import Wishes
 from memory_engine.compaction.plan import SUMMARY_TOKENS_MIN, Plan, working_flow
 from memory_engine.context.invariants import atoms_of
 from memory_engine.core.aside import aside
@@ -51,23 +52,6 @@ DEADLINE_S_MAX = 1e9
 """A later deadline is recorded as this one: thirty years from now."""
 ERROR_CHARS_MAX = 2_000
 """Characters of an error's text to record."""
-
-
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compactor is told beside its chunks: what summaries should keep, and what this one should go into.
-
-    `note` says which hooks before the compaction failed, and how.
-    """
-
-    instructions: str = ""
-    focus: str = ""
-    note: str = ""
-
-    @classmethod
-    def of(cls, *instructions: Iterable[str], focus: str = "", note: str = "") -> "Wishes":
-        """The instructions of several sources, a line for each."""
-        told = (text.strip() for source in instructions for text in source)
-        return cls(instructions="\n".join(filter(None, told)), focus=focus.strip(), note=note)
 
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,13 +11,13 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from memory_engine.compaction.assignment import Again, assigned, checked_compactor, declared, grouped, refused
-from memory_engine.compaction.base import Compactor, StandingStatements, calls_model, works_ahead
-from memory_engine.compaction.failures import Failures, RestoredChunks, back_off
+from memory_engine.compaction.base import Compactor, StandingStatements, blocks_whole, calls_model, works_ahead
+from memory_engine.compaction.failures import Failures, RestoredChunks, back_off, go_on
 from memory_engine.compaction.history import LogOriginals
-from memory_engine.compaction.hooks import CompactionHooks, UpcomingCompaction
+from memory_engine.compaction.hooks import CompactionHooks, UpcomingCompaction, Wishes
 from memory_engine.compaction.leases import ModelsAtWork, abandonment, leased
-from memory_engine.compaction.plan import is_due, is_flooded, is_overdue, is_pressing, plan_auto, plan_manual
-from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, Wishes
+from memory_engine.compaction.plan import is_due, is_flooded, is_needed, is_overdue, is_pressing, plan_auto, plan_manual
+from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.aside import aside
 from memory_engine.core.cancellation import fail, finished, observed
@@ -169,7 +169,9 @@ class CompactionService:
             wishes = Wishes.of(self._instructions(runtime))
             if hooked:  # they may dispatch, so nothing is blocked while they run
                 await self._look(runtime)
-                wishes = await self._wishes(runtime, _redo(runtime.id, runtime.state, await again()))
+                wishes = await self._wishes(
+                    runtime, UpcomingCompaction.of_chunks(runtime.id, (await again()).chunks_in(runtime.state))
+                )
                 await self._block(runtime)
             return await self._compaction(runtime, lambda: self._again(runtime, again, compactor, wishes))
 
@@ -268,7 +270,7 @@ class CompactionService:
         self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None, focus: str = ""
     ) -> "asyncio.Future[CompactionReport]":
         ahead = self._works_ahead(trigger)
-        is_blocked = self._blocks_whole(self.policy_of(runtime)) and not ahead
+        is_blocked = blocks_whole(self.policy_of(runtime), self._compactors) and not ahead
         hooked = bool(self.hooks)
 
         async def work() -> CompactionReport:
@@ -298,12 +300,6 @@ class CompactionService:
     def _instructions(self, runtime: ThreadRuntime) -> tuple[str, str]:
         return self._kernel.config.compaction_instructions, self.policy_of(runtime).instructions
 
-    def _blocks_whole(self, policy: CompactionPolicy) -> bool:
-        """Whether events wait while a compactor works. By default they do not wait for a model."""
-        if policy.blocking == "auto":
-            return not any(map(calls_model, self._compactors))
-        return policy.blocking == "whole"
-
     def _works_ahead(self, trigger: Trigger) -> bool:
         """Whether a compaction has its result before it starts, once there is time: nobody waits for it."""
         return trigger == "auto" and all(map(works_ahead, (*self._compactors, self.fallback)))
@@ -322,7 +318,7 @@ class CompactionService:
                     raise NothingToCompact(runtime.id, "another process is compacting it")
                 await self._look(runtime)
                 await self._close(runtime, is_ours)
-                if not _is_needed(runtime.state.tally, policy, trigger):
+                if not is_needed(runtime.state.tally, policy, trigger):
                     raise NothingToCompact(runtime.id, "another process has compacted it")
                 with self._kernel.span("compaction", {"thread": runtime.id, "trigger": trigger}) as span:
                     report = await attempt()
@@ -333,9 +329,7 @@ class CompactionService:
         except BaseException as error:  # every error goes on to the caller
             back_off(runtime, policy, error)
             raise
-        runtime.compaction_failures = 0
-        left = runtime.state.tally.compactable + max(1, policy.threshold // 4)
-        runtime.compaction_backoff = left if report.left_out else 0  # what got no shorter does not get so at once
+        go_on(runtime, policy, has_left_out=bool(report.left_out))
         return report
 
     def _alone(
@@ -452,7 +446,7 @@ class CompactionService:
             raise NothingToCompact(runtime.id, NOTHING_LEFT)
         groups = await aside(partial(grouped, state, plan.batch, again.afresh), items=len(state))
         pieces = (*assigned(state, plan, compactors, self.fallback, afresh=again.afresh, groups=groups), *outside)
-        whole, asks = self._blocks_whole(policy), any(calls_model(compactor) for compactor, _ in pieces)
+        whole, asks = blocks_whole(policy, self._compactors), any(calls_model(compactor) for compactor, _ in pieces)
         if asks and trigger == "hard" and not whole:
             policy = replace(policy, deadline_s=min(policy.deadline_s, HARD_DEADLINE_S))
 
@@ -504,18 +498,3 @@ class CompactionService:
         """
         request = self._kernel.request(events, system=True, check=check)
         return (await finished(runtime.submit(request)))[-1]
-
-
-def _is_needed(tally: Tally, policy: CompactionPolicy, trigger: Trigger) -> bool:
-    """Whether a compaction for this reason is still needed: another process may have done it."""
-    return {"auto": is_due, "hard": is_overdue}[trigger](tally, policy) if trigger != "manual" else True
-
-
-def _redo(thread_id: str, state: State, found: Again) -> UpcomingCompaction:
-    """Return what hooks are told of a redo: how many chunks a compactor gets, and their tokens."""
-    standing = {chunk_id: state.get(chunk_id) for chunk_id in found.plan.chunk_ids}
-    chunks = [
-        chunk for chunk_id, chunk in standing.items() for chunk in found.afresh.get(chunk_id, [chunk] if chunk else [])
-    ]
-    tokens = sum(chunk.tokens for chunk in chunks)
-    return UpcomingCompaction(thread_id=thread_id, trigger="manual", chunks=len(chunks), tokens=tokens)
