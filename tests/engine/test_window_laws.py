@@ -161,7 +161,8 @@ async def test_what_a_compaction_tells_of_turns_before_the_window_is_shown_at_on
             call = e.ToolCall.create(f"c{n}", "run_command", {"command": f"check part-{n}"})
             await thread.dispatch(e.LlmToolCall(calls=(call,)))
             await thread.dispatch(e.ToolResult(call_id=f"c{n}", content=f"part-{n} is fine\n" + f"tick {n} " * 80))
-            before = await thread.context(3_000)
+            await thread.context(3_000)
+        before = await thread.context(3_000)
         await thread.compact()
         after, again = [await thread.context(3_000) for _ in range(2)]
     assert not summarised_in(before)
