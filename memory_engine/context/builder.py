@@ -454,7 +454,7 @@ def _finish(  # noqa: PLR0913, PLR0917 - the parts of a context, once
         included=(*covered, *of_state) if covered else tuple(of_state),
         left_out=LeftOut(source.chunks, frozenset(shown | kept.summaries)),
         shortened=tuple(piece.chunk.id for piece in pieces if piece.shortened),
-        chunks=tuple(chunk for piece in pieces for chunk in (piece.chunk, *state.children(piece.chunk.id))),
+        chunks=tuple(chunk for piece in pieces for chunk in _with_contents(state, piece.chunk)),
         spent=spent,
         pieces=tuple(pieces),
         trailing=next(
@@ -462,6 +462,10 @@ def _finish(  # noqa: PLR0913, PLR0917 - the parts of a context, once
         ),
         kept=kept,
     )
+
+
+def _with_contents(state: ChunkSource, chunk: Chunk) -> Iterable[Chunk]:
+    return (chunk, *state.children(chunk.id)) if chunk.is_container else (chunk,)
 
 
 def _with_thinking(context: Context, thinking: Sequence[Chunk], counter: TokenCounter) -> Context:

@@ -116,7 +116,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
         A summary, and the outcome of a task, count as new statements.
         """
-        if self.type in (ChunkType.COMPACTED, ChunkType.EXECUTION):
+        if not self.parent_ids or self.type in (ChunkType.COMPACTED, ChunkType.EXECUTION):
             return self.seq
         heads = (parent_id.partition(".")[0] for parent_id in self.parent_ids)
         return min((self.seq, *(int(head) for head in heads if head.isdecimal())))
