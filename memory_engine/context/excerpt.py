@@ -4,17 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
-from memory_engine.core.lazy import regex
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
+from memory_engine.language.rough import rough_spans
 
 PART_CHARS_MAX = 240
 """A sentence or line with more characters is cut into parts at blanks, so that some part always fits."""
 LEFT_OUT = "[…]"
 _TRIES_MAX = 8
-_ENDS = regex(r"(?<=[.!?…])\s+|(?<=[\u3002\uff01\uff1f])\s*|(?<!\s)\s*\n\s*")
-_ENDS_IN_ASCII = regex(r"\s(?:(?<=[.!?]\s)|(?<!\s\s)(?:(?<=\n)|\s*\n))\s*")
-"""The same, five times as fast: it begins with white space, which most characters are not."""
 
 
 def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenCounter) -> str:
@@ -41,16 +38,14 @@ def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenC
 def _parts(text: str) -> list[tuple[int, int]]:
     """Where sentences and lines begin and end, in order, none longer than `PART_CHARS_MAX`."""
     found: list[tuple[int, int]] = []
-    start, ends = 0, _ENDS_IN_ASCII if text.isascii() else _ENDS
-    for end, following in [*((m.start(), m.end()) for m in ends.finditer(text)), (len(text), len(text))]:
+    for first, end in rough_spans(text):
+        start = first
         while end - start > PART_CHARS_MAX:
             blank = text.rfind(" ", start + PART_CHARS_MAX // 2, start + PART_CHARS_MAX)
             cut = blank + 1 if blank > 0 else start + PART_CHARS_MAX
             found.append((start, cut))
             start = cut
-        if end > start:
-            found.append((start, end))
-        start = following
+        found.append((start, end))
     return found
 
 

@@ -16,6 +16,7 @@ import msgspec
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, is_unspaced
 from memory_engine.language.phrases import alternatives, begins, denies, listed, may_begin, points_back
+from memory_engine.language.rough import QUESTION_MARKS
 
 GAP = "…"
 """Stands for what is left out of a text."""
@@ -39,7 +40,6 @@ _UNSAID = regex(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff]")
 _LAST_WORD = regex(r"[^\s(\[\"'“„«]*$")
 _QUOTES: Mapping[str, str] = {'"': '"', "“": "”", "„": '“”"', "«": "»", "»": "«", "「": "」", "『": "』"}
 _QUOTE_SIGNS = regex("[" + "".join(sorted({*_QUOTES, *"".join(_QUOTES.values())})) + "]")
-QUESTION_MARKS = ("?", "\uff1f", "؟", "\u037e", "⁇")
 _ASKING = frozenset(QUESTION_MARKS)
 _EXCLAIMING = frozenset("!\uff01")
 _CLOSERS = "\"'”’)]*_」』\uff09» "

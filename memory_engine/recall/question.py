@@ -1,13 +1,14 @@
 """Reading a question: the people it names, the days it means, the kind of thing it asks for."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import terms, word_lists
+from memory_engine.language.rough import begins_sentence
 from memory_engine.recall.dates import Day, Stretch, listed_spans, named_days, relative_spans, within
 
 TERMS_MAX = 32
@@ -40,7 +41,7 @@ _OF_YOU = regex(
 )
 _TO_YOU = regex(r"\b(?:would|do|does|should|might|are) you\b(?! (?:know|remember|recall))|\byour\b", re.IGNORECASE)
 """May ask for earlier advice, or for new advice based on the user's own words."""
-_NAME = regex(r"(?<![.?!]\s)(?<!^)\b[^\W\d_a-z][^\W\d_]+")
+_NAME = regex(r"\b[^\W\d_a-z][^\W\d_]+")
 
 
 @cache
@@ -89,6 +90,11 @@ class Question(msgspec.Struct, frozen=True):
         return any(term[0].isdigit() for term in passage)
 
 
+def _names(text: str) -> Iterator[str]:
+    """The words with a capital that begin no sentence."""
+    return (name.group() for name in _NAME.finditer(text) if not begins_sentence(text, name.start()))
+
+
 def read_question(text: str, *, now_us: int | None = None) -> Question:
     """Read a question. Relative times are resolved in UTC where `now_us` (microseconds) is given.
 
@@ -99,7 +105,7 @@ def read_question(text: str, *, now_us: int | None = None) -> Question:
     return Question(
         text=text,
         terms=tuple(dict.fromkeys(terms(text)))[:TERMS_MAX],
-        names=frozenset(term for name in _NAME.findall(read) for term in terms(name)),
+        names=frozenset(term for name in _names(read) for term in terms(name)),
         days=days,
         spans=spans,
         listed=listed_spans(days, spans, now_us) if now_us is not None and (days or spans) else (),

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 from attrs import field, frozen
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from memory_engine.core.aside import on_thread
 from memory_engine.core.cancellation import finished
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import (
     EventDecodeError,
@@ -35,11 +37,15 @@ from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels,
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Ranked
 from memory_engine.recall.rerankers import scores_of
-from memory_engine.recall.superseding import Current
 from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
 from memory_engine.runtime.kernel import OF_SEVERAL, Kernel
 from memory_engine.store.passages import LEXICAL_MAX, THREAD_BITS, LookedUp, LookUp, Threads
 from memory_engine.store.protocol import ThreadFilter
+
+if TYPE_CHECKING:
+    from memory_engine.recall import superseding
+else:
+    superseding = lazy_module("memory_engine.recall.superseding")
 
 _log = logging.getLogger("memory_engine.recall")
 
@@ -102,10 +108,10 @@ class Asked:
     explain: bool = False
 
 
-def _read(text: str, now_us: int) -> tuple[Question, Current]:
+def _read(text: str, now_us: int) -> "tuple[Question, superseding.Current]":
     """The question, with the terms of what it asks about, and what is true of that."""
     question = read_question(text, now_us=now_us)
-    current = Current(question)
+    current = superseding.Current(question)
     return replace(question, further=current.further), current
 
 
@@ -215,7 +221,9 @@ class Searching:
         finally:
             await finished(self._turns.here.acquire())  # who has left it gives it back only once
 
-    async def _ranked(self, question: Question, choice: Choice, wanted: int, current: Current) -> list[Ranked]:
+    async def _ranked(
+        self, question: Question, choice: Choice, wanted: int, current: "superseding.Current"
+    ) -> list[Ranked]:
         """The best candidates and their partners. Of very many, beside the loop: a dispatch must not wait for that."""
         candidates = tuple(choice.candidates.values())
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import fold_case, is_unspaced
+from memory_engine.language.rough import asks, clause_spans, rough_sentences
 from memory_engine.recall.hits import Hit, Superseded, passage_of
 from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, language_of, slots, words_of
 from memory_engine.recall.question import Question
@@ -58,9 +59,7 @@ _DROP_SUBJECTS = frozenset({"es", "zh"})
 _NO_SUBJECT = frozenset({"plain", "self", "then", "was", "change", "unsaid", "added", "denied", "other", "conditions"})
 _UNTELLING = frozenset({"plain", "self", "person", "denied", "added", "other"})
 
-_SENTENCES = regex(r"(?<=[.!?])\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
 _QUOTED = regex(r"\"[^\"]{8,1000}\"|“[^”]{4,1000}”|„[^“”]{8,1000}[“”]|«[^»]{8,1000}»|「[^」]{4,1000}」")
-_CLAUSES = regex(r"[,;:]\s+|[\uff0c、\uff1b\uff1a]")
 _NUMBER = regex(r"\d+(?:[.,:]\d+)*")
 _NUMERALS = regex(
     r"[零一二两三四五六七八九十百千万亿]+(?=\s?[个片点月号日年岁元块人天次分小兆倍])|[零一二两三四五六七八九十百千万亿]{2,}"
@@ -201,11 +200,11 @@ def read_claims(text: str, matter: Matter) -> list[Assertion]:
     """
     words = words_of(matter.language)
     found: list[list[list[Reading]]] = []
-    for sentence in _SENTENCES.split(_QUOTED.sub(" ", text)):
-        folded = fold_case(sentence).strip()
-        clauses = (
-            [] if folded.endswith(("?", "\uff1f")) else [list(words.read(clause)) for clause in _CLAUSES.split(folded)]
-        )
+    for sentence in rough_sentences(_QUOTED.sub(" ", text)):
+        if asks(sentence):
+            continue
+        folded = fold_case(sentence)
+        clauses = [list(words.read(folded[start:end])) for start, end in clause_spans(folded)]
         if any("conditions" in uses for clause in clauses for _, uses in clause):
             continue
         said = [clause for clause in clauses if not any("unsaid" in uses for _, uses in clause)]

@@ -57,6 +57,13 @@ TABLES_WITHOUT_THREAD = {
     "passage_terms": "full text: a row stands at its passage's position, which begins with the thread",
 }
 
+SIGNS = re.compile(r"(?<!\\)\[((?:\\.|[^\]\\])+)\]")
+# Files with such a set that cuts no sentences, each with the reason.
+NO_SENTENCES = {
+    "memory_engine/core/secrets.py": "signs behind a secret, which may end a sentence",
+    "compactors/extractive/edits.py": "names of things that code defines: `valid?`, `save!`, `a.b`",
+}
+
 # Classes of one name in two modules, each with the reason.
 CLASSES_OF_ONE_NAME = {
     "Redacted": "what a redactor of patterns gives, and a definition in the schema of exported logs: both are public",
@@ -266,6 +273,33 @@ def test_a_heavy_library_is_named_in_its_room_only(library: str, room: str | tup
     assert [] == importing(elsewhere, {library})
 
 
+def test_sentences_are_cut_in_one_room() -> None:
+    """No regular expression outside `language/` has a set of signs with both a full stop and a question mark.
+
+    That is how sentences are told apart: ask `language.rough` or `language.sentences` for them.
+    """
+    found = []
+    for path in SHIPPED:
+        room = path.relative_to(ROOT).parts[:2]
+        if room != ("memory_engine", "language"):
+            for call in filter(_is_pattern, nodes(path)):
+                sets = [signs for _, text in _texts(call) for signs in SIGNS.findall(text)]
+                found += [place(path)] if any(map(_ends_sentences, sets)) else []
+    assert list(NO_SENTENCES) == found
+
+
+def _is_pattern(node: ast.AST) -> bool:
+    """Return True for a call that compiles a regular expression or uses one."""
+    return isinstance(node, ast.Call) and (
+        (isinstance(node.func, ast.Name) and node.func.id == "regex")
+        or (isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "re")
+    )
+
+
+def _ends_sentences(signs: str) -> bool:
+    return any(stop in signs for stop in ".\u3002") and any(mark in signs for mark in "?\uff1f")
+
+
 def test_every_mutation_of_the_store_carries_the_thread() -> None:
     """Every INSERT, UPDATE and DELETE in storage/ names the thread, but on tables that have none."""
     unkeyed = []
@@ -279,7 +313,7 @@ def test_every_mutation_of_the_store_carries_the_thread() -> None:
     assert [] == unkeyed
 
 
-def _texts(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+def _texts(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """Yield the string literals; a formatted one comes whole, with `_` for what is filled in."""
     inner: set[ast.AST] = set()
     for node in ast.walk(tree):

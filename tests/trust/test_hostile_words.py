@@ -13,10 +13,10 @@ from memory_engine.agents import statements
 from memory_engine.compactors import summary_reading
 from memory_engine.compactors.extractive import agenda, texts
 from memory_engine.context.excerpt import excerpt
-from memory_engine.core import excerpts, language, prose, secrets, text
+from memory_engine.core import excerpts, language, secrets, text
 from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.files import facts
-from memory_engine.language import sentences
+from memory_engine.language import prose, rough, sentences
 from memory_engine.recall import dates, question, superseding
 from memory_engine.views.layers import summaries
 from memory_engine.views.patterns.redaction import EmbeddedRedactor, says_anything
@@ -38,6 +38,8 @@ MATTER = superseding.read_matter(question.read_question("What is my phone number
 READERS: dict[str, Callable[[str], object]] = {
     "prose": prose.prose,
     "sentences": prose.sentences,
+    "rough sentences": rough.rough_sentences,
+    "clauses": lambda said: list(rough.clause_spans(said, joined=True)),
     "is_all_prose": prose.is_all_prose,
     "secrets": secrets.secrets_in,
     "mask_secrets": secrets.mask_secrets,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_engine.core.prose import GAP, is_all_prose, prose, sentences
+from memory_engine.language.prose import GAP, is_all_prose, prose, sentences
 
 NOT_PROSE = [
     "```python\nmy_name = 'Ada'\n```",

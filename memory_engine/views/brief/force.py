@@ -12,6 +12,7 @@ import msgspec
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import negations
 from memory_engine.language.phrases import alternatives, denies, listed
+from memory_engine.language.rough import between_marks
 from memory_engine.language.sentences import words
 from memory_engine.views.brief.terms import terms_of
 
@@ -19,7 +20,6 @@ READ_CHARS_MAX = 1_000
 _SHOUTED = regex(r"(?<![^\s(\"])[^\W\d_]{3,}(?![\w.#_])")
 _FIRST_WORD = regex("\\W*([\\w'’]+)(?![\\w,!.\uff0c、])")
 _CONTRAST = regex("\\w[,;\uff0c\u3001] (\\w+)(?= \\w)")
-_CLAUSE = regex("[,;:.!?\u2013\u2014\uff0c\u3002\u3001]")
 
 
 class Force(msgspec.Struct, frozen=True, gc=False):
@@ -63,7 +63,7 @@ def _tells_others(name: str, text: str) -> bool:
 
 def _of_speaker(before: str) -> bool:
     """Return True if the clause that `before` ends in is about its speaker."""
-    clause = [word.casefold() for word in words(_CLAUSE.split(before)[-1])]
+    clause = [word.casefold() for word in words(between_marks(before)[-1])]
     for word in reversed(clause):
         if word in listed("addressees"):
             return False

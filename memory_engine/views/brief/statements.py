@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.prose import own_lines
+from memory_engine.language.prose import own_lines
 from memory_engine.language.sentences import clean, spans
 
 MATERIAL_CHARS_MIN = 240

@@ -25,7 +25,8 @@ from memory_engine.core.events.messages import (
     UserMessage,
 )
 from memory_engine.language.phrases import is_courteous, says_something
-from memory_engine.language.sentences import QUESTION_MARKS, clean, spans, words
+from memory_engine.language.rough import QUESTION_MARKS
+from memory_engine.language.sentences import clean, spans, words
 from memory_engine.views.brief.force import Force, force_of, terms_of_form
 from memory_engine.views.brief.statements import MessageStatement, statements_of
 from memory_engine.views.brief.terms import is_value, terms_of

@@ -12,15 +12,11 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import stop_words, word_lists
+from memory_engine.language.rough import begins_sentence
 from memory_engine.views.patterns.shapes import Span
 
 _WORD = regex(r"(?<![^\W_])[^\W\d_]++(?:['’.&\-\u2010\u2011][^\W\d_]++(?!\d))*+(?!\d)")
 _POSSESSIVE = regex(r"['’]s?$")
-_BEFORE_MAX = 24
-_BEGINS = regex(
-    r"(?:\A|[.!?…:;\u3002\uff01\uff1f|]['\"’”)\]»]*\s+|[\n\r]\s*)(?:(?:[-*•–—>]+|\d{1,2}[.)])\s+|['\"\u2018“(\[«„#*_]+\s?)*\Z"
-)
-"""The marks before the first word of a sentence, a line, a list's entry."""
 _JOINT = regex(r"\s?[&+/\-\u2010-\u2015]?\s?|\.\s?|['’]s?\s")
 _TITLED = regex(
     r"(?i)(?<!\w)(?:mr|mrs|mx|miss|dr|prof|ing|herr|herrn|frau|señora?|srta|sra|monsieur|madame|mme|mlle|signora?|sig"
@@ -129,7 +125,7 @@ class Names(msgspec.Struct, frozen=True):
             return _Word(said, start, end)
         if plain in _known().calendar and core[1:].islower():
             return _Word(said, start, end, is_kept=True)
-        if self._is_common(core) and _begins(text, start):
+        if self._is_common(core) and begins_sentence(text, start):
             return _Word(said, start, end, is_kept=plain in _known().business and plain not in _known().openers)
         return _Word(said, start, end, is_name=True)
 
@@ -138,11 +134,6 @@ class Names(msgspec.Struct, frozen=True):
             return False
         plain = word.lower().replace("’", "'")
         return plain in _known().common or all(part in _known().common for part in re.split(r"[\-\u2010\u2011]", plain))
-
-
-def _begins(text: str, start: int) -> bool:
-    before = text[max(0, start - _BEFORE_MAX) : start]
-    return _BEGINS.search(before if start <= _BEFORE_MAX else "x" + before) is not None
 
 
 def _touch(text: str, one: _Word, other: _Word) -> bool:

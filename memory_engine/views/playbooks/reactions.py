@@ -12,6 +12,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, data_file, is_unspaced
+from memory_engine.language.rough import SENTENCE_MARKS, behind_conjunction, clause_spans, rough_sentences
 from memory_engine.views.promotion.wording import Phrases, evidence, normalized, same_text, says_the_same
 
 ReactionKind = Literal["correction", "doubt", "satisfaction", "request", "unclear"]
@@ -74,7 +75,7 @@ RELATIVE = regex(
 """Names a thing by what it is not ("a format that isn't a table") and denies nothing."""
 CONCESSION = regex(
     r"(?<!\w)(?:i (?:\w+ )?(?:understand|appreciate|see|get)|verstehe|je comprends|entiendo|entendo|capisco|begrijp"
-    r"|понимаю)(?!\w)[^.!?]{0,200}?(?<!\w)(?:but|aber|mais|pero|mas|ma|però|maar|но)(?!\w)"
+    r"|понимаю)(?!\w).{0,200}?(?<!\w)(?:but|aber|mais|pero|mas|ma|però|maar|но)(?!\w)"
 )
 """Grants the answer and asks for another all the same ("I understand, but …")."""
 
@@ -96,8 +97,8 @@ class WordingJudge:
             return Reaction("correction", f"it opens with '{opening}'")
         if signs.strength >= CORRECTION_MIN:
             return Reaction("correction", str(signs))
-        concession = CONCESSION.search(plain)
-        if concession:
+        concession = next(filter(None, map(CONCESSION.search, rough_sentences(plain))), None)
+        if concession is not None:
             return Reaction("correction", f"it grants the answer and asks for another: '{concession.group()[:40]}'")
         if same_text(message) and says_the_same(message, user_query):
             return Reaction("correction", "it asks the same again")
@@ -106,9 +107,7 @@ class WordingJudge:
 
 def _content(text: str) -> Reaction:
     """The judgement of a folded text that corrects nothing."""
-    parts = [
-        part for sentence in SENTENCES.findall(_CONTROL.sub(" ", _SKIN.sub("", text))) for part in _parts(*sentence)
-    ]
+    parts = [part for said in rough_sentences(_CONTROL.sub(" ", _SKIN.sub("", text))) for part in _parts(said)]
     doubt = next((said for kind, said in parts if kind == "other"), None)
     if doubt is not None and _says_enough(text):
         return Reaction("doubt", f"it says more than praise: '{doubt[:40]}'")
@@ -131,9 +130,6 @@ def _says_enough(text: str) -> bool:
     )
 
 
-SENTENCES = regex(r"([^.!?\u3002]+)([.!?\u3002]*)")
-"""A sentence of folded text, and the marks that end it."""
-_CLAUSES = regex(r"[,;:()\u3001\uff0c\u2013\u2014]|\s-+\s|(?<!\w)(?:and|und|et|y)(?!\w)")
 _QUOTES = regex(r"[\"\u201c-\u201f\u00ab\u00bb]")
 _CONTROL = regex(r"(?<!#)#{2,}+\w+#{2,}|<\|\w+\|>")
 """Marks by which programs that stand for people end a conversation."""
@@ -141,20 +137,20 @@ _SKIN = regex("[\ufe0f\U0001f3fb-\U0001f3ff]")
 _Part = tuple[Literal["praise", "done", "filler", "request", "other"], str]
 
 
-def _parts(sentence: str, ending: str) -> Iterator[_Part]:
+def _parts(marked: str) -> Iterator[_Part]:
     """What the clauses of a sentence say. A request reaches to its end."""
-    whole = sentence.strip(OPENERS)
+    sentence = marked.rstrip(SENTENCE_MARKS)
+    whole, ending = sentence.strip(OPENERS), marked[len(sentence) :]
     if not whole:
         return
     if _is_made_of(whole, _signs().done, _signs().filler):
         yield _said(whole), whole
         return
     is_ironic = "?" in ending or ending.startswith("..") or _QUOTES.search(sentence) is not None
-    start = opening = begins = 0
-    end = len(sentence.rstrip(OPENERS))
-    for mark in [*_CLAUSES.finditer(sentence), None]:
-        said = sentence[start : mark.start() if mark is not None else None].strip(OPENERS)
-        begins = max(begins, opening)
+    begins, end = 0, len(sentence.rstrip(OPENERS))
+    for start, stop in clause_spans(sentence, joined=True):
+        said = sentence[behind_conjunction(sentence, start) : stop].strip(OPENERS)
+        begins = max(begins, start)
         while begins < end and sentence[begins] in OPENERS:  # each once: a row of commas is a row of clauses
             begins += 1
         rest = sentence[begins:end]
@@ -164,8 +160,6 @@ def _parts(sentence: str, ending: str) -> Iterator[_Part]:
             return
         if said:
             yield ("other" if is_ironic else _said(said)), said
-        if mark is not None:
-            start, opening = mark.end(), mark.start() if mark.group().isalpha() else mark.end()
 
 
 def _said(clause: str) -> Literal["praise", "done", "filler", "other"]:

@@ -13,6 +13,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import data_file
+from memory_engine.language.rough import behind_conjunction, clause_spans
 from memory_engine.views.promotion.wording import SPECIFIC, Evidence, Phrases, specifics_of
 
 KIND_WEIGHT = 0.35
@@ -25,7 +26,6 @@ FORBIDDEN_WEIGHT = 0.5
 BEFORE_CHARS = 24
 """Number of characters before or after a number that are searched for a word that makes it a limit."""
 
-_CLAUSES = regex(r"(?:^|[.;:!]\s+|,\s+(?:and|so|then|und|also|y|et)\s+)")
 _LABEL = regex(r"[^a-zà-ÿ]|(?:[\w*'-]+ ){0,3}[\w*'-]+\*{0,2}[:,](?: |$)")
 """A list item, or a heading before a text: such a line is not a sentence about its first words."""
 _ACRONYM = regex(r"[A-Z]{2}")
@@ -129,9 +129,12 @@ def generality(sentence: str, folded: str) -> Evidence:
 
 def _forbidden(folded: str) -> str:
     """Return the phrase that begins a clause with a prohibition or a wish to leave something out, else ""."""
-    starts = [match.end() for match in _CLAUSES.finditer(folded)]
-    found = (_pattern("forbidding").match(folded, start) for start in starts)
-    return next((match.group() for match in found if match is not None), "")
+    for start, _ in clause_spans(folded):
+        said = behind_conjunction(folded, start)
+        is_apart = said > start or folded[max(0, start - 1) : start] in {"", ";", ":"}
+        if is_apart and (found := _pattern("forbidding").match(folded, said)):
+            return found.group()
+    return ""
 
 
 def _kind(sentence: str, folded: str) -> str:

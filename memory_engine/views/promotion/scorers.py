@@ -12,10 +12,10 @@ from typing import Annotated, Protocol
 import msgspec
 from attrs import field, frozen
 
-from memory_engine.core.lazy import regex
-from memory_engine.core.prose import is_all_prose
 from memory_engine.errors import ModelError
 from memory_engine.errors.effects import Usage
+from memory_engine.language.prose import is_all_prose
+from memory_engine.language.rough import asks, rough_sentences
 from memory_engine.llm.base import Completion, LanguageModel, ask
 from memory_engine.views.promotion.finding import NotedFinding
 from memory_engine.views.promotion.generality import generality, measured
@@ -40,7 +40,6 @@ HABIT_MIN = 0.5
 """From this strength of its form on, a sentence describes a habit, and its numbers are likely a part of that."""
 HABIT_FACTOR = 0.5
 ONE_OFF_FACTOR = 0.5
-SENTENCES = regex(r"(?<=[.!?])[\"'\u201d)]* |(?<=[\u3002\uff01\uff1f?])")
 OTHERS_MIN = 3
 """With fewer other texts to compare, every word would count as new, which means nothing."""
 CONVERSATION_WEIGHT = 2
@@ -164,7 +163,7 @@ def _weighed(general: Evidence, text: str, penalty: float) -> Score:
 def _findings(text: str) -> list[str]:
     """Return the sentences that state something, including those that say how a user likes things."""
     read = " ".join(text[:READ_CHARS_MAX].split())
-    said = [s for s in SENTENCES.split(read) if not s.rstrip().endswith(("?", "\u061f", "\uff1f"))]
+    said = [sentence for sentence in rough_sentences(read) if not asks(sentence)]
     folded = [normalized(s) for s in said]
     return [
         sentence

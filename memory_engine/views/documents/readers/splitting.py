@@ -14,6 +14,7 @@ from attrs import frozen
 
 from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidDocument
+from memory_engine.language.rough import SENTENCE_BORDER, between_marks
 from memory_engine.views.documents.readers.document import DocumentSection, Loaded
 from memory_engine.views.documents.readers.text import as_date, decoded
 
@@ -99,7 +100,7 @@ def _is_unbroken(text: str, most: int) -> bool:
     if all(_BLANK.search(text, at, at + half) for at in range(0, len(text) - half + 1, half)):
         return False  # so many characters without a blank would fill one of these halves
     words = text.split()
-    return _longest(words) > most and _longest(chain.from_iterable(map(_BREAK.split, words))) > most
+    return _longest(words) > most and _longest(chain.from_iterable(map(between_marks, words))) > most
 
 
 def _longest(texts: Iterable[str]) -> int:
@@ -107,7 +108,6 @@ def _longest(texts: Iterable[str]) -> int:
 
 
 _BLANK = regex(r"\s")
-_BREAK = regex(r"[。！？.!?；;，、]")  # noqa: RUF001 - marks of several scripts
 STRETCH_ENDS_ONE_IN = 8
 
 
@@ -149,7 +149,7 @@ def _splitters(splitting: Splitting) -> tuple[_Split, _Split]:
     return text.chunks, MarkdownSplitter(splitting.chars, overlap=splitting.overlap).chunks
 
 
-_BOUNDARIES = tuple(regex(pattern) for pattern in (r"\n\s*\n", r"\n", r"(?<=[.!?…。！？])\s+", r"\s+"))  # noqa: RUF001 - marks of several scripts
+_BOUNDARIES = (regex(r"\n\s*\n"), regex(r"\n"), SENTENCE_BORDER, regex(r"\s+"))
 """Where a text may be cut, best first."""
 
 

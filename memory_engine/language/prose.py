@@ -7,11 +7,13 @@ does `x: int = 5`, nor a mail quoted below its answer.
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 
 import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import data_file
+from memory_engine.language.rough import rough_sentences
 
 GAP = "\ufffc"
 """Stands for code or a quotation inside a sentence."""
@@ -37,7 +39,6 @@ _SAID = regex(
     "|(?<!\\w)['\u2018](?=\\w)[^'\u2019\\n]{1,300}['\u2019](?!\\w)"
 )
 _ADDRESS = regex(r"(?i)\b[a-z][a-z0-9+.\-]{1,20}://\S+|\bwww\.\S+")
-_ENDS = regex("(?<=[.!?\u2026])[\"'\u201d\u00bb)\ufffc]*\\s+|(?<=[\u3002\uff01\uff1f])")
 _ITEM = regex(r"\s*(?:[-*+\u2022\u2013]|\d{1,3}[.)])\s+")
 
 
@@ -55,7 +56,7 @@ def prose(text: str) -> str:
 def sentences(text: str) -> list[str]:
     """The sentences of a text's prose, in order, each with the mark that ends it. A line ends a sentence too."""
     lines = (_ITEM.sub("", line, count=1) if _ITEM.match(line) else line for line in prose(text).splitlines())
-    return [said.strip() for line in lines for said in _ENDS.split(line) if said.strip()]
+    return list(chain.from_iterable(map(rough_sentences, lines)))
 
 
 def is_all_prose(text: str) -> bool:
@@ -151,5 +152,5 @@ class _NotProse(msgspec.Struct, frozen=True):
 
 @cache
 def _not_prose() -> _NotProse:
-    listed = msgspec.toml.decode(data_file("memory_engine.core", "prose.toml"), type=_Listed)
+    listed = msgspec.toml.decode(data_file("memory_engine.language", "prose.toml"), type=_Listed)
     return _NotProse(*(re.compile(rf"[ \t]*(?:{'|'.join(kind)})") for kind in (listed.code, listed.log, listed.quoted)))
