@@ -15,7 +15,7 @@ from benchmarks.payloads import Message, conversation, recorded
 from benchmarks.setting import Setting, say, settle_memory
 from memory_engine import Engine, EngineConfig, Event, Thread
 from memory_engine.compactors.extractive import Entry, EntryKind, extract
-from memory_engine.core.text import COMPOUND_WORD
+from memory_engine.language.text import COMPOUND_WORD
 
 CONVERSATIONS = 60
 MESSAGES = 28

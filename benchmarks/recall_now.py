@@ -23,7 +23,7 @@ from attrs import field, frozen
 
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmTextResponse, NewEvent, Thread, UserMessage
-from memory_engine.core.text import pairs, stop_words, words
+from memory_engine.language.text import pairs, stop_words, words
 from memory_engine.recall.hits import Found
 
 HERE = Path(__file__).resolve().parent

@@ -11,8 +11,8 @@ from memory_engine.compactors.summary_reading import Claim
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine, ToolCall
 from memory_engine.core.origins import SPOKEN
-from memory_engine.core.text import COMPOUND_WORD, is_unspaced, pairs, stop_words
 from memory_engine.core.tokens import recorded_tokens
+from memory_engine.language.text import COMPOUND_WORD, is_unspaced, pairs, stop_words
 
 UNDER = 0.05
 """Minimum size of a summary, as a share of its sources' distinct words."""

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from attrs import define, field
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import UNSPACED
+from memory_engine.language.text import UNSPACED
 
 _TOKEN = regex(r"[^\W_][\w]*(?:(?:[-./@:#\\+]|'(?=\d))+\w+)*|\d+")
 """A value with the signs inside: a path, an address, a date, an amount."""

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
-from memory_engine.core.text import terms as analysed
+from memory_engine.language.text import terms as analysed
 from memory_engine.store.passages import PassageRow
 
 WAITING_MIN = 64

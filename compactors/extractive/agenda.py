@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from memory_engine.compactors.extractive.entries import Entry, EntryKind
 from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
-from memory_engine.core.text import fold_case
 from memory_engine.language.phrases import (
     DONE,
     DOUBTS,
@@ -20,6 +19,7 @@ from memory_engine.language.phrases import (
     traits_of,
 )
 from memory_engine.language.sentences import Statement, words
+from memory_engine.language.text import fold_case
 
 Voice = tuple[str, str]
 OPEN_BOX = ("[ ]", "☐", "TODO", "FIXME")

@@ -16,10 +16,10 @@ from memory_engine.compactors.extractive.coverage import LaterDraft, LaterTerms,
 from memory_engine.compactors.extractive.entries import Line
 from memory_engine.compactors.extractive.gathering import RankedLine
 from memory_engine.compactors.extractive.usage import InputReading
-from memory_engine.core.language import function_words
 from memory_engine.core.sections import ASKED
 from memory_engine.core.slices import Steps
-from memory_engine.core.text import fold_case, terms, words
+from memory_engine.language.identification import function_words
+from memory_engine.language.text import fold_case, terms, words
 
 FOCUS_GAIN = 4.0
 """The gain of a line that is all about the focus: what is added to its worth, in multiples of it."""

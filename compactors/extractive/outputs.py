@@ -12,8 +12,8 @@ import msgspec
 
 from memory_engine.compactors.extractive.runs import RunOfTests, run_of_tests
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import is_unspaced
 from memory_engine.language.sentences import clean
+from memory_engine.language.text import is_unspaced
 
 NUMBERED_SHARE, HITS_SHARE, NAMES_SHARE = 0.5, 0.6, 0.8
 """Minimum share of lines that must have the form."""

@@ -13,8 +13,8 @@ from math import sqrt
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import is_unspaced, pairs, stem
 from memory_engine.language.phrases import is_courteous
+from memory_engine.language.text import is_unspaced, pairs, stem
 
 DATE = regex(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?$")
 TIME = regex(r"\d{1,2}:\d{2}(?::\d{2})?(?:\+\d+)?$")

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 from memory_engine.core.chain import is_redacted
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.text import terms
+from memory_engine.language.text import terms
 from memory_engine.store.protocol import Store, Traces
 
 PIECES_MAX = 256

@@ -7,8 +7,8 @@ import msgspec
 from attrs import field, frozen
 
 from memory_engine.agents.statements import VALUE_CHARS_MAX, fact_key, statements
-from memory_engine.core.secrets import tells_secret
 from memory_engine.errors import ModelError
+from memory_engine.language.secrets import tells_secret
 from memory_engine.llm.base import LanguageModel, ask
 
 FACTS_MAX = 20

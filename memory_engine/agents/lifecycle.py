@@ -37,7 +37,6 @@ from memory_engine.core.aside import aside
 from memory_engine.core.chunks import RECALLED, Chunk
 from memory_engine.core.origins import PEOPLE
 from memory_engine.core.records import NewEvent
-from memory_engine.core.secrets import tells_secret
 from memory_engine.core.state import State
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, InvalidMemory, MemoryEngineError, TaskNotRunning
@@ -60,6 +59,7 @@ from memory_engine.events import (
     ToolError,
     ToolResult,
 )
+from memory_engine.language.secrets import tells_secret
 from memory_engine.llm.base import MemoryModel
 from memory_engine.projections.outbox import derived_id
 from memory_engine.scopes import Agent, User

@@ -7,7 +7,7 @@ from attrs import frozen
 from memory_engine.core.aside import aside
 from memory_engine.core.origins import PEOPLE
 from memory_engine.core.state import State
-from memory_engine.core.text import common_words, fold_case, is_unspaced, words
+from memory_engine.language.text import common_words, fold_case, is_unspaced, words
 from memory_engine.thread import Thread
 from memory_engine.views.promotion.wording import is_of_a_person
 

@@ -10,8 +10,8 @@ from attrs import field, frozen
 from memory_engine.agents.extraction import Fact
 from memory_engine.context.ownership import Viewer
 from memory_engine.context.rendering import Message
-from memory_engine.core.secrets import mask_secrets
 from memory_engine.events import Destination, Layer, MemoryAppended, MemoryShared
+from memory_engine.language.secrets import mask_secrets
 from memory_engine.scopes import Agent, Scope, User
 from memory_engine.views.layers.entries import MemoryHit, ProceduralRule
 from memory_engine.views.layers.keywords import MemoryQuery, search_memories

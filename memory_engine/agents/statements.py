@@ -12,9 +12,9 @@ from functools import cache
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.secrets import holds_secret
-from memory_engine.core.text import data_file
+from memory_engine.language.lists import data_file
 from memory_engine.language.prose import GAP, sentences
+from memory_engine.language.secrets import holds_secret
 from memory_engine.views.promotion.wording import Phrases
 
 KEY_WORDS_MAX = 6

@@ -33,7 +33,6 @@ from memory_engine.agents.remembering import Remembering
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import named
-from memory_engine.core.secrets import holds_secret, tells_secret
 from memory_engine.errors import (
     CompactorFailed,
     InvalidInput,
@@ -42,6 +41,7 @@ from memory_engine.errors import (
     UnknownChunk,
     UnknownMemory,
 )
+from memory_engine.language.secrets import holds_secret, tells_secret
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, MemoryEntry, MemoryHit
 from memory_engine.views.layers.summaries import shortened

@@ -27,8 +27,8 @@ from memory_engine.context.summary_lines import SummaryLines
 from memory_engine.context.window import NEVER, Front, first_turn, first_whole, turn_at
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.origins import HEARD
-from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
+from memory_engine.language.text import terms
 
 QUESTION_SHARE = 0.5
 """The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""

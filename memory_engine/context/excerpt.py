@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
-from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.language.rough import rough_spans
+from memory_engine.language.text import terms
 
 PART_CHARS_MAX = 240
 """A sentence or line with more characters is cut into parts at blanks, so that some part always fits."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 
 from memory_engine.core.events.base import SummaryLine
-from memory_engine.core.language import language_of
 from memory_engine.core.sections import PEOPLE, TOLD_BY_TOOLS
-from memory_engine.core.text import data_file
+from memory_engine.language.identification import language_of
+from memory_engine.language.lists import data_file
 
 DEFAULT_LANGUAGE = "en"
 HEADINGS_CHARS_MAX = 320

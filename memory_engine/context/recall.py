@@ -32,8 +32,8 @@ from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.aside import aside
 from memory_engine.core.events.context import RecalledPassage
 from memory_engine.core.state import State
-from memory_engine.core.text import terms
 from memory_engine.errors import ThreadNotFound
+from memory_engine.language.text import terms
 from memory_engine.recall.candidates import Choice
 from memory_engine.recall.extractors import MEMORY
 from memory_engine.recall.hits import Hit, Shown, shown

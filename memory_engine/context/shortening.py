@@ -3,15 +3,20 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.excerpt import LEFT_OUT, excerpt
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens
-from memory_engine.core.lazy import regex
-from memory_engine.core.text import has_any
+from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.core.tokens import TokenCounter
+from memory_engine.language.text import has_any
+
+if TYPE_CHECKING:
+    from memory_engine.context import excerpt as excerpts
+else:
+    excerpts = lazy_module("memory_engine.context.excerpt")
 
 LINES_LEFT_OUT = "[… {} earlier lines are left out …]"
 """Stands before lines for whose forerunners there was no room."""
@@ -223,7 +228,7 @@ def _cut_text(text: str, tokens: int, chunk_id: str, how: _Cut) -> str:
     head = text[: min(start, max(beside * 2 // 3, beside - (len(text) - end)))]
     tail = text[max(end, len(text) - (beside - len(head))) :]
     left_out = len(text) - len(head) - len(tail) - (end - start)
-    said = f"{LEFT_OUT} {text[start:end]} " if end > start else ""
+    said = f"{excerpts.LEFT_OUT} {text[start:end]} " if end > start else ""
     return f"{head} {said}{mark.format(left_out)} {tail}"
 
 
@@ -236,8 +241,8 @@ def _asked_part(text: str, keep: int, tokens: int, how: _Cut) -> tuple[int, int]
     first, last = keep // 3, len(text) - keep // 4
     if not has_any(text[first:last], how.asked):
         return nothing
-    said = excerpt(text[first:last], how.asked, tokens // 3, how.counter)
-    said = said.removeprefix(f"{LEFT_OUT} ").removesuffix(f" {LEFT_OUT}")
+    said = excerpts.excerpt(text[first:last], how.asked, tokens // 3, how.counter)
+    said = said.removeprefix(f"{excerpts.LEFT_OUT} ").removesuffix(f" {excerpts.LEFT_OUT}")
     start = text.find(said, first)
     if not said or start < 0 or not has_any(said, how.asked):
         return nothing

@@ -1,6 +1,6 @@
 """What a forgetting does to chunks: it reaches them by id or by event, their later versions, and lines of summaries."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -10,7 +10,6 @@ from memory_engine.core.chunks import REDACTED, Category, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.state import Placed, State, StateView
-from memory_engine.core.text import terms
 from memory_engine.core.tokens import estimate_chunk
 
 WITHHELD = "(withheld: a source of this summary was forgotten)"
@@ -64,20 +63,6 @@ class Targets:
 def line_digest(line: SummaryLine) -> str:
     """The name by which a forgetting knows a line of a summary: it tells nothing of what the line says."""
     return sha256(f"{line.section} {line.text} {' '.join(line.sources)}".encode("utf-8", "replace")).hexdigest()[:32]
-
-
-_STRANGE_MAX = 1
-"""Words that a line may share with forgotten text, and not with what it cites, by chance."""
-
-
-def repeats(line: SummaryLine, cited: Collection[str], forgotten: Collection[str]) -> bool:
-    """Whether a line has words of forgotten text that what it cites does not explain, a number or several."""
-    strange = {word for word in terms(line.text) if word in forgotten and word not in cited}
-    return len(strange) > _STRANGE_MAX or any(map(_has_digit, strange))
-
-
-def _has_digit(word: str) -> bool:
-    return any(sign.isdigit() for sign in word)
 
 
 def remainders(view: StateView, targets: Targets) -> Iterator[tuple[Chunk, Chunk | None]]:

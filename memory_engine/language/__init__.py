@@ -1,1 +1,1 @@
-"""Natural language: words, phrases and sentences, in the languages of its lists and by form in all others."""
+"""Natural language: words, phrases, sentences, prose and secrets, by lists of some languages, by form in all."""

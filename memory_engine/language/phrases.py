@@ -6,9 +6,10 @@ from functools import cache, reduce
 from itertools import chain
 from operator import or_
 
-from memory_engine.core.language import function_words
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import is_unspaced, negations, word_lists
+from memory_engine.language.identification import function_words
+from memory_engine.language.lists import word_lists
+from memory_engine.language.text import is_unspaced, negations
 
 WORDS_MAX = 16_384
 

@@ -12,7 +12,7 @@ from itertools import chain
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import data_file
+from memory_engine.language.lists import data_file
 from memory_engine.language.rough import rough_sentences
 
 GAP = "\ufffc"

@@ -14,9 +14,9 @@ from functools import cache
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import COMPOUND_WORD, is_unspaced
 from memory_engine.language.phrases import alternatives, begins, denies, listed, may_begin, points_back
 from memory_engine.language.rough import QUESTION_MARKS
+from memory_engine.language.text import COMPOUND_WORD, is_unspaced
 
 GAP = "…"
 """Stands for what is left out of a text."""

@@ -11,7 +11,8 @@ from typing import cast
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import COMPOUND_WORD, data_file, is_unspaced, pairs, stem, stop_words, terms
+from memory_engine.language.lists import data_file
+from memory_engine.language.text import COMPOUND_WORD, is_unspaced, pairs, stem, stop_words, terms
 
 KNOWN_MAX = 32_768
 """Words that are remembered for each language, with what they are for."""

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from memory_engine.core.arguments import checked_number
 from memory_engine.core.loops import OfLoop
-from memory_engine.core.text import features
 from memory_engine.errors import InvalidVector, ModelError, ThreadNotFound
+from memory_engine.language.text import features
 from memory_engine.llm.vectors import (
     Embedder,
     Match,

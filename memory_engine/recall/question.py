@@ -7,8 +7,9 @@ from functools import cache
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import terms, word_lists
+from memory_engine.language.lists import word_lists
 from memory_engine.language.rough import begins_sentence
+from memory_engine.language.text import terms
 from memory_engine.recall.dates import Day, Stretch, listed_spans, named_days, relative_spans, within
 
 TERMS_MAX = 32

@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import fold_case, is_unspaced
 from memory_engine.language.rough import asks, clause_spans, rough_sentences
+from memory_engine.language.text import fold_case, is_unspaced
 from memory_engine.recall.hits import Hit, Superseded, passage_of
 from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, language_of, slots, words_of
 from memory_engine.recall.question import Question

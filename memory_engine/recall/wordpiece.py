@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from memory_engine.core.text import data_bytes
+from memory_engine.language.lists import data_bytes
 
 WORD_CHARS_MAX = 100
 """A longer word is unknown as a whole."""

@@ -23,8 +23,8 @@ from memory_engine.core.operations import Batch, Operation, place_of
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import StateDraft
-from memory_engine.core.text import terms
 from memory_engine.core.threads import LiveChunk, LoadedThread
+from memory_engine.language.text import terms
 from memory_engine.projections.base import Projection
 from memory_engine.projections.rebuild import Refolding
 from memory_engine.store import snapshots

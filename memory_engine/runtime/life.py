@@ -8,10 +8,10 @@ import msgspec
 from memory_engine.core.arguments import checked_list
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import live_chunk
+from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.events.memory import ExecutionPause, ExecutionResume, MemoryForget, MetadataEntry, ThreadUpdated
-from memory_engine.core.forgetting import line_digest, repeats
+from memory_engine.core.forgetting import line_digest
 from memory_engine.core.records import Receipt
-from memory_engine.core.text import terms
 from memory_engine.core.threads import (
     ACTIVE,
     ARCHIVED,
@@ -34,6 +34,7 @@ from memory_engine.errors import (
     SeqNotInLog,
     ThreadClosed,
 )
+from memory_engine.language.text import terms
 from memory_engine.runtime import recalled
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
@@ -215,11 +216,11 @@ async def _miscited(thread: ThreadHandle, summaries: Sequence[str], forgotten: S
     suspects = {
         digest: line
         for digest, line in lines.items()
-        if line.sources and forgotten.isdisjoint(line.sources) and repeats(line, (), said)
+        if line.sources and forgotten.isdisjoint(line.sources) and _repeats(line, (), said)
     }
     words = await _words_of(thread, {source for line in suspects.values() for source in line.sources})
     cited = {digest: set().union(*(words.get(one, ()) for one in line.sources)) for digest, line in suspects.items()}
-    return tuple(digest for digest, line in suspects.items() if repeats(line, cited[digest], said))
+    return tuple(digest for digest, line in suspects.items() if _repeats(line, cited[digest], said))
 
 
 async def _words_of(thread: ThreadHandle, chunk_ids: Collection[str]) -> dict[str, set[str]]:
@@ -308,3 +309,17 @@ async def forks_of(kernel: Kernel, thread_id: str) -> list[tuple[str, int]]:
             if record.forked_from is not None:
                 found.append((fork_id, record.forked_from.seq))
     return found
+
+
+_STRANGE_MAX = 1
+"""Words that a line may share with forgotten text, and not with what it cites, by chance."""
+
+
+def _repeats(line: SummaryLine, cited: Collection[str], forgotten: Collection[str]) -> bool:
+    """Whether a line has words of forgotten text that what it cites does not explain, a number or several."""
+    strange = {word for word in terms(line.text) if word in forgotten and word not in cited}
+    return len(strange) > _STRANGE_MAX or any(map(_has_digit, strange))
+
+
+def _has_digit(word: str) -> bool:
+    return any(sign.isdigit() for sign in word)

@@ -12,9 +12,9 @@ import msgspec
 
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.text import stemmer_version, terms
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ReducerError
+from memory_engine.language.text import stemmer_version, terms
 
 _VERSION = 3
 """Raise this number when other texts are indexed, or when they are analysed in another way."""
@@ -78,7 +78,7 @@ Extractor = Callable[[Event, int], Extracted]
 class PassageRow(msgspec.Struct, frozen=True, gc=False):
     """A passage as the index keeps it, without its text, which its event holds. `ended` is a seq, 0 while it stands.
 
-    A new one comes with its `text`, whose terms (`terms` of `core.text`) are taken later, unless they were at once.
+    A new one comes with its `text`, whose terms (`terms` of `language.text`) are taken later, unless they were at once.
     """
 
     place: int

@@ -9,8 +9,8 @@ from memory_engine import CompactionPolicy, ContextPolicy, EngineConfig, LlmText
 from memory_engine.context.headings import HEADINGS_CHARS_MAX, sections_by_heading
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.events.base import SummaryLine
-from memory_engine.core.language import language_of
 from memory_engine.core.sections import PEOPLE, SECTION_ORDER, SHOWN_UNDER
+from memory_engine.language.identification import language_of
 
 TALK = {
     "en": "The order has not come yet, and they say that it will be here by Friday.",

@@ -60,7 +60,6 @@ TABLES_WITHOUT_THREAD = {
 SIGNS = re.compile(r"(?<!\\)\[((?:\\.|[^\]\\])+)\]")
 # Files with such a set that cuts no sentences, each with the reason.
 NO_SENTENCES = {
-    "memory_engine/core/secrets.py": "signs behind a secret, which may end a sentence",
     "compactors/extractive/edits.py": "names of things that code defines: `valid?`, `save!`, `a.b`",
 }
 

@@ -12,7 +12,7 @@ from memory_engine import (
     SessionStarted,
 )
 from memory_engine.context import Room, Split
-from memory_engine.core.text import terms
+from memory_engine.language.text import terms
 from tests.conversations import turns
 from tests.recall.recalled import ASKED, CODE, COMPACTS, KEPT, asked, block_at, content, talk, user
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Plugin, Thread
 from memory_engine import events as e
-from memory_engine.core import text as analysis
 from memory_engine.core.records import NewEvent
-from memory_engine.core.text import stemmer_version
 from memory_engine.errors import InvalidSearch, ModelError, ThreadNotFound
+from memory_engine.language import text as analysis
+from memory_engine.language.text import stemmer_version
 from memory_engine.store.passages import Extracted, Text, index_version
 from memory_engine.testing import HashEmbedder
 from tests.recall_samples import TALK
@@ -407,8 +407,8 @@ async def test_an_index_of_another_release_of_the_stemmer_is_made_again(
     """Its stems are others than those of the query: `knightly` would not be found by `knights`."""
     path = str(tmp_path / "m.db")
     with monkeypatch.context() as before:
-        before.setattr("memory_engine.core.text.stem", lambda word: word)
-        before.setattr("memory_engine.core.text._REMEMBERED", type(analysis._REMEMBERED)())
+        before.setattr("memory_engine.language.text.stem", lambda word: word)
+        before.setattr("memory_engine.language.text._REMEMBERED", type(analysis._REMEMBERED)())
         before.setattr("memory_engine.store.passages.stemmer_version", lambda: stemmer_version() ^ 1)
         index_version.cache_clear()
         async with memory_engine.open(path) as engine:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from memory_engine.core.text import terms
+from memory_engine.language.text import terms
 from memory_engine.recall.dates import Day
 from memory_engine.recall.question import TERMS_MAX, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics, Weights, rank

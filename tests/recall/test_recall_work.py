@@ -11,9 +11,9 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Event, Plugin
 from memory_engine.core.codec import LARGE_CHARS
-from memory_engine.core.text import terms
 from memory_engine.errors import ReducerError
 from memory_engine.events import UserMessage
+from memory_engine.language.text import terms
 from memory_engine.storage.passage_counts import counted
 from memory_engine.storage.passage_search import Lists, look_up
 from memory_engine.storage.passage_words import index_words

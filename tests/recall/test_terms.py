@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from snowballstemmer.english_stemmer import EnglishStemmer
 
 from memory_engine.context.excerpt import excerpt
-from memory_engine.core.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, has_any, stem, terms
+from memory_engine.language.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, has_any, stem, terms
 
 TERM = re.compile(rf"(?:[a-z0-9]|[^\x00-\x7f]){{1,{TERM_CHARS_MAX}}}")
 WORDS = "harbour lantern violin copper meadow thunder saffron glacier pebble orchard falcon velvet".split()

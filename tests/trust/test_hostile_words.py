@@ -13,10 +13,10 @@ from memory_engine.agents import statements
 from memory_engine.compactors import summary_reading
 from memory_engine.compactors.extractive import agenda, texts
 from memory_engine.context.excerpt import excerpt
-from memory_engine.core import excerpts, language, secrets, text
+from memory_engine.core import excerpts
 from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.files import facts
-from memory_engine.language import prose, rough, sentences
+from memory_engine.language import identification, prose, rough, secrets, sentences, text
 from memory_engine.recall import dates, question, superseding
 from memory_engine.views.layers import summaries
 from memory_engine.views.patterns.redaction import EmbeddedRedactor, says_anything
@@ -44,7 +44,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "secrets": secrets.secrets_in,
     "mask_secrets": secrets.mask_secrets,
     "terms": text.terms,
-    "language": language.language_of,
+    "language": identification.language_of,
     "one_line": lambda said: excerpts.one_line(said, 40),
     "escaped": excerpts.escaped,
     "named_days": dates.named_days,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_engine.core.secrets import MASK, READ_CHARS_MAX, holds_secret, mask_secrets, secrets_in
+from memory_engine.language.secrets import MASK, READ_CHARS_MAX, holds_secret, mask_secrets, secrets_in
 
 TOLD = [
     ("password: hunter2", "password: [secret]"),

@@ -10,10 +10,10 @@ from functools import cache
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import negations
 from memory_engine.language.phrases import alternatives, denies, listed
 from memory_engine.language.rough import between_marks
 from memory_engine.language.sentences import words
+from memory_engine.language.text import negations
 from memory_engine.views.brief.terms import terms_of
 
 READ_CHARS_MAX = 1_000

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
-from memory_engine.core.language import function_words
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import COMPOUND_WORD, fold_case, is_unspaced, pairs, stem, stop_words, words
+from memory_engine.language.identification import function_words
+from memory_engine.language.text import COMPOUND_WORD, fold_case, is_unspaced, pairs, stem, stop_words, words
 
 READ_CHARS_MAX = 6_000
 """Maximum number of characters of a text that are read: two thirds at its beginning, one third at its end."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from memory_engine.context.ownership import Viewer
-from memory_engine.core.text import common_words, fold_case, stem, terms, words
+from memory_engine.language.text import common_words, fold_case, stem, terms, words
 from memory_engine.projections.base import seq_key
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.recall.hits import Hit

@@ -11,8 +11,9 @@ from itertools import pairwise
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import stop_words, word_lists
+from memory_engine.language.lists import word_lists
 from memory_engine.language.rough import begins_sentence
+from memory_engine.language.text import stop_words
 from memory_engine.views.patterns.shapes import Span
 
 _WORD = regex(r"(?<![^\W_])[^\W\d_]++(?:['’.&\-\u2010\u2011][^\W\d_]++(?!\d))*+(?!\d)")

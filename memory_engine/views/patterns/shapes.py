@@ -12,7 +12,7 @@ import msgspec
 from attrs import define
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.secrets import secrets_in
+from memory_engine.language.secrets import secrets_in
 from memory_engine.views.patterns.events import Finding
 
 HOLE = "\ufffc"

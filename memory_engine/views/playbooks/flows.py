@@ -8,8 +8,8 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.origins import PEOPLE
 from memory_engine.core.records import NewEvent
-from memory_engine.core.secrets import holds_secret
 from memory_engine.errors import IdempotencyConflict, UnknownFlow
+from memory_engine.language.secrets import holds_secret
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle

@@ -11,8 +11,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import COMPOUND_WORD, data_file, is_unspaced
+from memory_engine.language.lists import data_file
 from memory_engine.language.rough import SENTENCE_MARKS, behind_conjunction, clause_spans, rough_sentences
+from memory_engine.language.text import COMPOUND_WORD, is_unspaced
 from memory_engine.views.promotion.wording import Phrases, evidence, normalized, same_text, says_the_same
 
 ReactionKind = Literal["correction", "doubt", "satisfaction", "request", "unclear"]

@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from memory_engine.core.arguments import checked_name, checked_number, checked_text, checked_type
 from memory_engine.core.records import NewEvent
-from memory_engine.core.secrets import MASK, tells_secret
 from memory_engine.errors import PreferenceError
+from memory_engine.language.secrets import MASK, tells_secret
 from memory_engine.projections.base import ReadableRows
 from memory_engine.recall.likeness import DESCRIPTIONS, TextIndex
 from memory_engine.recall.service import Recall

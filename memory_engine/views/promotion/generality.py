@@ -12,7 +12,7 @@ from functools import cache
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import data_file
+from memory_engine.language.lists import data_file
 from memory_engine.language.rough import behind_conjunction, clause_spans
 from memory_engine.views.promotion.wording import SPECIFIC, Evidence, Phrases, specifics_of
 

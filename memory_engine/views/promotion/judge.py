@@ -13,9 +13,9 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.core.events.delivery import Destination
-from memory_engine.core.secrets import holds_secret
 from memory_engine.errors import InvalidEvent
 from memory_engine.language.prose import is_all_prose
+from memory_engine.language.secrets import holds_secret
 from memory_engine.views.promotion.events import PromotionDecided, PromotionScore, PromotionTarget
 from memory_engine.views.promotion.scorers import Explicit, PromotionContext, Scorer, embedded_scorers
 from memory_engine.views.promotion.wording import (

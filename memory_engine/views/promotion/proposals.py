@@ -14,10 +14,10 @@ from memory_engine.core.events.delivery import Destination
 from memory_engine.core.events.messages import UserMessage
 from memory_engine.core.origins import PEOPLE
 from memory_engine.core.records import NewEvent, RecordedEvent
-from memory_engine.core.secrets import holds_secret
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.errors import EventNotFound, InvalidArgument
 from memory_engine.language.prose import GAP, sentences
+from memory_engine.language.secrets import holds_secret
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle

@@ -11,8 +11,8 @@ from memory_engine.core.events.delivery import Destination
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import NewEvent, Receipt
-from memory_engine.core.secrets import mask_secrets
 from memory_engine.errors import IdempotencyConflict, UnknownChunk
+from memory_engine.language.secrets import mask_secrets
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle

@@ -11,7 +11,8 @@ from functools import cache, lru_cache
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import COMPOUND_WORD, UNSPACED, data_file, is_unspaced, negations, pairs, word_lists
+from memory_engine.language.lists import data_file, word_lists
+from memory_engine.language.text import COMPOUND_WORD, UNSPACED, is_unspaced, negations, pairs
 
 READ_CHARS_MAX = 10_000
 """Characters of a text that are read to judge it: a snippet has a few sentences, a longer one shows its kind early."""
@@ -28,7 +29,7 @@ RECURRING = regex(r"[qh][1-4]|\d+(?:x|%|st|nd|rd|th)?-?(?:day|week|month|hour)s?
 
 UNSPACED_NEGATION = regex(r"不|没|沒|無|非|ない|ません|なかった|ไม่")
 ENDING = regex(r"(?<=\w\w\w)(?:ing|ed|es|en|s|e|n)$")
-"""Not `core.text.stem`, for which experiments and experience, or successful and successive, are one word: a finding
+"""Not `language.text.stem`, for which experiments and experience, or successful and successive, are one word: a finding
 that says something else would be taken for a repetition, and be lost."""
 SAME_WORDS = 0.6
 """The share of the words of both texts together that near-duplicates have in common."""

@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import data_file
+from memory_engine.language.lists import data_file
 
 SecretKind = Literal["password", "code", "key", "card", "account", "random"]
 MASK = "[secret]"
@@ -101,7 +101,7 @@ class _Words(msgspec.Struct, frozen=True):
 
 @cache
 def _words() -> _Words:
-    return msgspec.toml.decode(data_file("memory_engine.core", "secrets.toml"), type=_Words)
+    return msgspec.toml.decode(data_file("memory_engine.language", "secrets.toml"), type=_Words)
 
 
 def _phrases(listed: str) -> list[str]:

@@ -12,6 +12,7 @@ from itertools import chain, pairwise
 from math import sqrt
 
 from memory_engine.core.lazy import regex
+from memory_engine.language.lists import data_bytes, data_file, word_lists
 
 UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Scripts that put no blanks between words, for a class of signs: Thai to Tibetan, Burmese, Khmer, kana, Han."""
@@ -26,44 +27,16 @@ _WORDS_AND_RUNS = regex(rf"([{_SPACELESS}]+)|((?:[^\W_{_SPACELESS}]|[{_SIGNS}])+
 _ACCENTS = regex("[\u0300-\u036f]")
 
 
-def data_bytes(package: str, name: str) -> bytes:
-    """The bytes of a file that stands beside the modules of a package. Raises `FileNotFoundError`."""
-    # `importlib.resources` would load archives, compression and temporary files with it: 7 ms of a first search
-    from pkgutil import get_data
-
-    found = get_data(package, name)
-    if found is None:
-        raise FileNotFoundError(name)
-    return found
-
-
-def data_file(package: str, name: str) -> str:
-    """The text of a data file that stands beside the modules of a package."""
-    return data_bytes(package, name).decode().replace("\r\n", "\n")
-
-
-@cache
-def word_lists(package: str, name: str = "words.toml") -> Mapping[str, frozenset[str]]:
-    """The word lists of a data file, by their names.
-
-    Read when it is first asked for: most programs need few of them.
-    """
-    import tomllib
-
-    lists = tomllib.loads(data_file(package, name))
-    return {title: frozenset(words.split()) for title, words in lists.items()}
-
-
 @cache
 def stop_words() -> frozenset[str]:
     """English words that tell nothing about the topic of a text."""
-    return word_lists("memory_engine.core")["stop"]
+    return word_lists("memory_engine.language")["stop"]
 
 
 @cache
 def common_words() -> frozenset[str]:
     """Stop words, and other words that do not distinguish one request from another."""
-    return stop_words() | word_lists("memory_engine.core")["common"]
+    return stop_words() | word_lists("memory_engine.language")["common"]
 
 
 @cache
@@ -75,7 +48,7 @@ def _left_out() -> frozenset[str]:
 @cache
 def negations() -> frozenset[str]:
     """Words that deny, in several languages."""
-    return word_lists("memory_engine.core")["negations"]
+    return word_lists("memory_engine.language")["negations"]
 
 
 def fold_case(text: str) -> str:
@@ -112,7 +85,7 @@ def stemmer_version() -> int:
     """
     from zlib import crc32
 
-    forms = crc32(data_file("memory_engine.core", "forms.toml").encode())
+    forms = crc32(data_file("memory_engine.language", "forms.toml").encode())
     try:
         return crc32(data_bytes("snowballstemmer", "english_stemmer.py"), forms) & 0xFFFF
     except FileNotFoundError:
@@ -124,7 +97,7 @@ def _words_of_forms() -> Mapping[str, str]:
     """The word of each irregular form."""
     import tomllib
 
-    lists = tomllib.loads(data_file("memory_engine.core", "forms.toml"))
+    lists = tomllib.loads(data_file("memory_engine.language", "forms.toml"))
     lines = [line.split() for forms in lists.values() for line in forms.splitlines() if line]
     found = {form: word for word, *forms in lines for form in forms}
     return {form: found.get(word, word) for form, word in found.items()}

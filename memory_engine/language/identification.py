@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from functools import cache
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import COMPOUND_WORD, word_lists
+from memory_engine.language.lists import word_lists
+from memory_engine.language.text import COMPOUND_WORD
 
 CHARS_MAX = 8_000
 """Of a longer text the beginning tells."""
@@ -67,7 +68,7 @@ def function_words() -> frozenset[str]:
 def _languages_of() -> Mapping[str, tuple[str, ...]]:
     """Each function word with the languages that have it."""
     found: dict[str, list[str]] = {}
-    for language, listed in word_lists("memory_engine.core", "function_words.toml").items():
+    for language, listed in word_lists("memory_engine.language", "function_words.toml").items():
         for word in sorted(listed):
             found.setdefault(word, []).append(language)
     return {word: tuple(languages) for word, languages in found.items()}
