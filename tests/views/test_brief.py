@@ -403,7 +403,7 @@ async def test_W3_contexts_show_the_whole_beginning_of_the_first_request(engine:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("Talk to ALL of them before you go on.", "binds"),
+        ("Talk to ALL of them first, please.", "binds"),
         ("Der Ordner bleibt genau SO WIE er ist.", "binds"),
         ("The challenge is from a CTF and is worth 10 points.", "says"),
         ("The API returns JSON for each row of the list.", "says"),
