@@ -12,6 +12,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import stop_words, word_lists
+from memory_engine.language.dates import full_names
 from memory_engine.views.patterns.shapes import Span
 
 _WORD = regex(r"(?<![^\W_])[^\W\d_]++(?:['’.&\-\u2010\u2011][^\W\d_]++(?!\d))*+(?!\d)")
@@ -66,7 +67,9 @@ def _known() -> _Known:
         common=lists["business"] | lists["function"],
         business=lists["business"],
         openers=lists["openers"] | stop_words(),
-        calendar=lists["calendar"],
+        calendar=lists["calendar"].union(
+            full_names("months", "en", "de"), full_names("weekdays", "en", "de", "fr", "es")
+        ),
         acronyms=lists["acronyms"],
         particles=lists["particles"],
     )
