@@ -13,9 +13,9 @@ from memory_engine.core.lazy import regex
 from memory_engine.core.text import has_any
 from memory_engine.core.tokens import TokenCounter
 
-LINES_LEFT_OUT = "[… {} earlier lines are left out …]"
+LINES_LEFT_OUT = "[… {} earlier line(s) left out …]"
 """Stands before lines for whose forerunners there was no room."""
-STATEMENTS_LEFT_OUT = "[… {} lines are left out …]"
+STATEMENTS_LEFT_OUT = "[… {} line(s) left out …]"
 """Stands before the statements of a summary that are shown; those between them may be left out too."""
 LINES_LEFT_OUT_END = STATEMENTS_LEFT_OUT.rpartition("}")[2]
 TEXT_TOKENS_MIN = 24
