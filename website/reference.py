@@ -65,6 +65,7 @@ PAGE_OF = {
     "files": "replay",
     "formats": "events",
     "ingest": "engine",
+    "language": "recall",
     "projections": "plugins",
     "reducers": "plugins",
     "runtime": "engine",

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 else:
     excerpts = lazy_module("memory_engine.context.excerpt")
 
-LINES_LEFT_OUT = "[… {} earlier lines are left out …]"
+LINES_LEFT_OUT = "[… {} earlier line(s) left out …]"
 """Stands before lines for whose forerunners there was no room."""
-STATEMENTS_LEFT_OUT = "[… {} lines are left out …]"
+STATEMENTS_LEFT_OUT = "[… {} line(s) left out …]"
 """Stands before the statements of a summary that are shown; those between them may be left out too."""
 LINES_LEFT_OUT_END = STATEMENTS_LEFT_OUT.rpartition("}")[2]
 TEXT_TOKENS_MIN = 24

@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY_US = 86_400_000_000
+"""Microseconds of a day."""
 
 
 class Clock(Protocol):

@@ -5,13 +5,13 @@ from zlib import crc32
 
 import msgspec
 
+from memory_engine.core.clock import DAY_US
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import Candidate, Statistics
 from memory_engine.store.passages import PLACES_BITS, THREAD_BITS, LookedUp, PassageRow
 
 UNORDERED = frozenset({"agent_md", "item", "pattern", "playbook", "preference"})
 """Kinds whose passages have nothing to do with their neighbours."""
-_DAY_US = 86_400_000_000
 _NOWHERE: Mapping[int, int] = {}
 
 
@@ -123,4 +123,4 @@ def _group(row: PassageRow) -> int:
         return -row.place
     if row.kind == "document":
         return crc32(":".join(row.key.split(":")[:2]).encode(errors="replace"))
-    return row.at_us // _DAY_US
+    return row.at_us // DAY_US

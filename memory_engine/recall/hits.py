@@ -201,13 +201,16 @@ def hit_lines(
         yield (HIT_INDENT, ""), (escaped(said), "dim")
 
 
-_MONTHS = "_ January February March April May June July August September October November December".split()
-"""As models read them, whatever the locale of the process: what is embedded and recalled depends on none."""
-
-
 def day_of(moment: datetime) -> str:
     """The day of a moment, as written before a passage."""
-    return f"{moment.day} {_MONTHS[moment.month]} {moment.year}"
+    return f"{moment.day} {_month_of(moment)} {moment.year}"
+
+
+def _month_of(moment: datetime) -> str:
+    """Its month in English, whatever the locale of the process: what is embedded and recalled depends on none."""
+    from memory_engine.language.dates import full_names
+
+    return full_names("months", "en")[moment.month - 1].capitalize()
 
 
 _N_MASK = (1 << PLACES_BITS) - 1
@@ -230,7 +233,7 @@ class Shown(msgspec.Struct, frozen=True):
         """The text to embed: it begins with when it was said, by whom, and its title. Models match on all of these."""
         at = self.at
         hour, half = at.hour % 12 or 12, "am" if at.hour < 12 else "pm"
-        when = f"{hour}:{at:%M} {half} on {at.day} {_MONTHS[at.month]}, {at.year}"
+        when = f"{hour}:{at:%M} {half} on {at.day} {_month_of(at)}, {at.year}"
         who, title = self.text.speaker or self.text.role, self.text.about
         return f"[{when}] {f'{who}: ' if who else ''}{f'{title}: ' if title else ''}{self.text.text}"
 

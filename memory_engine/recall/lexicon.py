@@ -12,7 +12,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.language.lists import data_file
-from memory_engine.language.text import COMPOUND_WORD, is_unspaced, pairs, stem, stop_words, terms
+from memory_engine.language.text import COMPOUND_WORD, fold_case, is_unspaced, pairs, stem, stop_words, terms
 
 KNOWN_MAX = 32_768
 """Words that are remembered for each language, with what they are for."""
@@ -149,8 +149,13 @@ def _little(language: str) -> frozenset[str]:
 def _data() -> dict[str, dict[str, str]]:
     import tomllib
 
+    from memory_engine.language.dates import full_names
+
     data = tomllib.loads(data_file("memory_engine.recall", "lexicon.toml"))
     matters = cast("dict[str, dict[str, str]]", data.pop("matters"))
+    for language in ("en", "de", "es"):
+        calendar = {*full_names("weekdays", language), *full_names("months", language)} - {"may"}  # a verb as well
+        data["when"][language] += " " + fold_case(" ".join(sorted(calendar)))
     return {f"?{name}": lists for name, lists in matters.items()} | data
 
 

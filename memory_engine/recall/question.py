@@ -1,20 +1,34 @@
 """Reading a question: the people it names, the days it means, the kind of thing it asks for."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
 from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from memory_engine.core.lazy import regex
+from memory_engine.core.clock import DAY_US, EPOCH
+from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.language.lists import word_lists
 from memory_engine.language.rough import begins_sentence
 from memory_engine.language.text import terms
-from memory_engine.recall.dates import Day, Stretch, listed_spans, named_days, relative_spans, within
+
+if TYPE_CHECKING:
+    from memory_engine.language import dates
+    from memory_engine.language.dates import Day, Stretch
+else:
+    dates = lazy_module("memory_engine.language.dates")
 
 TERMS_MAX = 32
 TEXT_CHARS_MAX = 4_096
 """Characters of a question that are read for days, names and the thing it asks for."""
+AFTER_DAYS = 14
+"""Days after an event in which people still talk about it."""
+YEARS_BACK = 10
+"""Years, this one among them, in which a date without a year is looked for."""
+LISTED_DAYS_MAX = 31
+"""Days of the longest stretch of time whose passages are all candidates."""
 
 _ASKED = (
     (
@@ -48,7 +62,8 @@ _NAME = regex(r"\b[^\W\d_a-z][^\W\d_]+")
 @cache
 def _telling(asked_for: str) -> frozenset[str]:
     """Terms of which a passage that answers is likely to hold one."""
-    return frozenset(terms(" ".join(word_lists("memory_engine.recall")[asked_for])))
+    calendar = [*dates.all_names("months", "en"), *dates.all_names("weekdays", "en")] if asked_for == "time" else []
+    return frozenset(terms(" ".join([*word_lists("memory_engine.recall")[asked_for], *calendar])))
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -64,7 +79,7 @@ class Question(msgspec.Struct, frozen=True):
     text: str
     terms: tuple[str, ...]
     names: frozenset[str] = frozenset()
-    days: tuple[Day | Stretch, ...] = ()
+    days: "tuple[Day | Stretch, ...]" = ()
     spans: tuple[tuple[int, int], ...] = ()
     listed: tuple[tuple[int, int], ...] = ()
     asks_for: str = ""
@@ -77,8 +92,8 @@ class Question(msgspec.Struct, frozen=True):
 
         All times of a day (UTC) fit alike.
         """
-        days = max((day.nearness(at_us) for day in self.days), default=0.0)
-        return max(days, max((within(span, at_us) for span in self.spans), default=0.0))
+        days = max((_nearness(day, at_us) for day in self.days), default=0.0)
+        return max(days, max((_within(span, at_us) for span in self.spans), default=0.0))
 
     def may_hold_the_answer(self, passage: Sequence[str]) -> bool:
         """Whether a passage (its terms) holds a thing of the kind that the question asks for, if it asks for any."""
@@ -102,15 +117,70 @@ def read_question(text: str, *, now_us: int | None = None) -> Question:
     Any string will do; the same string and time give the same question.
     """
     read = text[:TEXT_CHARS_MAX]
-    days, spans = named_days(read), relative_spans(read, now_us)
+    days, spans = dates.named_days(read), dates.relative_spans(read, now_us)
     return Question(
         text=text,
         terms=tuple(dict.fromkeys(terms(text)))[:TERMS_MAX],
         names=frozenset(term for name in _names(read) for term in terms(name)),
         days=days,
         spans=spans,
-        listed=listed_spans(days, spans, now_us) if now_us is not None and (days or spans) else (),
+        listed=_listed(days, spans, now_us) if now_us is not None and (days or spans) else (),
         asks_for=next((kind for kind, pattern in _ASKED if pattern.search(read)), ""),
         of_you=_OF_YOU.search(read) is not None,
         to_you=_TO_YOU.search(read) is not None,
     )
+
+
+def _nearness(named: "Day | Stretch", at_us: int) -> float:
+    """How well a time fits a day, from 0 to 1: people talk about an event on its day and in the days after."""
+    at = _date_of(at_us)
+    if isinstance(named, dates.Day):
+        if named.weekday:
+            return 0.5 if at.isoweekday() == named.weekday else 0.0
+        if named.year and named.year != at.year and not (named.month == 12 and at.year == named.year + 1):
+            return 0.0
+        if not named.month:
+            return 0.5
+        if not named.day:
+            after = (at.month - named.month) % 12
+            return 1.0 if not after else 0.5 if after == 1 and at.day <= AFTER_DAYS else 0.0
+    year = at.year - 1 if at.month < named.month - 6 else at.year  # of December people still talk in spring
+    if (stretch := named.stretch(year)) is None:
+        return 0.0
+    first, last = stretch
+    before, after = (first - at).days, (at - last).days
+    if before <= 0 and after <= 1:
+        return 1.0
+    return 0.7 if before <= 1 and after <= 7 else 0.4 if before <= 7 and after <= 21 else 0.0
+
+
+def _within(span: tuple[int, int], at_us: int) -> float:
+    """1 for a time within a span, 0.5 for a time in the days after."""
+    start, end = span
+    return 1.0 if start <= at_us < end else 0.5 if end <= at_us < end + AFTER_DAYS * DAY_US else 0.0
+
+
+def _listed(
+    days: "Iterable[Day | Stretch]", spans: Iterable[tuple[int, int]], now_us: int
+) -> tuple[tuple[int, int], ...]:
+    """The times (from, until; microseconds) whose passages are all candidates: the named days, and the day after.
+
+    A date without a year is looked for in the last ten.
+    """
+    found: list[tuple[int, int]] = []
+    this_year = _date_of(now_us).year
+    for day in days:
+        years = (day.year,) if day.year else range(this_year, max(0, this_year - YEARS_BACK), -1)
+        stretches = filter(None, map(day.stretch, years))
+        found += [(_midnight(first), _midnight(last) + 2 * DAY_US - 1) for first, last in stretches]
+    found += [(start, end + DAY_US - 1) for start, end in spans if end - start <= LISTED_DAYS_MAX * DAY_US]
+    return tuple(dict.fromkeys(found))
+
+
+def _date_of(at_us: int) -> date:
+    """The date (UTC) of a time, or the nearest that a calendar has."""
+    return date.fromordinal(min(max(EPOCH.toordinal() + at_us // DAY_US, 1), date.max.toordinal()))
+
+
+def _midnight(day: date) -> int:
+    return (day.toordinal() - EPOCH.toordinal()) * DAY_US

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import msgspec
 
+from memory_engine.core.clock import DAY_US
 from memory_engine.language.text import terms
-from memory_engine.recall.dates import DAY_US
 from memory_engine.recall.question import Question
 
 SATURATION = 0.9

@@ -1,12 +1,16 @@
 """A connection whose thread runs whole closures, and SQLite's errors as ours."""
 
 import asyncio
+import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Lock, local
 from typing import TypeVar, cast
+from weakref import WeakSet
 
 import aiosqlite
 import msgspec
@@ -29,6 +33,8 @@ CACHE_KIB = 16 * 1024
 OPENING_S = 0.005
 """Seconds that a query waits at most for a connection that is at work, before another is opened: it is rarely needed,
 and to open the first takes one to three milliseconds of these."""
+FORK_S = 1.0
+"""Seconds that a fork waits at most for SQLite to be at rest."""
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _FAILING = frozenset(
     {
@@ -52,6 +58,9 @@ class Connection:
         self._made: aiosqlite.Connection | None = None
         self._writing: sqlite3.Connection | None = None
         self._open = True
+        self.at_work = Lock()
+        """Held while SQLite works for this connection (see `_rest`)."""
+        _CONNECTIONS.add(self)
 
     @classmethod
     async def writer(
@@ -116,7 +125,12 @@ class Connection:
         return begun._connection
 
     def _put(self, outcome: "_ThreadFuture", work: Callable[[], object]) -> None:
-        self._begun._tx.put_nowait((cast("asyncio.Future[object]", outcome), partial(given_way, work)))
+        job = partial(given_way, partial(self._do, work))
+        self._begun._tx.put_nowait((cast("asyncio.Future[object]", outcome), job))
+
+    def _do(self, work: Callable[[], T]) -> T:
+        with self.at_work:
+            return work()
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a closure and wait for it.
@@ -151,6 +165,39 @@ class Connection:
         if is_there and (stopped := self._begun.stop()) is not None:
             await stopped
             self._begun._thread.join()  # it has nothing left to do but to end: who counts threads then counts none
+
+
+_CONNECTIONS: WeakSet[Connection] = WeakSet()
+
+
+class _Resting(local):
+    """The locks that a thread holds while it forks."""
+
+    def __init__(self) -> None:
+        self.locks: list[Lock] = []
+
+
+_RESTING = _Resting()
+
+
+def _rest() -> None:
+    """Before a fork, wait until SQLite works for no connection, and let no work begin.
+
+    It has locks for the whole process: one that another thread holds at a fork is never released in the child, which
+    then waits for ever at its first query.
+    """
+    until = time.monotonic() + FORK_S
+    locks = (connection.at_work for connection in list(_CONNECTIONS))
+    _RESTING.locks += (lock for lock in locks if lock.acquire(timeout=max(0.0, until - time.monotonic())))
+
+
+def _work_on() -> None:
+    while _RESTING.locks:
+        _RESTING.locks.pop().release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_rest, after_in_parent=_work_on, after_in_child=_work_on)
 
 
 class Readers:

@@ -134,7 +134,8 @@ class Writer:
             if not self._lock.try_enter():
                 return _UNDONE
             try:
-                (outcome,) = self._write(self._connection.here(), (unit,), 0)
+                with self._connection.at_work:
+                    (outcome,) = self._write(self._connection.here(), (unit,), 0)
             except BaseException:  # the lock must not stay taken; it goes on to the caller
                 self._lock.leave(failed=True)
                 raise

@@ -129,7 +129,7 @@ async def test_a_huge_snippet_does_not_take_the_context() -> None:
         many = await engine.create_thread("many")
         for n in range(50):
             await many.scratchpad.write(f"finding number {n} about the matter")
-        assert "earlier lines are left out" in text(await many.context(500))
+        assert "earlier line(s) left out" in text(await many.context(500))
         assert "finding number 49" in text(await many.context(500))
 
 

@@ -232,6 +232,42 @@ def test_a_forked_worker_opens_its_own(tmp_path: Path) -> None:
         assert 3 == engine.dispatch("t", HELLO).seq
 
 
+def opening(told: "multiprocessing.queues.Queue[object]", path: Path) -> None:
+    """A worker that opens an engine of its own."""
+    with sync.open(path) as own:
+        told.put(own.dispatch("t", HELLO).seq)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there is no fork on Windows")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_worker_that_is_forked_while_the_parent_reads_and_writes_does_not_hang(tmp_path: Path) -> None:
+    """SQLite is at rest at each fork: no lock of the process stays taken in the child."""
+    fork = multiprocessing.get_context("fork")
+    told = fork.Queue()
+    with sync.open(tmp_path / "a.db") as engine:
+        thread = engine.create_thread("t")
+        done = threading.Event()
+
+        def work() -> None:
+            while not done.is_set():
+                thread.dispatch(HELLO)
+                list(thread.events())
+
+        working = threading.Thread(target=work)
+        working.start()
+        workers = [fork.Process(target=opening, args=(told, tmp_path / "a.db"), daemon=True) for _ in range(12)]
+        try:
+            for worker in workers:
+                worker.start()
+                assert told.get(timeout=60)
+                worker.join()
+        finally:
+            done.set()
+            working.join()
+            for worker in workers:
+                worker.kill() if worker.pid else None
+
+
 UNCLOSED = """
 import sys
 from memory_engine import UserMessage, sync

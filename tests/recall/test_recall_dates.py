@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_engine.recall.dates import DAY_US
+import memory_engine
+from memory_engine.core.clock import DAY_US
 from memory_engine.recall.question import read_question
 from tests.recall.recalled import ASKED, CODE
 
@@ -58,6 +59,30 @@ def test_a_stretch_that_no_calendar_has_fits_nothing(text: str) -> None:
     """Nor does it fail."""
     question = read_question(f"What was {text} 2023?", now_us=at_us(2023, 12, 1))
     assert 0.0 <= question.nearness(at_us(2023, 2, 26)) <= 0.5
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What happened on 7 May 2023?",
+        "Was war am 7. Mai 2023?",
+        "Was war am 7. Mai?",
+        "¿qué pasó el 7 de mayo de 2023?",
+        "Qu'est-ce qui s'est passé le 7 mai 2023 ?",
+        "Wat gebeurde er op 7 mei 2023?",
+        "Wo war Ann im Mai 2023?",
+        "¿dónde estuvo Ann en mayo de 2023?",
+    ],
+)
+async def test_a_day_in_another_language_finds_what_was_said_then(question: str) -> None:
+    """The passage of that day comes before those of the same year that say as much."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread()
+        for month in (1, 2, 3, 5, 8, 9, 10, 11):
+            said = memory_engine.UserMessage(content=f"Trip number {month}: the harbour, with Ann and the children.")
+            await thread.dispatch(said, occurred_at=datetime(2023, month, 7, 12, tzinfo=UTC))
+        found = await thread.search(question, limit=3)
+    assert datetime(2023, 5, 7, 12, tzinfo=UTC) == found[0].at
 
 
 @given(st.text(max_size=60), st.integers(-(2**62), 2**62))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from memory_engine.language.dates import Day
 from memory_engine.language.text import terms
-from memory_engine.recall.dates import Day
-from memory_engine.recall.question import TERMS_MAX, read_question
+from memory_engine.recall.question import TERMS_MAX, Question, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics, Weights, rank
 
 NOW_US = 1_718_200_000_000_000  # a Wednesday: 2024-06-12, 13:46 UTC
@@ -163,7 +163,7 @@ def test_a_question_has_distinct_terms_and_names() -> None:
 )
 def test_what_happened_on_a_day_is_told_then_or_soon_after(day: Day, told: int, expected: float) -> None:
     """The nearer after it, the better; half-known dates fit less sharply."""
-    assert expected == day.nearness(told)
+    assert expected == Question("", (), days=(day,)).nearness(told)
 
 
 # ranking

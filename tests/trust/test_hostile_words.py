@@ -16,8 +16,8 @@ from memory_engine.context.excerpt import excerpt
 from memory_engine.core import excerpts
 from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.files import facts
-from memory_engine.language import identification, prose, rough, secrets, sentences, text
-from memory_engine.recall import dates, question, superseding
+from memory_engine.language import dates, identification, prose, rough, secrets, sentences, text
+from memory_engine.recall import question, superseding
 from memory_engine.views.layers import summaries
 from memory_engine.views.patterns.redaction import EmbeddedRedactor, says_anything
 from memory_engine.views.playbooks import reactions
@@ -29,7 +29,8 @@ SIGNS = "aA0\u6f22\u0301 \n\t.,:;'\"`*_#-<>()[]{}=@/\\|+%$&!?\u201c\u2019\u3002\
 BEGINNINGS = """\
 a |A |a.|a\n| \n|\t |0,|0.|0 |0-|1/|a-|a_|a'|n't|Aa|aA|: |= |``|```\n|> |- |1. |# |[1]|[1,|<a|<think>|</think>|\u201c*|\
 a@|a.b@|http://|a://|www.|password |password: |password is |my |key=|eyJ|-----BEGIN PRIVATE KEY-----|and |, and | the|\
-my name is |I am |2024-|3 May |May |last |may |x.com/|Ann |Dr. |no, |but |that |not |please |ein|en |##|##a|--|\
+my name is |I am |2024-|3 May |7. Mai |de mayo de |May |last |may |x.com/|Ann |Dr. |no, |but |that |not |please |ein|\
+en |##|##a|--|\
 \u54ea\u4e9b|\u4e00|(a|a) |a;"""
 PIECES = (*SIGNS, *BEGINNINGS.split("|"))
 

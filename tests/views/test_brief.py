@@ -398,3 +398,18 @@ async def test_W3_contexts_show_the_whole_beginning_of_the_first_request(engine:
     )
     assert "spent" == (await status(thread))[request[1]]
     assert " ".join(request) in await shown(thread, 1_200)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Talk to ALL of them first, please.", "binds"),
+        ("Der Ordner bleibt genau SO WIE er ist.", "binds"),
+        ("The challenge is from a CTF and is worth 10 points.", "says"),
+        ("The API returns JSON for each row of the list.", "says"),
+    ],
+)
+async def test_W3_words_in_capitals_bind_and_acronyms_do_not(engine: Engine, text: str, kind: str) -> None:
+    """An acronym is the name of a thing, however loud it looks."""
+    thread = await thread_of(engine, said(text))
+    assert [kind] == [one.kind for one in await thread.brief.read()]

@@ -116,6 +116,15 @@ async def test_what_was_forgotten_is_in_no_stored_talk(path: str) -> None:
         assert {} == await rows_of(engine, "t")
 
 
+async def test_what_was_erased_is_in_no_file(path: str) -> None:
+    """No word of the stored talk is left, in whatever form it was kept."""
+    async with memory_engine.open(path, config=NEVER) as engine:
+        await engine.thread("t").erase(seqs=[1])
+        assert {} == await rows_of(engine, "t")
+    files = [one.read_bytes() for one in Path(path).parent.iterdir() if one.name.startswith(Path(path).name)]
+    assert not any(b"boat" in content for content in files)
+
+
 async def test_a_forgotten_question_is_not_shown_with_its_answer(engine: Engine) -> None:
     """Now and in the past; nor is a forgotten correction shown with what it corrected."""
     thread = await engine.create_thread("t")

@@ -108,7 +108,7 @@ async def test_blocks_keep_to_their_shares() -> None:
         context = await thread.context(2_000)
         (block,) = context.standing
         assert (True, 200) == (0 < len(block.lines) < 20, len(block.lines) + block.left_out)
-        assert (f"{block.left_out} earlier lines are left out" in text(context), "preference_199" in text(context)) == (
+        assert (f"{block.left_out} earlier line(s) left out" in text(context), "preference_199" in text(context)) == (
             True,
             True,
         )

@@ -10,13 +10,16 @@ from functools import cache
 import msgspec
 
 from memory_engine.core.lazy import regex
+from memory_engine.language.identification import function_words
 from memory_engine.language.phrases import alternatives, denies, listed
 from memory_engine.language.rough import between_marks
 from memory_engine.language.sentences import words
-from memory_engine.language.text import negations
+from memory_engine.language.text import negations, stop_words
 from memory_engine.views.brief.terms import terms_of
 
 READ_CHARS_MAX = 1_000
+ACRONYM_CHARS_MAX = 6
+"""A longer word in capitals is no acronym."""
 _SHOUTED = regex(r"(?<![^\s(\"])[^\W\d_]{3,}(?![\w.#_])")
 _FIRST_WORD = regex("\\W*([\\w'’]+)(?![\\w,!.\uff0c、])")
 _CONTRAST = regex("\\w[,;\uff0c\u3001] (\\w+)(?= \\w)")
@@ -88,10 +91,14 @@ def _holds(name: str, text: str) -> bool:
 
 
 def _is_stressed(text: str) -> bool:
-    """Return True if some words are in capitals and most are not."""
+    """Return True if some words are in capitals and most are not. Short ones that are no function words name things."""
     found = _SHOUTED.findall(text)
-    loud = [word for word in found if word.isupper()]
+    loud = [word for word in found if word.isupper() and _is_no_acronym(word)]
     return 0 < len(loud) <= len(found) // 3
+
+
+def _is_no_acronym(word: str) -> bool:
+    return len(word) > ACRONYM_CHARS_MAX or word.casefold() in function_words() or word.casefold() in stop_words()
 
 
 @cache

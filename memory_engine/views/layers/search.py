@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from memory_engine.context.ownership import Viewer
+from memory_engine.core.clock import DAY_US
 from memory_engine.language.text import common_words, fold_case, stem, terms, words
 from memory_engine.projections.base import seq_key
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
@@ -25,7 +26,6 @@ from memory_engine.views.layers.events import Layer, MemoryAppended
 from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_rows, summary_of
 from memory_engine.views.layers.viewers import rows_for
 
-DAY_US = 24 * 60 * 60 * 1_000_000
 RECENCY_POINTS = 0.5
 """The bonus of an entry of this very moment; it shrinks with age, to nothing after a day."""
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 import msgspec
 
 from memory_engine.core.lazy import regex
+from memory_engine.language.dates import full_names
 from memory_engine.language.lists import word_lists
 from memory_engine.language.rough import begins_sentence
 from memory_engine.language.text import stop_words
@@ -63,7 +64,9 @@ def _known() -> _Known:
         common=lists["business"] | lists["function"],
         business=lists["business"],
         openers=lists["openers"] | stop_words(),
-        calendar=lists["calendar"],
+        calendar=lists["calendar"].union(
+            full_names("months", "en", "de"), full_names("weekdays", "en", "de", "fr", "es")
+        ),
         acronyms=lists["acronyms"],
         particles=lists["particles"],
     )

@@ -16,6 +16,7 @@ from typing import cast
 
 import msgspec
 
+from memory_engine.core.clock import DAY_US
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionPause, ExecutionResume, MemoryForget
 from memory_engine.core.records import RecordedEvent
@@ -166,7 +167,6 @@ async def found_in(industry: ScopeHandle, query: str, limit: int, own: Collectio
 
 INDUSTRY = "industry"
 """The kind of these threads."""
-DAY_US = 24 * 60 * 60 * 1_000_000
 
 _TAKEN = frozenset({PatternPublished, PatternWithdrawn, MemoryForget, ExecutionPause, ExecutionResume})
 

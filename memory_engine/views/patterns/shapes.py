@@ -12,6 +12,7 @@ import msgspec
 from attrs import define
 
 from memory_engine.core.lazy import regex
+from memory_engine.language.dates import all_names, any_of
 from memory_engine.language.secrets import secrets_in
 from memory_engine.views.patterns.events import Finding
 
@@ -142,14 +143,6 @@ _TLDS = (
     " io it jobs jp kr li lu me mil mobi mx name net nl no nz online org pl pro pt ro ru se sg shop site sk store tech"
     " tr tv tw ua uk us xyz za"
 ).replace(" ", "|")
-_MONTHS = (
-    "jan(?:uary|uar|vier)?|feb(?:ruary|ruar)?|février|fév|mar(?:ch|s|zo|ço|t|et)?|märz|mär|maart|mrt|apr(?:il|ile)?"
-    "|avr(?:il)?|abril|abr|may|mai|mayo|maio|maggio|mei|jun[eio]?|juin|junio|junho|giugno|jul[yi]?|juillet|julio|julho"
-    "|luglio|aug(?:ust|ustus)?|août|agosto|ago|sep(?:t|tember|tembre|tiembre)?|setembro|settembre|oct(?:ober|obre)?"
-    "|okt(?:ober)?|octubre|outubro|ottobre|nov(?:ember|embre|iembre|embro)?|dec(?:ember)?|dez(?:ember)?|décembre|déc"
-    "|diciembre|dezembro|dicembre|enero|janeiro|gennaio|febrero|fevereiro|febbraio"
-    "|января|февраля|марта|апреля|мая|июня|июля|августа|сентября|октября|ноября|декабря"
-)
 _UNITS = (
     "k|m|mio|mn|bn|mrd|lakh|crore|thousand|million|millions|billion|billions|tausend|millionen|milliarden|mille"
     "|milliers|millones|milhões|milioni|miljoen|тыс|млн|млрд"
@@ -182,14 +175,6 @@ _ACCOUNT = (
 _MONEY = (
     rf"(?:[$€£¥₹₽₩₺₴]|\b(?:{_CODES}|chf|kr|r\$|rs\.?)(?=[\s\d]))\s?-?{_AMOUNT}"
     rf"|{_AMOUNT}\s?(?:[$€£¥₹₽₩₺₴円元]|(?:{_CODES}|{_COINS})\b)|(?<!\d)\d{{1,9}}(?:[.,]\d{{1,6}})?\s?(?:{_UNITS})\b"
-)
-_DATE = (
-    rf"\b\d{{1,4}}\s?{_DASH}\s?\d{{1,2}}\s?{_DASH}\s?\d{{1,4}}\b"
-    r"|\d{1,4}\s?[年년]\s?(?:\d{1,2}\s?[月월])?(?:\s?\d{1,2}\s?[日일])?"
-    rf"|\d{{1,2}}\s?[月월]\s?(?:\d{{1,2}}\s?[日일])?"
-    rf"|\b\d{{1,2}}(?:st|nd|rd|th|er|º|\.)?\s?(?:of |de |di )?(?:{_MONTHS})\b\.?(?:,? (?:de |del )?\d{{2,4}}\b)?"
-    rf"|\b(?:{_MONTHS})\b\.?\s?(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?!\d)(?:,? \d{{2,4}}\b)?"
-    rf"|\b(?:{_MONTHS})\b\.?,? (?:de |of )?(?:['’]\d\d|\d{{4}})\b"
 )
 _PLACE = r"(?<![\w'’.\-])[^\W\d_][\w'’.\-]{0,40}"
 _HOUSE = r"\d{1,5}\s?[a-z]?\b"
@@ -232,6 +217,23 @@ def _digits(text: str) -> int:
     return sum(sign.isdigit() for sign in text)
 
 
+@cache
+def _date() -> re.Pattern[str]:
+    months = any_of(all_names("months"))
+    return _compiled(
+        rf"\b\d{{1,4}}\s?{_DASH}\s?\d{{1,2}}\s?{_DASH}\s?\d{{1,4}}\b"
+        r"|\d{1,4}\s?[年년]\s?(?:\d{1,2}\s?[月월])?(?:\s?\d{1,2}\s?[日일])?"
+        rf"|\d{{1,2}}\s?[月월]\s?(?:\d{{1,2}}\s?[日일])?"
+        rf"|\b\d{{1,2}}(?:st|nd|rd|th|er|º|\.)?\s?(?:of |de |di )?(?:{months})\b\.?(?:,? (?:de |del )?\d{{2,4}}\b)?"
+        rf"|\b(?:{months})\b\.?\s?(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?!\d)(?:,? \d{{2,4}}\b)?"
+        rf"|\b(?:{months})\b\.?,? (?:de |of )?(?:['’]\d\d|\d{{4}})\b"
+    )
+
+
+def _dates(text: str) -> Iterator[Span]:
+    return (match.span() for match in _date().finditer(text))
+
+
 def _phones(text: str) -> Iterator[Span]:
     for match in _compiled(_PHONE).finditer(text):
         said = match.group()
@@ -272,7 +274,7 @@ SHAPES: tuple[tuple[str, Detector], ...] = (
     ("ip", _matching(_IP)),
     ("account", _matching(_ACCOUNT)),
     ("money", _matching(_MONEY)),
-    ("date", _matching(_DATE)),
+    ("date", _dates),
     ("address", _matching(_ADDRESS)),
     ("phone", _phones),
     ("id", _ids),

@@ -12,6 +12,7 @@ from functools import cache
 import msgspec
 
 from memory_engine.core.lazy import regex
+from memory_engine.language.dates import any_of, full_names
 from memory_engine.language.lists import data_file
 from memory_engine.language.rough import behind_conjunction, clause_spans
 from memory_engine.views.promotion.wording import SPECIFIC, Evidence, Phrases, specifics_of
@@ -40,11 +41,6 @@ _BEFORE_ADJECTIVE = frozenset(
     " until".split()
 )
 """After one of these words, a word in `-ed` is not a past tense: `are archived`, `once signed`, `a signed contract`."""
-_MONTH = regex(
-    r"(?<!\w)(?:january|february|march|april|june|july|august|september|october|november|december|q[1-4]|januar|februar|märz"
-    r"|juni|juli|oktober|dezember|enero|febrero|marzo|abril|mayo|junio|julio|septiembre|octubre|noviembre|diciembre|janvier"
-    r"|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre)(?!\w)"
-)
 _COMPARED = regex(r"(?<!\w)\w+er than(?!\w)")
 _ANY_ONE = regex(r"(?:an?|any|every|each) (?:[a-z][\w-]+ ){1,2}(?!is |was |has )[a-z]+s(?= )")
 """A singular that means the whole kind, with a verb of action: `A session ends after …`."""
@@ -77,6 +73,12 @@ def _lists() -> _Lists:
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     return Phrases(kind=name, phrases=getattr(_lists(), name)).pattern
+
+
+@cache
+def _month() -> re.Pattern[str]:
+    """A month by its full name, or a quarter. "May" and "mai" are left out: they are other words as well."""
+    return re.compile(rf"(?<!\w)(?:{any_of({*full_names('months')} - {'may', 'mai'})}|q[1-4])(?!\w)")
 
 
 def measured(text: str) -> tuple[str, ...]:
@@ -160,7 +162,7 @@ def _is_past(folded: str) -> bool:
         before = folded[: match.start()].split()[-2:]
         if before and _PASSIVE.isdisjoint(before) and before[-1] not in _BEFORE_ADJECTIVE:
             return True
-    return bool(measured(folded)) and _MONTH.search(folded) is not None
+    return bool(measured(folded)) and _month().search(folded) is not None
 
 
 _GERMAN_NOUN = regex(r"(?:[A-ZÄÖÜ]?[\wäöüß]+e )?([A-ZÄÖÜ][\wäöüß]+(?:e|en|n|er|s))(?= )")
