@@ -9,13 +9,11 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-import msgspec
-
 from memory_engine.core.lazy import regex
-from memory_engine.language.lists import data_file
+from memory_engine.language.lists import lists_of
 from memory_engine.language.prose import GAP, sentences
 from memory_engine.language.secrets import holds_secret
-from memory_engine.views.promotion.wording import Phrases
+from memory_engine.views.promotion.wording import pattern_of
 
 KEY_WORDS_MAX = 6
 KEY_CHARS_MAX = 80
@@ -48,46 +46,14 @@ _SMALL_WORD = regex(r"[^\W\dA-ZÄÖÜ]+")
 _END = " .!,;\u3002"
 
 
-class _Forms(msgspec.Struct, frozen=True):
-    """The content of `statements.toml`."""
-
-    lead: str
-    tail: str
-    owners: str
-    copulas: str
-    fleeting: str
-    state: str
-    named: str
-    lasting_participles: str
-    first_person: str
-    complete: str
-    speaking: str
-    languages: str
-    pointing: str
-    kinds_with_article: str
-    article: str
-    ordinal: str
-    imperative: str
-    lasting: str
-    rule: str
-    denied: str
-    called: str
-    not_called: str
-    remember: str
-    unsure: str
-    addressed: str
-    moment: str
-
-
 @cache
 def _pattern(form: str) -> re.Pattern[str]:
     """Finds any of the phrases of a form in a text of small letters."""
-    return Phrases(kind=form, phrases=getattr(_forms(), form)).pattern
+    return pattern_of(_listed(form))
 
 
-@cache
-def _forms() -> _Forms:
-    return msgspec.toml.decode(data_file("memory_engine.agents", "statements.toml"), type=_Forms)
+def _listed(form: str) -> tuple[str, ...]:
+    return lists_of("memory_engine.agents", "statements.toml")[form]
 
 
 def fact_key(text: str) -> str:
@@ -233,7 +199,7 @@ def _of_oneself(clause: str, plain: str) -> tuple[str, str] | None:
     if head is None or _pattern("addressed").search(plain, head.end()):
         return None
     what = _after("first_person", plain)
-    article = re.match(rf"(?:{_forms().article})\s+", what)
+    article = re.match(rf"(?:{'|'.join(_listed('article'))})\s+", what)
     if article is not None and _pattern("kinds_with_article").match(plain):
         is_pointing = _pattern("ordinal").match(what, article.end()) is not None
     else:

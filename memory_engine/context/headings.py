@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.sections import PEOPLE, TOLD_BY_TOOLS
 from memory_engine.language.identification import language_of
-from memory_engine.language.lists import data_file
+from memory_engine.language.lists import content_of
 
 DEFAULT_LANGUAGE = "en"
 HEADINGS_CHARS_MAX = 320
@@ -36,7 +36,4 @@ def sections_by_heading() -> Mapping[str, str]:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, str]]:
-    import tomllib
-
-    table: dict[str, dict[str, str]] = tomllib.loads(data_file("memory_engine.context", "headings.toml"))
-    return table
+    return content_of("memory_engine.context", "headings.toml", dict[str, dict[str, str]])

@@ -10,7 +10,7 @@ import msgspec
 
 from memory_engine.core.clock import DAY_US
 from memory_engine.core.lazy import regex
-from memory_engine.language.lists import data_file
+from memory_engine.language.lists import content_of
 from memory_engine.language.text import fold_case
 
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
@@ -50,9 +50,7 @@ _SIZES: Mapping[Table, int] = {"months": 12, "weekdays": 7}
 
 @cache
 def _rows(table: Table) -> Mapping[str, list[str]]:
-    import tomllib
-
-    tables = tomllib.loads(data_file("memory_engine.language", "dates.toml"))
+    tables = content_of("memory_engine.language", "dates.toml", dict[str, dict[str, str]])
     return {language: rows.split() for language, rows in tables[table].items()}
 
 

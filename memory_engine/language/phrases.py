@@ -16,9 +16,8 @@ WORDS_MAX = 16_384
 
 @cache
 def listed(name: str) -> frozenset[str]:
-    """The entries of a list, an underscore in them being a blank."""
-    lists = word_lists("memory_engine.language", "phrases.toml")
-    return frozenset(entry.replace("_", " ") for entry in lists[name])
+    """The entries of a list."""
+    return word_lists("memory_engine.language", "phrases.toml")[name]
 
 
 @cache

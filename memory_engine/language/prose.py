@@ -12,7 +12,7 @@ from itertools import chain
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.language.lists import data_file
+from memory_engine.language.lists import content_of
 from memory_engine.language.rough import rough_sentences
 
 GAP = "\ufffc"
@@ -152,5 +152,5 @@ class _NotProse(msgspec.Struct, frozen=True):
 
 @cache
 def _not_prose() -> _NotProse:
-    listed = msgspec.toml.decode(data_file("memory_engine.language", "prose.toml"), type=_Listed)
+    listed = content_of("memory_engine.language", "prose.toml", _Listed)
     return _NotProse(*(re.compile(rf"[ \t]*(?:{'|'.join(kind)})") for kind in (listed.code, listed.log, listed.quoted)))

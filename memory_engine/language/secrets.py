@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.language.lists import data_file
+from memory_engine.language.lists import lists_of
 
 SecretKind = Literal["password", "code", "key", "card", "account", "random"]
 MASK = "[secret]"
@@ -87,26 +87,11 @@ def _all(text: str) -> Iterator[Secret]:
 # Secrets behind their names.
 
 
-class _Words(msgspec.Struct, frozen=True):
-    """The content of `secrets.toml`."""
-
-    words: str
-    codes: str
-    keys: str
-    copulas: str
-    adverbs: str
-    states: str
-    prefixes: str
-
-
 @cache
-def _words() -> _Words:
-    return msgspec.toml.decode(data_file("memory_engine.language", "secrets.toml"), type=_Words)
-
-
-def _phrases(listed: str) -> list[str]:
-    found = {phrase.strip() for line in listed.splitlines() for phrase in line.split("|")}
-    return sorted(filter(None, found), key=lambda phrase: (-len(phrase), phrase))
+def _listed(name: str) -> tuple[str, ...]:
+    """The entries of a list, longest first."""
+    found = lists_of("memory_engine.language", "secrets.toml")[name]
+    return tuple(sorted(found, key=lambda entry: (-len(entry), entry)))
 
 
 _SHOWN = r"(?!\[[\w ]{2,20}\]|<[^>\n]{1,40}>|\$\{|\$\(|\{\{|[*x•.…\ufffc]{2,}|\ufffc)"
@@ -121,11 +106,10 @@ _SEPARATOR = r"[\"'`*_]{0,3}[ \t]{0,8}(?::=|=>|->|→|:|=|\uff1a|\uff1d)[ \t]{0,
 
 
 @cache
-def _named(listed: str) -> re.Pattern[str]:
+def _named(name: str) -> re.Pattern[str]:
     """Finds `name: value`, `name = value`, `"name": "value"`, `--name value`, `<name>value</`, "name is value"."""
-    words = "|".join(re.escape(name).replace(r"\ ", r"[ _.\-]?") for name in _phrases(listed))
-    copulas = "|".join(re.escape(name) for name in _phrases(_words().copulas))
-    adverbs = "|".join(re.escape(name) for name in _phrases(_words().adverbs))
+    words = "|".join(re.escape(word).replace(r"\ ", r"[ _.\-]?") for word in _listed(name))
+    copulas, adverbs = ("|".join(map(re.escape, _listed(other))) for other in ("copulas", "adverbs"))
     before = r"(?:(?<![^\W_])|(?-i:(?<=[a-z])(?=[A-Z])))"
     unspaced = r"(?:(?![^\W_])|(?<=[\u3040-\u9fff\uac00-\ud7af]))"
     return re.compile(
@@ -144,8 +128,8 @@ _EDGES = "\"'`“”„«»*_.,;:!?)("
 _LAST = regex(r"[\"'`“”»*_]*\s*(?:[.!?,;)…]|$|\n)")
 
 
-def _behind(listed: str, kind: SecretKind, text: str) -> Iterator[tuple[int, int]]:
-    for match in _named(listed).finditer(text):
+def _behind(name: str, kind: SecretKind, text: str) -> Iterator[tuple[int, int]]:
+    for match in _named(name).finditer(text):
         how = match.lastgroup or ""
         if how == "dashes":
             continue
@@ -166,7 +150,7 @@ def _behind(listed: str, kind: SecretKind, text: str) -> Iterator[tuple[int, int
 
 @cache
 def _states() -> frozenset[str]:
-    return frozenset(_phrases(_words().states))
+    return frozenset(_listed("states"))
 
 
 def _is_mixed(word: str) -> bool:
@@ -189,12 +173,12 @@ _IN_NUMBERS = str.maketrans("", "", ".,_:-+")
 
 
 def _passwords(text: str) -> Iterator[tuple[int, int]]:
-    yield from _behind(_words().words, "password", text)
+    yield from _behind("words", "password", text)
     yield from (match.span(1) for match in _IN_ADDRESS.finditer(text))
 
 
 def _codes(text: str) -> Iterator[tuple[int, int]]:
-    return _behind(_words().codes, "code", text)
+    return _behind("codes", "code", text)
 
 
 _IN_ADDRESS = regex(r"[a-z][a-z0-9+.\-]{1,20}://[^\s:/@]{0,100}:((?!\[secret\])[^\s@/]{1,200})@")
@@ -211,12 +195,12 @@ _SIGNED = regex(r"(?<![\w\-])eyJ[\w\-]{8,}\.[\w\-]{8,}(?:\.[\w\-]*)?")
 
 @cache
 def _prefixed() -> re.Pattern[str]:
-    beginnings = "|".join(map(re.escape, _phrases(_words().prefixes)))
+    beginnings = "|".join(map(re.escape, _listed("prefixes")))
     return re.compile(rf"(?<![\w\-])(?:{beginnings})[\w\-.+/=]{{{PREFIXED_CHARS_MIN},}}")
 
 
 def _keys(text: str) -> Iterator[tuple[int, int]]:
-    yield from _behind(_words().keys, "key", text)
+    yield from _behind("keys", "key", text)
     for pattern in (_PRIVATE_KEY, _SIGNED):
         yield from (match.span() for match in pattern.finditer(text))
     for match in _prefixed().finditer(text):

@@ -12,7 +12,7 @@ from itertools import chain, pairwise
 from math import sqrt
 
 from memory_engine.core.lazy import regex
-from memory_engine.language.lists import data_bytes, data_file, word_lists
+from memory_engine.language.lists import content_of, data_bytes, data_file, word_lists
 
 UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Scripts that put no blanks between words, for a class of signs: Thai to Tibetan, Burmese, Khmer, kana, Han."""
@@ -95,9 +95,7 @@ def stemmer_version() -> int:
 @cache
 def _words_of_forms() -> Mapping[str, str]:
     """The word of each irregular form."""
-    import tomllib
-
-    lists = tomllib.loads(data_file("memory_engine.language", "forms.toml"))
+    lists = content_of("memory_engine.language", "forms.toml", dict[str, str])
     lines = [line.split() for forms in lists.values() for line in forms.splitlines() if line]
     found = {form: word for word, *forms in lines for form in forms}
     return {form: found.get(word, word) for form, word in found.items()}

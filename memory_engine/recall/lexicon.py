@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.language.lists import data_file
+from memory_engine.language.lists import content_of, entries
 from memory_engine.language.text import COMPOUND_WORD, fold_case, is_unspaced, pairs, stem, stop_words, terms
 
 KNOWN_MAX = 32_768
@@ -147,12 +147,11 @@ def _little(language: str) -> frozenset[str]:
 
 @cache
 def _data() -> dict[str, dict[str, str]]:
-    import tomllib
-
     from memory_engine.language.dates import full_names
 
-    data = tomllib.loads(data_file("memory_engine.recall", "lexicon.toml"))
-    matters = cast("dict[str, dict[str, str]]", data.pop("matters"))
+    content = content_of("memory_engine.recall", "lexicon.toml", dict[str, dict[str, object]])
+    matters = cast("dict[str, dict[str, str]]", content.pop("matters"))
+    data = cast("dict[str, dict[str, str]]", content)
     for language in ("en", "de", "es"):
         calendar = {*full_names("weekdays", language), *full_names("months", language)} - {"may"}  # a verb as well
         data["when"][language] += " " + fold_case(" ".join(sorted(calendar)))
@@ -174,11 +173,10 @@ def words_of(language: str) -> Words:
     for use, lists in _data().items():
         asking, _, stating = lists[language].partition("|")
         for said, name in ((asking, use), (stating, use.replace("?", "!"))):
-            for word in said.split():
-                if word.endswith("*"):
-                    beginnings.setdefault(word[:-1], set()).add(name)
+            for phrase in entries(said):
+                if phrase.endswith("*"):
+                    beginnings.setdefault(phrase[:-1], set()).add(name)
                     continue
-                phrase = word.replace("_", " ")
                 uses.setdefault(phrase, set()).add(name)
                 first, *rest = phrase.split()
                 if rest:
@@ -199,7 +197,7 @@ def words_of(language: str) -> Words:
 @cache  # stems take long: only those of what is asked for
 def _stated(language: str, matter: str) -> tuple[str, ...]:
     asking, _, stating = _data()[f"?{matter}"][language].partition("|")
-    whole = [word for word in f"{stating} {asking}".split() if word.isalpha()]
+    whole = [word for word in entries(f"{stating} {asking}") if word.isalpha()]
     return tuple(dict.fromkeys(term for word in whole for term in terms(word) if len(term) > 1))
 
 

@@ -63,6 +63,13 @@ NO_SENTENCES = {
     "compactors/extractive/edits.py": "names of things that code defines: `valid?`, `save!`, `a.b`",
 }
 
+# Files that parse TOML, each with the reason.
+READS_TOML = {
+    "memory_engine/administration/retention.py": "rules of retention that a user declares in a file",
+    "memory_engine/language/lists.py": "the reader of our own lists",
+    "memory_engine/views/preferences/domain.py": "a domain that a user declares in a file",
+}
+
 # Classes of one name in two modules, each with the reason.
 CLASSES_OF_ONE_NAME = {
     "Redacted": "what a redactor of patterns gives, and a definition in the schema of exported logs: both are public",
@@ -285,6 +292,17 @@ def test_sentences_are_cut_in_one_room() -> None:
                 sets = [signs for _, text in _texts(call) for signs in SIGNS.findall(text)]
                 found += [place(path)] if any(map(_ends_sentences, sets)) else []
     assert list(NO_SENTENCES) == found
+
+
+def test_data_files_are_read_in_one_place() -> None:
+    """Lists of words have one form and one reader, `language.lists`: no other module parses TOML of ours."""
+
+    def reads_toml(node: ast.AST) -> bool:
+        return "tomllib" in names_imported(node) or (
+            isinstance(node, ast.Attribute) and ast.unparse(node) == "msgspec.toml"
+        )
+
+    assert READS_TOML.keys() == {spot.partition(":")[0] for spot in find(SHIPPED, reads_toml)}
 
 
 def _is_pattern(node: ast.AST) -> bool:

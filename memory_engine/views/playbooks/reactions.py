@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.language.lists import data_file
+from memory_engine.language.lists import content_of, entries
 from memory_engine.language.rough import SENTENCE_MARKS, behind_conjunction, clause_spans, rough_sentences
 from memory_engine.language.text import COMPOUND_WORD, is_unspaced
 from memory_engine.views.promotion.wording import Phrases, evidence, normalized, same_text, says_the_same
@@ -66,7 +66,7 @@ class _Signs(msgspec.Struct, frozen=True):
 
 @cache
 def _signs() -> _Signs:
-    return msgspec.toml.decode(data_file("memory_engine.views.playbooks", "reactions.toml"), type=_Signs)
+    return content_of("memory_engine.views.playbooks", "reactions.toml", _Signs)
 
 
 RELATIVE = regex(
@@ -193,8 +193,8 @@ def _is_made_of(clause: str, *lists: Phrases) -> bool:
 
 @cache
 def _made_of(lists: tuple[str, ...]) -> re.Pattern[str]:
-    phrases = {phrase.strip() for listed in lists for line in listed.splitlines() for phrase in line.split("|")}
-    words = "|".join(sorted(map(_bounded, filter(None, phrases)), key=lambda phrase: (-len(phrase), phrase)))
+    phrases = {phrase for listed in lists for phrase in entries(listed)}
+    words = "|".join(sorted(map(_bounded, phrases), key=lambda phrase: (-len(phrase), phrase)))
     return re.compile(rf"(?>(?:{words})[\s'!]*)+")
 
 

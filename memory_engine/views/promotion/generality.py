@@ -9,13 +9,11 @@ any other number is a measurement.
 import re
 from functools import cache
 
-import msgspec
-
 from memory_engine.core.lazy import regex
 from memory_engine.language.dates import any_of, full_names
-from memory_engine.language.lists import data_file
+from memory_engine.language.lists import lists_of
 from memory_engine.language.rough import behind_conjunction, clause_spans
-from memory_engine.views.promotion.wording import SPECIFIC, Evidence, Phrases, specifics_of
+from memory_engine.views.promotion.wording import SPECIFIC, Evidence, pattern_of, specifics_of
 
 KIND_WEIGHT = 0.35
 """Weight of a sentence about a kind. Alone it is too little, since reports of a state of affairs have the same form."""
@@ -46,33 +44,9 @@ _ANY_ONE = regex(r"(?:an?|any|every|each) (?:[a-z][\w-]+ ){1,2}(?!is |was |has )
 """A singular that means the whole kind, with a verb of action: `A session ends after …`."""
 
 
-class _Lists(msgspec.Struct, frozen=True):
-    """The content of `generality.toml`."""
-
-    limits: str
-    limits_after: str
-    labels: str
-    determiners: str
-    addressed: str
-    restricting: str
-    past: str
-    states: str
-    observing: str
-    habit: str
-    tendency: str
-    parts_of_data: str
-    defining: str
-    forbidding: str
-
-
-@cache
-def _lists() -> _Lists:
-    return msgspec.toml.decode(data_file("memory_engine.views.promotion", "generality.toml"), type=_Lists)
-
-
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
-    return Phrases(kind=name, phrases=getattr(_lists(), name)).pattern
+    return pattern_of(lists_of("memory_engine.views.promotion", "generality.toml")[name])
 
 
 @cache

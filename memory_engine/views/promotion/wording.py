@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.language.lists import data_file, word_lists
+from memory_engine.language.lists import content_of, entries, word_lists
 from memory_engine.language.text import COMPOUND_WORD, UNSPACED, is_unspaced, negations, pairs
 
 READ_CHARS_MAX = 10_000
@@ -44,7 +44,7 @@ def normalized(text: str) -> str:
 class Phrases(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of wording that speaks for a criterion: how strongly (0 to 1), and the phrases that show it.
 
-    Phrases stand one a line or apart by `|`; `*` at the end of a word stands for any ending.
+    `phrases` is a list (see `language.lists`); `*` at the end of a word stands for any ending.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class Wordings(msgspec.Struct, frozen=True):
 @cache
 def wordings() -> Wordings:
     """The phrases by which a snippet shows its kind. Read when they are first asked for."""
-    return msgspec.toml.decode(data_file("memory_engine.views.promotion", "phrases.toml"), type=Wordings)
+    return content_of("memory_engine.views.promotion", "phrases.toml", Wordings)
 
 
 _ONESELF = regex(
@@ -126,9 +126,14 @@ def is_of_a_person(text: str) -> bool:
 @lru_cache(maxsize=64)
 def _compiled(phrases: str) -> re.Pattern[str]:
     """Compiled at the first use: it takes milliseconds, and most programs never promote anything."""
-    found = [phrase.strip() for line in phrases.splitlines() for phrase in line.split("|")]
-    spaced = sorted((p for p in found if p and not _has_unspaced(p)), key=len, reverse=True)
-    unspaced = sorted((p for p in found if _has_unspaced(p)), key=len, reverse=True)
+    return pattern_of(entries(phrases))
+
+
+def pattern_of(phrases: Iterable[str]) -> re.Pattern[str]:
+    """Finds any of the phrases in folded text: whole words, in scripts without spaces anywhere."""
+    longest_first = sorted(phrases, key=len, reverse=True)
+    spaced = [phrase for phrase in longest_first if not _has_unspaced(phrase)]
+    unspaced = [phrase for phrase in longest_first if _has_unspaced(phrase)]
     parts = [re.escape(phrase) for phrase in unspaced]
     if spaced:
         words = "|".join(re.escape(phrase).replace(r"\*", r"\w*") for phrase in spaced)
