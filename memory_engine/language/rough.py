@@ -23,6 +23,7 @@ _MARK = regex(rf"[{SENTENCE_MARKS},;:\u2013\u2014\u3001\uff0c\uff1a]")
 _COMMA = r",(?!\d)|[;:](?![\w/])|[()\u2013\u2014\u3001\uff0c\uff1b\uff1a]|\s-+\s"
 _AND = r"(?<!\w)(?=(?:and|und|et|y)(?!\w))"
 _CLAUSE_BORDER, _CLAUSE_BORDER_OR_AND = regex(_COMMA), regex(f"{_COMMA}|{_AND}", re.IGNORECASE)
+_SPACED_BORDER = regex(r"[,;:](?=\s)|[\u3001\uff0c\uff1b\uff1a]|\s[-\u2013\u2014]+\s")
 _CONJUNCTION = regex(r"\s*(?:and|so|then|und|also|et|y)(?!\w)\s*", re.IGNORECASE)
 _BEFORE_MAX = 24
 _BEGINNING = regex(
@@ -73,6 +74,14 @@ def clause_spans(text: str, *, joined: bool = False) -> Iterator[tuple[int, int]
         yield start, border.start()
         start = border.end()
     yield start, len(text)
+
+
+def spaced_clauses(text: str) -> list[str]:
+    """The clauses of a sentence, cut only where white space is beside the mark, or the mark is a wide one.
+
+    A folded text has no wide marks but `\u3001`: a Chinese sentence stays whole, as its words belong together.
+    """
+    return _SPACED_BORDER.split(text)
 
 
 def behind_conjunction(text: str, at: int) -> int:

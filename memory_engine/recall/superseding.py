@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.core.lazy import regex
-from memory_engine.language.rough import asks, clause_spans, rough_sentences
+from memory_engine.language.rough import asks, rough_sentences, spaced_clauses
 from memory_engine.language.text import fold_case, is_unspaced
 from memory_engine.recall.hits import Hit, Superseded, passage_of
 from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, language_of, slots, words_of
@@ -204,7 +204,7 @@ def read_claims(text: str, matter: Matter) -> list[Assertion]:
         if asks(sentence):
             continue
         folded = fold_case(sentence)
-        clauses = [list(words.read(folded[start:end])) for start, end in clause_spans(folded)]
+        clauses = [list(words.read(clause)) for clause in spaced_clauses(folded)]
         if any("conditions" in uses for clause in clauses for _, uses in clause):
             continue
         said = [clause for clause in clauses if not any("unsaid" in uses for _, uses in clause)]

@@ -10,6 +10,7 @@ from memory_engine.language.rough import (
     clause_spans,
     rough_sentences,
     rough_spans,
+    spaced_clauses,
 )
 
 
@@ -48,6 +49,11 @@ def test_spans_are_places_in_the_text() -> None:
 def test_clauses_lie_between_marks(text: str, clauses: list[str]) -> None:
     """Marks inside numbers, times and addresses part nothing."""
     assert clauses == [text[start:end] for start, end in clause_spans(text)]
+
+
+def test_spaced_clauses_need_white_space_beside_the_mark() -> None:
+    """A folded text has narrow commas where Chinese has wide ones, and no white space behind them."""
+    assert ["a", " b:c", "d,e"] == spaced_clauses("a, b:c - d,e")
 
 
 def test_a_clause_may_begin_at_an_and() -> None:
