@@ -21,6 +21,8 @@ CUT_TOKENS_MIN = 48
 HEAD_SHARE = 0.65
 """The share of a cut text that its beginning gets; its end has the rest."""
 GAP = "…"
+INDENTED = "\n  "
+"""The beginning of a further line of an item, where it may be taken for an item of its own."""
 
 
 class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -72,6 +74,7 @@ def chosen(
 def tokens_of(one: Weighed, counter: TokenCounter) -> int:
     """The most tokens that a statement takes in the block."""
     said = f"{one.prefix} {one.text} {one.note}" if one.prefix or one.note else one.text
+    said = said.replace("\n", INDENTED)
     return FRAME_TOKENS + counter.count(said) + (counter.count(one.speaker) + 1 if one.speaker else 0)
 
 
@@ -104,8 +107,8 @@ def _line(statements: Sequence[Weighed]) -> str:
     notes = [one.note if len(statements) == 1 else _about(one) for one in statements if one.note]
     body = " ".join([said, *dict.fromkeys(notes)])
     if statements[0].speaker:  # no line may look as if another said it
-        return f"- {statements[0].speaker}: {body}".replace("\n", "\n  ")
-    return "- " + body.replace("\n- ", "\n  - ")
+        return f"- {statements[0].speaker}: {body}".replace("\n", INDENTED)
+    return "- " + body.replace("\n- ", f"{INDENTED}- ")
 
 
 def _about(one: Weighed) -> str:

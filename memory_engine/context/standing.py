@@ -26,9 +26,10 @@ Place = Literal["first", "turn"]
 
 
 class StandingLine(msgspec.Struct, frozen=True):
-    """A line of a block, and the event that it comes from; the text may be of any length, but is one line.
+    """A line of a block, and the event that it comes from. Its text may be of any length.
 
-    `is_part`: the event may say more than the line, so a question can still recall the rest of it.
+    An item of the brief keeps the lines of its message. `is_part`: the event may say more than the line, so a question
+    can still recall the rest of it.
     """
 
     text: str

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Event, Thread, ToolCall, errors
 from memory_engine import events as e
-from memory_engine.context.brief_block import Weighed, chosen, tokens_of
+from memory_engine.context.brief_block import Weighed, chosen, lines_of, tokens_of
 from memory_engine.core.tokens import EstimatedTokens
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
@@ -321,7 +321,7 @@ async def test_W3_a_reading_writes_nothing() -> None:
 
 
 WEIGHED = st.lists(
-    st.tuples(st.integers(1, 60), st.integers(0, 8), st.text("ab ", min_size=1, max_size=300), st.booleans()),
+    st.tuples(st.integers(1, 60), st.integers(0, 8), st.text("ab -\n", min_size=1, max_size=300), st.booleans()),
     max_size=25,
     unique_by=lambda one: one[:2],
 )
@@ -333,13 +333,17 @@ def test_W3_a_larger_room_shows_every_statement_of_a_smaller_one(
     given_: list[tuple[int, int, str, bool]], room: int, more: int
 ) -> None:
     """150 cases. Whole what is whole there, and in the order of time; never more tokens than the room."""
-    statements = [Weighed(thread_id="t", seq=seq, n=n, text=text, request=now) for seq, n, text, now in given_]
+    statements = [
+        Weighed(thread_id="t", seq=seq, n=n, text=text, request=now, speaker="Ann" if seq % 2 else "")
+        for seq, n, text, now in given_
+    ]
     less = chosen(statements, room, COUNTER, request_room=room // 2)
     greater = chosen(statements, room + more, COUNTER, request_room=(room + more) // 2)
     whole = {one.place for one in greater if one in statements}
     assert {one.place for one in less if one in statements} <= whole
     assert {one.place for one in less} <= {one.place for one in greater}
-    assert sum(tokens_of(one, COUNTER) for one in less) <= room + room // 2
+    tokens = sum(tokens_of(one, COUNTER) for one in less)
+    assert sum(COUNTER.count(f"{line.text}\n") for line in lines_of(less)) <= tokens <= room + room // 2
     assert [(one.seq, one.n) for one in less] == sorted((one.seq, one.n) for one in less)
 
 
