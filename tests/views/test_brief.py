@@ -417,3 +417,19 @@ async def test_W3_words_in_capitals_bind_and_acronyms_do_not(engine: Engine, tex
     """An acronym is the name of a thing, however loud it looks."""
     thread = await thread_of(engine, said(text))
     assert [kind] == [one.kind for one in await thread.brief.read()]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("On Fridays do not deploy.", "forbids"),
+        ("Push the branch but don't merge it.", "forbids"),
+        ("You do not open the till alone.", "forbids"),
+        ("The till computes cents and the sums do not match the ledger.", "says"),
+        ("They don't answer the mails of the shop.", "says"),
+    ],
+)
+async def test_W3_a_description_is_no_prohibition(engine: Engine, text: str, kind: str) -> None:
+    """What does not do something is no order not to do it."""
+    thread = await thread_of(engine, said(text))
+    assert [kind] == [one.kind for one in await thread.brief.read()]

@@ -61,7 +61,18 @@ def force_of(text: str) -> Force:
 
 def _tells_others(name: str, text: str) -> bool:
     """Return True if it forbids or obliges others: "I want you to never …", but not "I never got it"."""
-    return any(not _of_speaker(text[: found.start()]) for found in _anywhere(name).finditer(text))
+    found = ((text[: match.start()], match.group().casefold()) for match in _anywhere(name).finditer(text))
+    return any(not _of_speaker(before) and not _describes(before, phrase) for before, phrase in found)
+
+
+def _describes(before: str, phrase: str) -> bool:
+    """Return True if "do not" has a subject that is not addressed: "the tests do not pass"."""
+    if phrase not in listed("imperatives"):
+        return False
+    clause = [word.casefold() for word in words(between_marks(before)[-1])]
+    connected = [n for n, word in enumerate(clause, 1) if word in listed("before_imperatives")]
+    said = clause[connected[-1] if connected else 0 :]
+    return bool(said) and said[0] not in listed("adverbials") and listed("addressees").isdisjoint(said)
 
 
 def _of_speaker(before: str) -> bool:
