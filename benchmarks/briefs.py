@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 
 import memory_engine
 from benchmarks.agent_sessions import Message, sessions
-from benchmarks.figures import Figure, Reference
+from benchmarks.figures import Bar, Figure, Reference
 from benchmarks.setting import Setting, say
 from benchmarks.truncation import Shown, newest
 from memory_engine import CompactionPolicy, Engine
@@ -26,6 +26,8 @@ from memory_engine import CompactionPolicy, Engine
 WRITTEN = Path(__file__).resolve().parent / "rules.toml"
 BUDGETS = (1_000, 2_000, 8_000, 32_000)
 WINDOW = 8_000
+BARS = {("said", 2_000): 90, ("said", 8_000): 100, ("said", 32_000): 100, ("read", 8_000): 75, ("read", 32_000): 75}
+"""The least share of rules that a context keeps, in percent, by who states them and by budget."""
 JUDGED_AFTER = (5, 25)
 """Compactions before the contexts that are judged."""
 RULES_A_SESSION = 6
@@ -209,11 +211,13 @@ def _figure(source: str, budget: int, marks: Sequence[int], tallies: Tallies) ->
     for mark in marks[:-1]:
         before = tallies[source, mark, budget]
         detail |= {f"kept_after_{mark}": before.kept, f"kept_by_truncation_after_{mark}": before.truncated}
+    least = BARS.get(("read" if source in IN_FILES else "said", budget))
     return Figure(
         bench="briefs",
         case=f"rules {SOURCES[source]}, kept in {budget:,} tokens",
         value=100 * last.kept / last.of,
         unit="%",
         reference=Reference("the newest messages that fit", 100 * last.truncated / last.of),
+        bar=Bar("value", ">=", least) if least is not None else None,
         detail=detail | {f"lost_{kind}": count for kind, count in sorted(last.lost.items())},
     )
