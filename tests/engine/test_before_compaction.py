@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
@@ -24,15 +25,25 @@ async def started(thread: Thread) -> CompactionStarted:
     return found
 
 
-async def test_a_hook_may_write_to_the_thread_before_it_blocks() -> None:
-    """Its event comes before the compaction's start, and what it returns joins the instructions."""
-    seen: list[tuple[UpcomingCompaction, BlockingReason | None]] = []
+Seen = tuple[UpcomingCompaction, BlockingReason | None]
+"""What a hook was told, and what blocked the thread then."""
+
+
+def flushing(seen: list[Seen]) -> Callable[[Thread, UpcomingCompaction], Awaitable[str]]:
+    """A hook that notes what it sees, writes to the thread, and returns an instruction."""
 
     async def flush(thread: Thread, upcoming: UpcomingCompaction) -> str:
         seen.append((upcoming, await thread.blocking_reason()))
         await thread.scratchpad.write("The key is under the mat.")
         return SAYS
 
+    return flush
+
+
+async def test_a_hook_may_write_to_the_thread_before_it_blocks() -> None:
+    """Its event comes before the compaction's start, and what it returns joins the instructions."""
+    seen: list[Seen] = []
+    flush = flushing(seen)
     compactor = Scripted()
     config = EngineConfig(compaction=SMALL)
     async with memory_engine.open(":memory:", compactor=compactor, config=config, before_compaction=[flush]) as engine:
@@ -118,13 +129,8 @@ async def test_a_hook_can_be_stopped() -> None:
 
 async def test_a_redo_runs_the_hooks_too() -> None:
     """It asks a compactor anew: hooks learn what it takes, may write, and join the instructions. An undo runs none."""
-    seen: list[tuple[UpcomingCompaction, BlockingReason | None]] = []
-
-    async def flush(thread: Thread, upcoming: UpcomingCompaction) -> str:
-        seen.append((upcoming, await thread.blocking_reason()))
-        await thread.scratchpad.write("The key is under the mat.")
-        return SAYS
-
+    seen: list[Seen] = []
+    flush = flushing(seen)
     compactor = Scripted()
     async with memory_engine.open(":memory:", compactor=compactor, config=EngineConfig(compaction=NEVER)) as engine:
         thread = await engine.create_thread("t")
