@@ -195,7 +195,7 @@ class Loops:
 
     A round of a loop begins with each response, with or without thinking, and includes what answers it. Providers
     require the thinking together with its own response; they allow the thinking of earlier rounds to be dropped. So
-    each round is an atom of its own. A loop runs as long as the model has made calls since its last response without
+    each round is treated by itself. A loop runs as long as the model has made calls since its last response without
     calls. While a loop with thinking runs, its `ROUNDS_KEPT` newest rounds are open, and so is the newest round that
     contains thinking, however old.
     """

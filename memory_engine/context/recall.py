@@ -236,7 +236,7 @@ class _Block:
                 break  # a renderer hides the recalled block
             if self._draft.tokens(block) <= self._draft.room:
                 return evolve(self._draft.finished(block), recalled=tuple(chosen))
-            chosen.remove(self._chosen.pop())  # a renderer added text, or the tokenizer counts more where texts are joined
+            chosen.remove(self._chosen.pop())  # a renderer added text, or a tokenizer counts more at the joints
         return self._draft.finished()
 
     def _add(self, hit: Hit, size: int, said: frozenset[str]) -> None:
