@@ -15,7 +15,7 @@ from memory_engine.core.tokens import TokenCounter
 Place = tuple[str, int, int]
 """Identity of a statement: its thread, the seq of its message, its number within the message."""
 FRAME_TOKENS = 4
-"""Tokens that a statement takes besides its text: the start of its line, or the separator before it."""
+"""Tokens of a statement in addition to its text: the start of its line, or the separator before it."""
 CUT_TOKENS_MIN = 48
 """Minimum tokens that must remain of a statement that is cut; otherwise it is left out."""
 HEAD_SHARE = 0.65
@@ -206,7 +206,7 @@ BRIEF_MIN = 300
 BRIEF_SHARE_MAX = 0.3
 PINNED_SINCE = "Pinned since:"
 HEADING_TOKENS = 8
-"""Approximate tokens of a message besides its heading and lines."""
+"""Approximate tokens of a message in addition to its heading and lines."""
 
 
 class OfferedBrief(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from memory_engine.context.flow import Flow, tokens_of
 from memory_engine.errors import InvalidArgument
 
 SUMMARY_LEAST = 60
-"""Tokens that summaries may take beside recall even in a small room, up to a fifth of it.
+"""Tokens that summaries may take in a context with recall even in a small room, up to a fifth of it.
 
 The number is small because summaries take room from the originals that answer the question, and recall finds what a
 summary represents."""

@@ -36,7 +36,7 @@ SUMMARY_SHARE = 0.15
 """Share of the room that the lines of summaries may take. The shares of summaries, brief, question and notice sum to
 less than 1: otherwise a larger budget could show less (see `window`)."""
 NOTICE_SHARE = 0.05
-"""Share of the room for the client's last message since then, once newer turns have pushed that out too."""
+"""Share of the room for the client's last message since the question, once newer turns have pushed that out too."""
 ASKED_CHARS_MAX = 2_000
 """Maximum number of characters of a message from which the terms that it asks of later results are taken."""
 

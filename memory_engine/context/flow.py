@@ -259,7 +259,7 @@ class Flow(msgspec.Struct, frozen=True):
 
     @property
     def noticed(self) -> int:
-        """Place among the turns of the client's last message since then; -1: there is none."""
+        """Place among the turns of the client's last message since `asked`; -1: there is none."""
         newest = self.turns.heard[-1] if self.turns.heard else -1
         return newest if newest >= 0 and self.turns.firsts[newest] > self.spoken else -1
 

@@ -54,7 +54,7 @@ _NOTE = "recalled"
 SPARE_SHARE = 0.125
 """Share of a budget that the window must leave free for recall; otherwise the window moves."""
 BLOCK_SHARE = 0.45
-"""Share of a budget that a block may take, so that it stays uncut beside its message however long the loop is."""
+"""Share of a budget that a block may take, so that block and message stay uncut however long the loop is."""
 SMALL_BLOCK = 3_400
 """Tokens that a block may take even of a small budget. It is cut once the loop needs the room."""
 
@@ -209,7 +209,7 @@ class RequestRecall:
         return at_its_place if choice.text == at_its_place.recalled_text else context
 
     async def _in_the_window(self, wanted: Wanted, state: State, message: Chunk, least: int) -> Context | None:
-        """Return the context with recall beside the unchanged window; `None` if fewer than `least` tokens are free.
+        """Return the context with recall and an unchanged window; `None` if fewer than `least` tokens are free.
 
         The window then does not move for a new request: what was sent before stays.
         """

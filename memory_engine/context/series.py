@@ -87,7 +87,7 @@ class MessageSize(msgspec.Struct, frozen=True, gc=False):
 class MeasuredMessages:
     """The messages of chunks, each made once, and their sizes.
 
-    `beside` are those of another series with the same builder: the messages that it has for an equal chunk are reused.
+    `beside` are the messages of another series with the same builder; its messages of equal chunks are reused.
     """
 
     builder: ContextBuilder
@@ -246,7 +246,7 @@ class ContextSeries:
         self.settled = Settled()
         self._returns: list[Settled] = []
         """Beginnings of the flow, shortest first: the first one settled after each time that the flow was read again. A
-        compaction usually leaves what preceded the former one."""
+        compaction usually keeps what preceded the previous compaction."""
         self._was_read_again = True
         self._bonds: Bonds | None = None
         """Bonds of the whole flow; `None` if it changed elsewhere than at its end."""
@@ -386,7 +386,7 @@ class ContextSeries:
 
     def _went_on(self, settled: Settled, bonds: Bonds, costed: Sequence[Costed] = ()) -> Bonds:
         self.settled, self._bonds = settled, bonds
-        self._settle_at = len(settled) + 3 * UNSETTLED + len(settled) // SETTLED_TO_ONE  # settling copies it
+        self._settle_at = len(settled) + 3 * UNSETTLED + len(settled) // SETTLED_TO_ONE  # settling copies all
         self._costed, bonds.joined = costed, len(bonds.chunks) if costed else 0
         return bonds
 

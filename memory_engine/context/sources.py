@@ -28,7 +28,7 @@ class ChunkSource(Protocol):
         ...
 
     def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
-        """Return those of the ids whose chunks are in the source, in order."""
+        """Return the ids whose chunks are in the source, in order."""
         ...
 
 
@@ -54,7 +54,7 @@ class Arranged:
         return self.state.children(chunk_id)
 
     def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
-        """Return those of the ids whose chunks are in the source, in order."""
+        """Return the ids whose chunks are in the source, in order."""
         wanted = set(chunk_ids)
         return [chunk.id for chunk in self.chunks() if chunk.id in wanted]
 
@@ -80,5 +80,5 @@ class Indexed:
         return self.state.children(chunk_id)
 
     def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
-        """Return those of the ids whose chunks are in the source, in order."""
+        """Return the ids whose chunks are in the source, in order."""
         return self.state.in_order(chunk_ids)

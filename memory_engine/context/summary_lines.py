@@ -61,7 +61,7 @@ class _RankedLine(msgspec.Struct, frozen=True, gc=False):
 class ShownLines(msgspec.Struct, frozen=True):
     """The lines in front of a window as one piece (`None`: no line is needed), and the tokens of the piece.
 
-    `ids` are those of the summaries that the piece and the window represent.
+    `ids` are the ids of the summaries that the piece and the window represent.
     """
 
     piece: RenderedChunk | None = None

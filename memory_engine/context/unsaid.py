@@ -20,7 +20,7 @@ _REPEATING = frozenset({ChunkType.COMPACTED, ChunkType.RECALLED})
 
 
 def with_unsaid(context: Context, offered: Sequence[OfferedBlock]) -> Context:
-    """Return the context with the statements that it must show, as of its seq, and those of them that are missing."""
+    """Return the context with the statements that it must show, as of its seq, and with the missing ones."""
     stood = tuple(one for block in offered for one in _needed(block))
     return evolve(context, stood=stood, unsaid=tuple(_unsaid(context, stood))) if stood else context
 

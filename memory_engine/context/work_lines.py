@@ -215,7 +215,7 @@ class WorkRecords:
         self._kept[key] = kept
 
     def _covered_by(self, run: CommandLine) -> list[tuple[str, str]]:
-        """Return the keys that a test run replaces: runs that it covers, and its command as run without tests."""
+        """Return the keys that a test run replaces: runs that it covers, and its command if it ran no tests."""
         covered = [(TESTS, one.key) for one in self._runs if run.covers(one)]
         return [key for key in dict.fromkeys([*covered, (COMMANDS, run.key)]) if key in self._kept]
 
