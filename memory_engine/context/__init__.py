@@ -1,4 +1,4 @@
-"""The model's context: the builder, the renderers, recall, and the invariants that keep it valid."""
+"""Context of a model call: the builder, the renderers, recall, and the invariants that keep a context valid."""
 
 from memory_engine.context.budget import ContextPolicy, Room, Split
 from memory_engine.context.builder import ContextBuilder

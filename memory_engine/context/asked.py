@@ -1,10 +1,10 @@
-"""The window that a thread's loop asks for, by the budgets of its contexts.
+"""The window, in tokens, that a thread's loop asks for, derived from the budgets of its contexts.
 
-It is the largest budget that was asked; once twenty contexts in a row asked for less, it is the latest of these, so
-that a loop that moves to a smaller model is seen. It is read off the events `ContextAsked`. The latest says it all, and
-there are few: one when the window changes, one when a process begins with a smaller budget, and those that go with a
-response that reports its usage, to correct the count of tokens by it: the first three, then one every forty events.
-And one when contexts begin to lack a statement that stands in the brief, lack others, or lack none any more.
+The window is the largest budget requested so far. Once twenty contexts in a row have requested less, it becomes the
+latest of their budgets, so that a loop that moves to a smaller model is noticed. The window is read from the events
+`ContextAsked`; the latest event alone is enough. Few of them are recorded: one when the window changes, one when a
+process begins with a smaller budget, one when the set of standing statements that contexts lack changes, and one with
+some of the responses that report their usage, to correct the token count: the first three, then one every forty events.
 """
 
 from collections.abc import Sequence
@@ -24,26 +24,26 @@ from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.store.reader import LogReader
 
 LESS_MAX = 20
-"""Contexts in a row that ask for less than the window before it shrinks."""
+"""Number of contexts in a row that request less than the window before it shrinks."""
 REPORTS_FIRST = 3
-"""Responses with a reported usage that are counted at once."""
+"""Number of responses with reported usage, from the first on, that each record a count."""
 EVENTS_BETWEEN = 40
-"""Events between two counts after the first ones: about twenty calls of a model with their results."""
+"""Number of events between two later counts: about twenty calls of a model with their results."""
 UNSAID_MAX = 32
-"""Messages that an event names of which a context lacks something."""
+"""Maximum number of messages that an event names as lacking in a context."""
 _NOTE = "asked"
 _TYPE = ContextAsked.event_type
 
 
 def asked_window(runtime: ThreadRuntime) -> int | None:
-    """The tokens that the thread's loop asks its contexts for, as recorded; `None` before the first. O(1)."""
+    """Return the tokens that the thread's loop asks its contexts for, or `None` before the first context. O(1)."""
     return runtime.window
 
 
 async def asked_at(reader: LogReader, thread_id: str, seq: int) -> ContextAsked | None:
-    """The latest of these events up to a seq: its `window` is the one that the loop asked for then."""
+    """Return the latest `ContextAsked` up to a seq, or `None`; its `window` is the one that the loop asked for then."""
     found = (await reader.rows_at(thread_id, {seq})).get(seq)
-    if found is None or found.type != _TYPE:  # else nothing more of the log is read: the head knows the latest one
+    if found is None or found.type != _TYPE:  # usually unnecessary: the head knows the seq
         async for page in reader.pages(thread_id, after=0, upto=seq, types=(_TYPE,)):
             found = page[-1]
     event = reader.decode(thread_id, found).event if found is not None else None
@@ -51,7 +51,7 @@ async def asked_at(reader: LogReader, thread_id: str, seq: int) -> ContextAsked 
 
 
 class _Asking(msgspec.Struct):
-    """What a loop has asked for: `recorded` is the latest event, at `seq`; the rest goes on from there in memory."""
+    """The requests of a loop: `recorded` is the latest event, at `seq`; the other fields continue from it in memory."""
 
     recorded: ContextAsked | None = None
     seq: int = 0
@@ -60,7 +60,7 @@ class _Asking(msgspec.Struct):
     is_first: bool = True
 
     def follow(self, recorded: ContextAsked, seq: int) -> None:
-        """Go on from a recorded event."""
+        """Continue from a recorded event."""
         self.recorded, self.seq = recorded, seq
         self.window, self.less = recorded.window, recorded.less
 
@@ -75,31 +75,31 @@ class _Asking(msgspec.Struct):
 
     @property
     def has_moved(self) -> bool:
-        """Whether the log must learn of it now, whatever is dispatched next."""
+        """Whether the change must be recorded with the next dispatch, whatever is dispatched."""
         if self.recorded is None or self.recorded.window != self.window:
             return True
         return self.recorded.less != self.less and (self.is_first or not self.less)
 
     @property
     def lacks(self) -> tuple[int, tuple[int, ...]]:
-        """How many standing statements the log says that contexts lack, and the seqs of their messages."""
+        """Recorded number of standing statements that contexts lack, and the seqs of their messages."""
         return (self.recorded.lacks, self.recorded.unsaid) if self.recorded is not None else (0, ())
 
     def wants_report(self, seq: int) -> bool:
-        """Whether a response that reports its usage should have our count before it."""
+        """Return whether our own count should be recorded before a response that reports its usage."""
         reports = self.recorded.reports if self.recorded is not None else 0
         return reports < REPORTS_FIRST or seq - self.seq >= EVENTS_BETWEEN
 
 
 class AskedWindows:
-    """Follows what the loops of the open threads ask for. One per engine."""
+    """Tracker of the windows that the loops of open threads ask for. One per engine."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._asking: WeakKeyDictionary[ThreadRuntime, _Asking] = WeakKeyDictionary()
 
     async def read(self, runtime: ThreadRuntime) -> None:
-        """Take over what the log of a thread holds, where that is more than is known. A broken log holds nothing."""
+        """Read the latest recorded event of a thread if it is newer than the known one. Ignore a log that is broken."""
         mark, asking = runtime.head.marks.get(_TYPE, 0), self._of(runtime)
         if mark <= asking.seq:
             return
@@ -112,15 +112,15 @@ class AskedWindows:
             runtime.window = recorded.window
 
     async def begin(self, runtime: ThreadRuntime, max_tokens: int) -> None:
-        """Let the first budget of a thread be its window at once: what it holds may need a compaction for it."""
+        """Make the first budget of a thread its window at once: its content may need a compaction to fit."""
         await self.read(runtime)
         if runtime.window is None:
             runtime.window = max_tokens
 
     async def ask(self, runtime: ThreadRuntime, max_tokens: int, counted: int, unsaid: Sequence[Weighed] = ()) -> None:
-        """Take note of a context that the loop of a thread has asked for, and of our count of it (0: it is exact).
+        """Register a context that a thread's loop asked for, with our own count of its tokens (0: the count is exact).
 
-        `unsaid` are the standing statements that it lacks.
+        `unsaid` are the standing statements that the context lacks.
         """
         await self.read(runtime)
         asking, upto = self._of(runtime), runtime.state.seq
@@ -146,7 +146,7 @@ class AskedWindows:
 
         def event(sent: Sequence[Prepared], head: Head) -> ContextAsked | None:
             if head.marks.get(_TYPE, 0) > asking.seq:
-                return None  # another process has recorded what its loop asks for: the next context reads that
+                return None  # another process has recorded a newer event: the next context reads it
             if counted and any(map(reports_usage, sent)):
                 return msgspec.structs.replace(asked, reports=reports + 1)
             return asked if moved else None
@@ -164,10 +164,10 @@ class AskedWindows:
 
 
 def _messages(thread_id: str, unsaid: Sequence[Weighed]) -> tuple[int, ...]:
-    """The seqs of the messages of a thread that these statements come from, in their order."""
+    """Return the seqs of the thread's messages that contain these statements, in order, at most `UNSAID_MAX`."""
     return tuple(dict.fromkeys(one.seq for one in unsaid if one.thread_id == thread_id))[:UNSAID_MAX]
 
 
 def reports_usage(sent: Prepared) -> bool:
-    """Whether an event is of a response whose provider reports how many tokens it read."""
+    """Return whether an event belongs to a response whose provider reports how many tokens it read."""
     return '"usage"' in getattr(sent.event, "native", "")

@@ -1,7 +1,7 @@
-"""The brief in a context: people's statements by rank, as many as there is room for, in the order of time.
+"""The brief in a context: people's statements selected by rank within a room, shown in chronological order.
 
-Taking by rank keeps a law: a larger room shows every statement that a smaller one shows. Nothing here reads a log, and
-the result follows from its arguments alone.
+Selection by rank guarantees that a larger room shows every statement that a smaller one shows. This module reads no
+log, and its results depend on the arguments alone.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -13,25 +13,26 @@ from memory_engine.context.window import Front
 from memory_engine.core.tokens import TokenCounter
 
 Place = tuple[str, int, int]
-"""A statement: its thread, the seq of its message, its number within the message."""
+"""Identity of a statement: its thread, the seq of its message, its number within the message."""
 FRAME_TOKENS = 4
-"""Tokens that a statement takes beside its text: the beginning of its line, or what parts it from the one before."""
+"""Tokens of a statement in addition to its text: the start of its line, or the separator before it."""
 CUT_TOKENS_MIN = 48
-"""A statement that does not fit is cut only where so many tokens of it stay."""
+"""Minimum tokens that must remain of a statement that is cut; otherwise it is left out."""
 HEAD_SHARE = 0.65
-"""The share of a cut text that its beginning gets; its end has the rest."""
+"""Share of a cut text that its beginning gets; its end gets the rest."""
 GAP = "…"
 INDENTED = "\n  "
-"""The beginning of a further line of an item, where it may be taken for an item of its own."""
+"""Start of a continuation line of an item, where the plain line could be read as an item of its own."""
 
 
 class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A statement as the brief offers it.
+    """A statement as offered to the brief.
 
-    `prefix` and `note` stand before and behind it: what it answers, what was said about it later. `request`: it belongs
-    to the message that is being worked on. `binds`: it stays where others of a long request go. `stands`: nothing has
-    spent or superseded it. `begins_line`: it begins a line of its message. `reference` is the chunk that holds the
-    whole message, to be opened (empty: it is in another thread).
+    `prefix` and `note` are shown before and after the text: what the statement answers, and what was said about it
+    later. `request`: it belongs to the message that is being worked on. `binds`: it is kept when others of a long
+    request are dropped. `stands`: nothing has spent or superseded it. `begins_line`: it begins a line of its message.
+    `reference` is the id of the chunk that holds the whole message, for opening it (empty: the message is in another
+    thread).
     """
 
     thread_id: str
@@ -50,16 +51,16 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """Identity of the statement."""
         return self.thread_id, self.seq, self.n
 
 
 def chosen(
     statements: Sequence[Weighed], room: int | None, counter: TokenCounter, *, request_room: int | None = None
 ) -> list[Weighed]:
-    """The statements that fit, in the order of time, the last of them perhaps cut.
+    """Return the statements that fit, in chronological order; the one at which the room ends may be cut.
 
-    `statements` stand in order of rank, the most important first. Those of the request in work take up to
+    `statements` are ordered by rank, the most important first. Those of the request being worked on take up to
     `request_room` tokens of their own (default: they share the room); all others take up to `room` (`None`: all fit).
     """
     if room is None:
@@ -72,14 +73,14 @@ def chosen(
 
 
 def tokens_of(one: Weighed, counter: TokenCounter) -> int:
-    """The most tokens that a statement takes in the block."""
+    """Return the maximum number of tokens that a statement takes in the block."""
     said = f"{one.prefix} {one.text} {one.note}" if one.prefix or one.note else one.text
     said = said.replace("\n", INDENTED)
     return FRAME_TOKENS + counter.count(said) + (counter.count(one.speaker) + 1 if one.speaker else 0)
 
 
 def lines_of(statements: Sequence[Weighed]) -> list[StandingLine]:
-    """An item for each message, of statements in the order of time; each leads to the event of its message."""
+    """Return one item per message from chronological statements; each item refers to the event of its message."""
     lines: list[StandingLine] = []
     start = 0
     for end in range(1, len(statements) + 1):
@@ -95,7 +96,7 @@ def _is_of(first: Weighed, one: Weighed) -> bool:
 
 
 def _line(statements: Sequence[Weighed]) -> str:
-    """The statements of one message: those that follow each other as they were written, a gap where one is left out."""
+    """Join the statements of one message as they were written, with a gap mark where statements are left out."""
     said, after = "", statements[0].n - 1
     for one in statements:
         if one.n != after + 1:
@@ -106,13 +107,13 @@ def _line(statements: Sequence[Weighed]) -> str:
         after = one.n
     notes = [one.note if len(statements) == 1 else _about(one) for one in statements if one.note]
     body = " ".join([said, *dict.fromkeys(notes)])
-    if statements[0].speaker:  # no line may look as if another said it
+    if statements[0].speaker:  # no line may look as if another speaker had said it
         return f"- {statements[0].speaker}: {body}".replace("\n", INDENTED)
     return "- " + body.replace("\n- ", f"{INDENTED}- ")
 
 
 def _about(one: Weighed) -> str:
-    """A note that says which of several statements it is about."""
+    """Return the note with the beginning of the statement that it concerns, to tell several statements apart."""
     return f'(on "{" ".join(one.text.split()[:4])} {GAP}" {one.note.strip("()")})'
 
 
@@ -121,7 +122,7 @@ def _time(one: Weighed) -> tuple[bool, int, int]:
 
 
 def _in_order_of_need(request: Sequence[Weighed]) -> list[Weighed]:
-    """The statements of a request: its first and its last, what binds in it, then the others as they come."""
+    """Order a request's statements: the first and the last, then the binding ones, then the others as written."""
     ordered = sorted(request, key=lambda one: one.n)
     edges = [*ordered[:1], *ordered[1:][-1:]]
     binding = [one for one in ordered[1:-1] if one.binds]
@@ -142,7 +143,7 @@ def _within(statements: Sequence[Weighed], room: int, counter: TokenCounter) -> 
 
 
 def _cut(one: Weighed, room: int, counter: TokenCounter) -> Weighed | None:
-    """The beginning and the end of a statement in at most `room` tokens; `None` where too little of it would stay."""
+    """Return the beginning and end of a statement in at most `room` tokens, or `None` if too little would remain."""
     left = room - (tokens_of(one, counter) - counter.count(one.text)) - counter.count(_left_out(one, len(one.text)))
     if left < CUT_TOKENS_MIN:
         return None
@@ -153,7 +154,7 @@ def _cut(one: Weighed, room: int, counter: TokenCounter) -> Weighed | None:
 
 
 def _ends(text: str, chars: int) -> tuple[str, str]:
-    """The beginning and the end of a text, together so many characters."""
+    """Return the beginning and the end of a text, together at most `chars` characters."""
     head = int(chars * HEAD_SHARE)
     return text[:head].rstrip(), text[len(text) - (chars - head) :].lstrip()
 
@@ -172,13 +173,13 @@ def _longest(size: Callable[[int], int], most: int, end: int) -> int:
 
 
 class RankedBlock(StandingBlock, frozen=True, kw_only=True):
-    """A block whose statements are taken by rank; its lines are those that fit into a room."""
+    """A standing block whose statements are selected by rank; `lines` are those that fit into a room."""
 
     weighed: tuple[Weighed, ...] = ()
 
     @classmethod
     def whole(cls, name: str, heading: str, weighed: Sequence[Weighed]) -> "RankedBlock":
-        """The block with all statements, given in the order of rank."""
+        """Return the block with all statements, which are given in order of rank."""
         return cls(
             name=name, heading=heading, lines=tuple(lines_of(sorted(weighed, key=_time))), weighed=tuple(weighed)
         )
@@ -191,7 +192,7 @@ class RankedBlock(StandingBlock, frozen=True, kw_only=True):
         shown: Collection[tuple[str, int]] = frozenset(),
         request_room: int | None = None,
     ) -> "RankedBlock":
-        """The block in at most `room` tokens, without the messages that the context shows whole (thread and seq)."""
+        """Return the block in at most `room` tokens, without the messages in `shown` (thread and seq)."""
         offered = [one for one in self.weighed if one.pinned or (one.thread_id, one.seq) not in shown]
         left = None if room is None else max(0, room - counter.count(self.heading))
         held = chosen(offered, left, counter, request_room=request_room)
@@ -199,17 +200,17 @@ class RankedBlock(StandingBlock, frozen=True, kw_only=True):
 
 
 BRIEF_SHARE = 0.25
-"""The share of the room that the brief may take."""
+"""Share of the room that the brief may take."""
 BRIEF_MIN = 300
-"""Tokens that it may take of a small room, too, up to 30 % of it."""
+"""Tokens that the brief may take even of a small room, up to `BRIEF_SHARE_MAX` of it."""
 BRIEF_SHARE_MAX = 0.3
 PINNED_SINCE = "Pinned since:"
 HEADING_TOKENS = 8
-"""About the tokens of a message around its heading and lines."""
+"""Approximate tokens of a message in addition to its heading and lines."""
 
 
 class OfferedBrief(msgspec.Struct, frozen=True):
-    """The brief of a thread, offered to a window. What the window shows is not repeated."""
+    """The brief of a thread as offered to a window. It does not repeat what the window shows."""
 
     block: RankedBlock
     thread_id: str
@@ -217,11 +218,14 @@ class OfferedBrief(msgspec.Struct, frozen=True):
     least: int = BRIEF_MIN
 
     def beside_recall(self) -> "OfferedBrief":
-        """The brief where passages are recalled, too: half of it, since a question finds what it needs of the rest."""
+        """Return a copy with half of the room, for contexts with recall.
+
+        A question finds what it needs of the rest.
+        """
         return msgspec.structs.replace(self, share=self.share / 2, least=self.least // 2)
 
     def within(self, room: int, counter: TokenCounter) -> "RoomyBrief":
-        """The brief in its share of a room."""
+        """Return the brief limited to its share of `room` tokens."""
         cap = max(int(room * self.share), min(self.least, int(room * BRIEF_SHARE_MAX)))
         own = [one for one in self.block.weighed if one.pinned or not one.request or one.binds]
         sized = [(self._since(one), tokens_of(one, counter)) for one in own]
@@ -232,19 +236,23 @@ class OfferedBrief(msgspec.Struct, frozen=True):
         )
 
     def whole(self, shown: Collection[int], counter: TokenCounter) -> RankedBlock | None:
-        """All statements but those of messages shown whole; `None` where nothing is left to say."""
+        """Return all statements except those of messages shown whole, or `None` if nothing remains."""
         block = self.block.within(None, counter, shown=frozenset((self.thread_id, seq) for seq in shown))
         return block if block.lines else None
 
     def _since(self, one: Weighed) -> int:
-        """The seq after which a window begins that does not show it. None shows a pin, or what another thread holds."""
+        """Return the seq such that a window beginning after it does not show the statement.
+
+        -1 for a pin or a statement of another thread, which no window shows.
+        """
         return -1 if one.pinned or one.thread_id != self.thread_id else one.seq
 
 
 class RoomyBrief(msgspec.Struct, frozen=True):
-    """A brief, the tokens that it may take, and these by the seqs of its statements.
+    """A brief, its token limit `cap`, and in `front` its tokens by the seqs of its statements.
 
-    The message being worked on is in the window, or in front of it: of that only what binds is repeated, if it is cut.
+    The message being worked on is in the window or in front of it. The brief repeats only its binding statements, and
+    only if that message is cut.
     """
 
     block: RankedBlock
@@ -253,13 +261,13 @@ class RoomyBrief(msgspec.Struct, frozen=True):
     front: Front
 
     def beside(self, shown: Collection[int], counter: TokenCounter) -> RankedBlock | None:
-        """The statements by rank, without those of messages shown whole; `None` where nothing is left to say."""
+        """Return the statements by rank, without those of messages shown whole, or `None` if nothing remains."""
         said = frozenset((self.thread_id, seq) for seq in shown)
         block = self.block.within(self.cap - HEADING_TOKENS, counter, shown=said)
         return block if block.lines else None
 
     def pinned_since(self, known: Collection[Place], counter: TokenCounter) -> RankedBlock | None:
-        """The pins that are not known yet, in the same room; `None` where there are none."""
+        """Return the pins that are not yet `known`, within the same cap, or `None` if there are none."""
         pins = [one for one in self.block.weighed if one.pinned and one.place not in known]
         if not pins:
             return None

@@ -1,8 +1,8 @@
-"""The atoms of a state that a context holds within a budget of tokens.
+"""Division of a context's token budget among the atoms of a state, and the default policy.
 
-A context without a query holds the newest turns that fit (`WindowChoice.of`). One with a query also recalls passages:
-a policy divides the budget among summaries, turns and recall (`divide_by_policy`; without a budget, `whole`). If the
-newest turn alone exceeds the budget, the newest turns that fit are chosen there too. The default policy is here.
+A context without a query holds the newest turns that fit (`WindowChoice.of`). A context with a query also recalls
+passages: a policy divides the budget among summaries, turns and recall (`divide_by_policy`; without a budget, `whole`).
+If the newest turn alone exceeds the budget, such a context also holds the newest atoms that fit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,24 +16,25 @@ from memory_engine.context.flow import Flow, tokens_of
 from memory_engine.errors import InvalidArgument
 
 SUMMARY_LEAST = 60
-"""Tokens that summaries may take beside recall even in a small room, but never more than a fifth of it.
+"""Tokens that summaries may take in a context with recall even in a small room, up to a fifth of it.
 
-Few: they are taken from the originals that answer, and recall finds what a summary stands for.
-"""
+The number is small because summaries take room from the originals that answer the question, and recall finds what a
+summary represents."""
 REFILL = 0.65
-"""The share of its room that the window of a loop is cut to when its oldest turns no longer fit: it moves once in many
-calls, and each move costs the prompt cache."""
+"""Share of its room to which a loop's window is cut when its oldest turns no longer fit. The window then moves once in
+many calls; each move costs the prompt cache."""
 REFERENCES = 0.3
-"""The share of a full room in which long results are references."""
+"""Share of a full room in which long results are shown as references."""
 RECALLED_MAX = 4_000
 """Tokens of recalled originals above which more hardly help (see docs/concepts/contexts.md)."""
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """The tokens that a policy divides, once the pinned chunks are in.
+    """The tokens that a policy divides, after the pinned chunks have been deducted.
 
-    `flowing` is left for everything else. `newest` is the newest turn (a person's last message and what follows it),
-    `recent` all turns of the state, the newest included, `summaries` its summaries.
+    `flowing` is what remains for everything else. The other fields are the sizes of the parts: `newest` of the newest
+    turn (a person's last message and what follows it), `recent` of all turns of the state, including the newest, and
+    `summaries` of its summaries.
     """
 
     flowing: int
@@ -43,10 +44,10 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that each part may take, in tokens. What one part leaves over goes to the next, in this order.
+    """Maximum tokens of each part. What one part leaves unused goes to the next, in the order of the fields.
 
-    The newest turn comes in before all of them, and counts as recent. The atom right before it comes in too, beyond
-    `recent`, if it takes no more than `previous`.
+    The newest turn is included before all parts, and counts as recent. The atom directly before it is also included,
+    beyond `recent`, if it takes at most `previous` tokens.
     """
 
     summary: int
@@ -56,8 +57,9 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Splitter = Callable[[Room], Split]
-"""Divides the room. It sees neither the question nor the hits, so the text before the recalled block is the same for
-every question, and a provider's prompt cache holds. Pure; negative numbers raise `ValueError`."""
+"""Function that divides the room. It sees neither the question nor the hits, so the text before the recalled block
+is the same for every question, and a provider's prompt cache holds. It must be pure; negative numbers raise
+`ValueError`."""
 
 
 def _tokens(_policy: object, attribute: "Attribute[int]", value: int) -> None:
@@ -87,21 +89,21 @@ def _function(_policy: object, _attribute: object, value: Splitter | None) -> No
 
 @frozen(kw_only=True)
 class ContextPolicy:
-    """What a context holds besides what is always in it, in which order, and with which share of the token budget.
+    """What a context holds besides its fixed content, in which order, and with which shares of the token budget.
 
     `blocks` names the standing blocks in order, or maps names to their shares of the budget; `None` takes all that
     plug-ins contribute, `()` none.
 
     `summary`, `recent` and `previous` are shares of `Room.flowing` in a context with a query: a little for summaries
-    and recent turns, the rest for recall, up to `recalled_max` tokens. What a large room leaves over goes first to
-    recent turns, then to summaries, then to more recall. If there is no summary and all turns fit, all are in, whatever
-    their share. `split` is your own function in place of these shares.
+    and recent turns, the rest for recall, up to `recalled_max` tokens. What a large room leaves unused goes first to
+    recent turns, then to summaries, then to more recall. If there is no summary and all turns fit, all turns are
+    included, whatever their share. `split` is a custom function that replaces these shares.
 
-    `refill` is the share of its room that the window of a loop is cut to when its oldest turns no longer fit. A
-    smaller one moves the window less often, and each move costs the prompt cache; a larger one uses more of the budget.
+    `refill` is the share of its room to which a loop's window is cut when its oldest turns no longer fit. A smaller
+    share moves the window less often, and each move costs the prompt cache; a larger share uses more of the budget.
 
-    `references` is the share of a full room in which the older long results are shown by beginning and end, with a
-    reference to read them by (`thread.open`), so that more turns have room. 0: results stay whole.
+    `references` is the share of a full room in which older long results are reduced to their beginning and end, with a
+    reference for reading the whole (`thread.open`), so that more turns fit. 0: results stay whole.
     """
 
     blocks: Sequence[str] | Mapping[str, float] | None = field(default=None, validator=_blocks)
@@ -114,7 +116,7 @@ class ContextPolicy:
     references: float = field(default=REFERENCES, validator=_share)
 
     def __call__(self, room: Room) -> Split:
-        """The most that each part may take."""
+        """Return the maximum tokens of each part."""
         if self.split is not None:
             return self.split(room)
         spare = room.flowing - room.recent - room.summaries
@@ -131,23 +133,23 @@ class ContextPolicy:
 
 
 SPARED_SHARE = 0.25
-"""The share of a room that is kept for recall even where the newest turn does not fit."""
+"""Share of a room that is reserved for recall even if the newest turn does not fit."""
 
 DEFAULT_POLICY = ContextPolicy()
 
 
 class Divided(msgspec.Struct, frozen=True):
-    """The atoms of a context with recall, and the most tokens that recall may take."""
+    """The chosen atoms of a context with recall, and the maximum tokens that recall may take."""
 
     chosen: Chosen
     recalled: int
 
 
 def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, choice: WindowChoice) -> Divided | None:
-    """The atoms to include by a policy, in order; `None` where the fixed ones alone do not fit.
+    """Return the atoms that a policy includes, in order, or `None` if the fixed atoms alone do not fit.
 
-    The newest turn is in whole, wherever it fits. Nothing here knows of a question: the atoms follow from the
-    log and the budget alone.
+    The newest turn is included whole if it fits. The result depends on the log and the budget alone, not on the
+    question.
     """
     flowing = room - flow.fixed_tokens
     if flowing < 0:
@@ -172,7 +174,7 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, choice: Windo
 
 
 def whole(flow: Flow, policy: ContextPolicy, choice: WindowChoice) -> Divided:
-    """All atoms, where no budget is given: the policy says how much is recalled beside them."""
+    """Return all atoms, for a context without a budget; the policy determines how much is recalled in addition."""
     flowing = flow.turns.tokens + tokens_of(flow.summaries) + policy.recalled_max
     return Divided(choice.unbounded(flow), _split(policy, _room(flow, flowing, flow.newest_turn)).recalled)
 
@@ -196,7 +198,7 @@ def _split(policy: ContextPolicy, room: Room) -> Split:
 
 
 def _cut(flow: Flow, room: int, spared: int, choice: WindowChoice) -> Divided | None:
-    """The newest atoms and summaries that fit, with or without some room kept for recall."""
+    """Return the newest atoms and summaries that fit, with some room reserved for recall if possible."""
     for least_recalled in (spared, 0):
         chosen = choice.of(flow, room - least_recalled)
         if chosen is not None:

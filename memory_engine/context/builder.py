@@ -1,9 +1,9 @@
-"""From a state to the messages of the next model call, within a token budget.
+"""Construction of the messages of the next model call from a state, within a token budget.
 
-Order: the chunks as they stand in the state, then the chunks that change in place (scratchpad, task, to-do list,
-environment). So the bytes before the newest chunk stay the same from turn to turn, and a provider's prompt cache
-holds, until a compaction or a forget changes the state itself. Passages recalled for a question stand behind
-everything that stays, directly before the newest turn.
+Order: the chunks as they are ordered in the state, then the chunks that change in place (scratchpad, task, to-do list,
+environment). The bytes before the newest chunk therefore stay the same from turn to turn, and a provider's prompt cache
+holds until a compaction or a forget changes the state itself. Passages recalled for a question come after everything
+stable, directly before the newest turn.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,13 +42,13 @@ from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
 
 TRAILING_MIN = 96
-"""Tokens that each of these may take of a small budget too."""
+"""Tokens that each trailing category may take even of a small budget."""
 FRAME = 3
-"""Tokens that a list of messages takes beyond those of its messages."""
+"""Tokens that a list of messages takes in addition to those of its messages."""
 
 
 class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A context without its recalled block. The block may take `room` tokens; `before` is its place in `pieces`."""
+    """A context without its recalled block, which may take `room` tokens and goes at index `before` of `pieces`."""
 
     state: ChunkSource
     thread_id: str
@@ -62,7 +62,7 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
     kept: HeldWindow = HeldWindow()
 
     def block(self, text: str) -> RenderedChunk:
-        """The recalled passages as a chunk, marked as recalled."""
+        """Return the recalled passages as a chunk with the status RECALLED, with its messages."""
         chunk = Chunk(
             id=f"{self.state.seq}.recalled",
             type=ChunkType.RECALLED,
@@ -73,11 +73,11 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
         return RenderedChunk(chunk, tuple(self.builder.messages(chunk)), 0)
 
     def tokens(self, block: RenderedChunk) -> int:
-        """The tokens of a block."""
+        """Return the tokens of a block."""
         return self.builder.tokens(block.messages)
 
     def finished(self, block: RenderedChunk | None = None) -> Context:
-        """The context, with this block if there is one."""
+        """Build the context, with the recalled block if one is given."""
         if block is None:
             return self._context(self.pieces, self.spent)
         pieces = (*self.pieces[: self.before], block, *self.pieces[self.before :])
@@ -90,10 +90,10 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The rendered chunks of a state: atoms, and the pieces that are in beside them.
+    """The rendered chunks of a state: its atoms, and the pieces placed around them.
 
-    `first` stand after the instructions, `turn` before the newest turn, `trailing` after all atoms. `fixed` are the
-    tokens of these, and of the `thinking` that a provider gets back (`carried`).
+    `first` come after the instructions, `turn` before the newest turn, `trailing` after all atoms. `fixed` counts the
+    tokens of these pieces and of the `thinking` that is sent back to a provider (`carried`).
     """
 
     flow: Flow
@@ -113,7 +113,7 @@ class Layout(msgspec.Struct, frozen=True):
         counter: TokenCounter,
         blocks: "Sequence[ShownBlock]" = (),
     ) -> "Layout":
-        """Lay out atoms and the pieces beside them."""
+        """Lay out atoms and the pieces around them."""
         first = [one.piece for one in blocks if one.place == "first"]
         turn = [one.piece for one in blocks if one.place == "turn"]
         standing = _piece_tokens([*first, *turn], counter)
@@ -121,22 +121,22 @@ class Layout(msgspec.Struct, frozen=True):
         return cls(flow, trailing, first, turn, fixed, standing)
 
     def beside(self, blocks: "Sequence[ShownBlock]", counter: TokenCounter) -> "Layout":
-        """The same with other blocks beside the atoms."""
+        """Return a copy with other standing blocks."""
         return Layout.of(self.flow, self.trailing, counter, blocks).carrying(self.thinking, counter)
 
     def carrying(self, thinking: tuple[Chunk, ...], counter: TokenCounter) -> "Layout":
-        """The same with room for thinking."""
+        """Return a copy with room for this thinking."""
         carried = thinking_tokens(thinking, counter)
         return replace(self, fixed=self.fixed - self.carried + carried, thinking=thinking, carried=carried)
 
     def within(self, max_tokens: int | None, choice: WindowChoice) -> Chosen | None:
-        """The atoms that a budget leaves room for, in order; `None` where it is too small for those that must be in."""
+        """Return the atoms that fit into a budget, in order, or `None` if it is too small for the required ones."""
         if max_tokens is None:
             return choice.unbounded(self.flow)
         return choice.of(self.flow, max_tokens - self.fixed)
 
     def pieces(self, chosen: Chosen) -> tuple[RenderedChunk, ...]:
-        """The pieces of these atoms, in the order of the state, with those that stand beside them."""
+        """Return the pieces of the chosen atoms in the order of the state, with the pieces placed around them."""
         flowing = in_order(chosen.atoms)
         in_front = [piece for piece in (chosen.kept.brief_piece, chosen.kept.summary) if piece is not None]
         added = [chosen.kept.added_piece] if chosen.kept.added_piece is not None else []
@@ -152,7 +152,7 @@ class Layout(msgspec.Struct, frozen=True):
         return tuple(piece for part in (*parts, self.trailing) for piece in part)
 
     def spent(self, chosen: Chosen) -> Spent:
-        """The tokens of each part: of these atoms, and of the pieces beside them."""
+        """Return the tokens of each part, for the chosen atoms and the pieces around them."""
         flow = Flow.of(chosen.atoms)
         return Spent(
             pinned=self.fixed - self.standing - self.carried + flow.fixed_tokens,
@@ -163,19 +163,19 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def summaries_of(chunks: Iterable[Chunk]) -> tuple[list[Chunk], int]:
-    """The summaries among chunks, in order, and the recorded tokens of the working flow beside them."""
+    """Return the summaries among `chunks` in order, and the recorded tokens of all working-flow chunks."""
     top = list(chunks)
     tokens = sum(chunk.tokens for chunk in top if chunk.category is Category.WORKING_FLOW)
     return [chunk for chunk in top if chunk.category is Category.MEMORY], tokens
 
 
 def _shown(blocks: "Sequence[ShownBlock]", kept: HeldWindow) -> tuple[StandingBlock, ...]:
-    """The blocks of a context, with the brief that it shows, and what was pinned since."""
+    """Return the blocks of a context, including its brief and what was pinned since the brief was built."""
     return (*(one.block for one in blocks), *(block for block in (kept.brief, kept.added) if block is not None))
 
 
 def _brief(standing: Sequence[OfferedBlock], thread_id: str) -> OfferedBrief | None:
-    """The brief among the offered blocks."""
+    """Return the brief among the offered blocks, or `None`."""
     for one in standing:
         if isinstance(one.block, RankedBlock):
             return OfferedBrief(one.block, thread_id, one.source.share if one.share is None else one.share)
@@ -183,7 +183,7 @@ def _brief(standing: Sequence[OfferedBlock], thread_id: str) -> OfferedBrief | N
 
 
 class ShownBlock(msgspec.Struct, frozen=True):
-    """A standing block as it fits into its share, with its place and its piece."""
+    """A standing block cut to its share, with its place and its rendered piece."""
 
     place: Place
     block: StandingBlock
@@ -191,7 +191,7 @@ class ShownBlock(msgspec.Struct, frozen=True):
 
 
 def _unsaid(blocks: Sequence[ShownBlock], chosen: Sequence[Costed], thread_id: str) -> list[ShownBlock]:
-    """The blocks but for those that repeat what these atoms say themselves: all they tell is of their events."""
+    """Return the blocks without those whose lines all come from events that these atoms show."""
     said = {(thread_id, piece.chunk.said_at) for one in chosen for piece in one.pieces} if blocks else set()
     return [one for one in blocks if not said.issuperset((line.thread_id, line.seq) for line in one.block.lines)]
 
@@ -202,20 +202,20 @@ def _piece_tokens(pieces: Iterable[RenderedChunk], counter: TokenCounter) -> int
 
 @frozen
 class ContextBuilder:
-    """Builds the context of a state, with the renderers of chunk types and a counter of tokens."""
+    """Builder of contexts from states, with the renderers of chunk types and a token counter."""
 
     renderers: Mapping[str, Renderer] = field(repr=False)
     counter: TokenCounter = field(repr=False)
 
     def messages(self, chunk: Chunk) -> Iterable[Message]:
-        """The messages of one chunk."""
+        """Return the messages of one chunk."""
         return render(chunk, self.renderers)
 
     def tokens(self, messages: Iterable[Message]) -> int:
-        """The tokens of messages."""
+        """Return the tokens of messages."""
         return sum(message_tokens(message, self.counter) for message in messages)
 
-    def build(  # noqa: PLR0913 - what a context is made of, by keyword
+    def build(  # noqa: PLR0913 - the inputs of a context, by keyword
         self,
         state: ChunkSource,
         thread_id: str,
@@ -228,10 +228,10 @@ class ContextBuilder:
     ) -> Context:
         """Choose whole atoms for the budget (`None`: all of them) and render them.
 
-        Always in are CRITICAL chunks, the message being worked on, and the newest atom (texts cut if they must be);
-        then come the standing blocks, and the newest turns that fit, those of `covered` originals among them, with the
-        lines of summaries that represent the others. A loop goes on from what its last context `kept`. Raises
-        `ContextBudgetError` where those that are always in cannot fit at all.
+        CRITICAL chunks, the message being worked on and the newest atom (with its texts cut if necessary) are always
+        included. Then come the standing blocks, and the newest turns that fit, including turns of `covered` originals;
+        lines of summaries represent the others. A loop continues from what its last context `kept`. Raises
+        `ContextBudgetError` if the required content cannot fit.
         """
         blocks = self._blocks(state, max_tokens, standing)
         parts = self._parts(state, shows_all=max_tokens is None, covered=covered)
@@ -251,13 +251,13 @@ class ContextBuilder:
     def choice(
         self, policy: ContextPolicy, kept: HeldWindow | None = None, brief: OfferedBrief | None = None
     ) -> WindowChoice:
-        """How this builder chooses turns by a policy, beside a brief, going on from what a loop kept."""
+        """Return the policy's choice of turns, with an optional brief, continuing from what a loop kept."""
         return WindowChoice(self.counter, self.messages, policy.refill, 1 - policy.references, kept, brief=brief)
 
     def in_parts(self, state: ChunkSource) -> Iterator[Sequence[Message] | None]:
-        """The messages of a whole state, as `build` gives them without a budget, made part by part as they are read.
+        """Yield the messages of a whole state part by part, the same as those of `build` without a budget.
 
-        `None` where a result is without its call: then only `build` tells where it stands.
+        Yields `None` for a part in which a result lacks its call: only `build` determines the place of such a result.
         """
         atoms = Bonds().read(in_flow(state.chunks())).atoms()
         for group in in_groups(atoms):
@@ -285,7 +285,7 @@ class ContextBuilder:
     ) -> ContextDraft:
         """Choose whole atoms by a policy that does not see the question, and find the place of the recalled block.
 
-        Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
+        Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that returns negative numbers.
         """
         blocks = self._blocks(state, max_tokens, standing)
         parts = self._parts(state, shows_all=max_tokens is None, covered=covered)
@@ -319,15 +319,15 @@ class ContextBuilder:
         )
 
     def index(self) -> FlowIndex:
-        """An index of a thread that nothing was read into yet."""
+        """Return an empty index for a thread."""
         return FlowIndex(self.messages, self.counter)
 
     def trailing(
         self, chunks: Iterable[Chunk], state: ChunkSource | StateView, max_tokens: int | None
     ) -> list[RenderedChunk]:
-        """The pieces of chunks that stand after all atoms, in the order of the state.
+        """Return the pieces of the chunks placed after all atoms, in the order of the state.
 
-        Each kind is within its share of a budget.
+        With a budget, each category is limited to its share.
         """
         pieces = [
             RenderedChunk(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
@@ -360,7 +360,7 @@ class ContextBuilder:
         return evolve(parts, flow=parts.flow.behind(atoms))
 
     def summaries(self, state: ChunkSource) -> tuple[list[Chunk], int]:
-        """The summaries of a state, in order, and the tokens of its turns."""
+        """Return the summaries of a state, in order, and the tokens of its turns."""
         flow = self._parts(state).flow
         return [one.atom.chunks[0] for one in flow.summaries], flow.turns.tokens
 
@@ -382,7 +382,7 @@ class ContextBuilder:
         max_tokens: int | None,
         choice: WindowChoice,
     ) -> Layout:
-        """The layout with room for the thinking of a tool loop that runs, if the newest turn fits beside it.
+        """Return the layout with room for the thinking of a running tool loop, if the newest turn still fits.
 
         `flowing` are the chunks of the flow, and the position of the last response (-1: none).
         """
@@ -393,11 +393,11 @@ class ContextBuilder:
         return held if held.within(max_tokens, choice) is not None else layout
 
     def _blocks(self, state: ChunkSource, max_tokens: int | None, standing: Sequence[OfferedBlock]) -> list[ShownBlock]:
-        """The standing blocks as they fit into their shares, without those that a renderer hides."""
+        """Return the standing blocks cut to their shares, without those that a renderer hides."""
         shown = []
         for one in standing:
             if isinstance(one.block, RankedBlock):
-                continue  # it has the room that the window leaves it: see `WindowChoice`
+                continue  # `WindowChoice` gives the brief its room
             block = one.within(max_tokens, self.counter)
             messages = tuple(self.messages(block.chunk(state.seq))) if block.lines else ()
             if messages:
@@ -413,8 +413,8 @@ class ContextBuilder:
         policy: ContextPolicy = DEFAULT_POLICY,
         standing: Sequence[OfferedBlock] = (),
     ) -> ContextBudgetError:
-        """The error for a budget that is too small, with the smallest one that is not."""
-        read, choice = self._parts(state), self.choice(policy)  # the brief gives way to what must be in
+        """Return the error for a budget that is too small, with the smallest sufficient budget."""
+        read, choice = self._parts(state), self.choice(policy)  # the brief yields to required content
 
         def fits(budget: int) -> bool:
             layout = self._layout(state, read, budget, self._blocks(state, budget, standing), choice)
@@ -429,7 +429,7 @@ class ContextBuilder:
         return ContextBudgetError(thread_id, high, max_tokens)
 
 
-def _finish(  # noqa: PLR0913, PLR0917 - the parts of a context, once
+def _finish(  # noqa: PLR0913, PLR0917 - the parts of a context
     state: ChunkSource,
     thread_id: str,
     pieces: Sequence[RenderedChunk],
@@ -438,7 +438,7 @@ def _finish(  # noqa: PLR0913, PLR0917 - the parts of a context, once
     kept: HeldWindow = HeldWindow(),  # noqa: B008 - frozen
     tokens: int = 0,
 ) -> Context:
-    """The context of these pieces; `tokens` are theirs, if they are known (0: they are counted)."""
+    """Build the context of these pieces; `tokens` is their known token count (0: count them)."""
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}
     of_state = state.in_order(shown)
@@ -469,7 +469,7 @@ def _with_contents(state: ChunkSource, chunk: Chunk) -> Iterable[Chunk]:
 
 
 def _with_thinking(context: Context, thinking: Sequence[Chunk], counter: TokenCounter) -> Context:
-    """The context with the thinking that is in it and goes back to its provider."""
+    """Return the context with the thinking that it includes and that is sent back to its provider."""
     included = set(context.included)
     carried = [chunk for chunk in thinking if chunk.id in included]
     ids = tuple(chunk.id for chunk in carried)

@@ -1,7 +1,7 @@
-"""The atoms that a context shows in a room of tokens: the fixed ones, the window of turns, what represents the others.
+"""Choice of the atoms that a context shows in a given room: fixed atoms, a window of turns, and stand-ins for the rest.
 
-The first context of a loop fills the room. The next ones go on from what it kept: the window begins at the same turn
-while all fits, and then moves so far that there is room for many calls.
+The first context of a loop fills the room. Later contexts continue from what it kept: the window begins at the same
+turn as long as everything fits, and then moves far enough to leave room for many calls.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,25 +31,26 @@ from memory_engine.core.tokens import TokenCounter
 from memory_engine.language.text import terms
 
 QUESTION_SHARE = 0.5
-"""The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
+"""Share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
 SUMMARY_SHARE = 0.15
-"""The share of the room that the lines of summaries may take. With those of the brief, the question and the notice it
-is less than 1: else a larger budget could show less (see `window`)."""
+"""Share of the room that the lines of summaries may take. The shares of summaries, brief, question and notice sum to
+less than 1: otherwise a larger budget could show less (see `window`)."""
 NOTICE_SHARE = 0.05
-"""The share of the room for what the client said last since then, once newer turns have pushed that out too."""
+"""Share of the room for the client's last message since the question, once newer turns have pushed that out too."""
 ASKED_CHARS_MAX = 2_000
-"""The characters of a message that say what it asks of the results that follow it."""
+"""Maximum number of characters of a message from which the terms that it asks of later results are taken."""
 
 
 class HeldWindow(msgspec.Struct, frozen=True):
     """What the contexts of a loop show unchanged until the window moves.
 
     The window begins at the seq `begins`, and its last turn at `newest`. Turns from the seq `whole` on keep their long
-    results, and the one before it has `grown` tokens. In front of the window are the turn before it cut to `border`
-    tokens (0: it is left out), the message that was being worked on at the seq `asked` (0: none) cut to `asked_room`,
-    what the client `noticed` since then cut to `noticed_room`, the lines of summaries and the brief. `summaries` are
-    the ids of those that the lines or the window represent, of all that are `known`: the lines were chosen from them. A
-    later one that tells of turns before the window moves it.
+    results; the newest turn with references may take `grown` tokens. In front of the window are: the turn before it,
+    cut to `border` tokens (0: left out); the message that was being worked on, at the seq `asked` (0: none), cut to
+    `asked_room`; the client's last message since then, at the seq `noticed` (0: none), cut to `noticed_room`; the lines
+    of summaries; and the brief. `known` are the ids of all summaries from which the lines were chosen, and `summaries`
+    of those that the lines or the window represent. A later summary that covers turns before the window moves the
+    window.
     """
 
     begins: int = NEVER
@@ -75,70 +76,73 @@ class HeldWindow(msgspec.Struct, frozen=True):
 
     @property
     def standing_tokens(self) -> int:
-        """The tokens of the brief, with what was pinned since."""
+        """Tokens of the brief and of what was pinned since it was built."""
         return self.brief_tokens + self.added_tokens
 
     @property
     def front_tokens(self) -> int:
-        """The tokens of the brief and of the lines of summaries."""
+        """Tokens of the brief and of the lines of summaries."""
         return self.summary_tokens + self.standing_tokens
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """The atoms of a context in order, the lines of its summaries, their tokens together, and what a loop keeps."""
+    """The atoms of a context in order, the total tokens of the atoms and the held front, and what a loop keeps."""
 
     atoms: list[Costed]
     tokens: int = 0
     kept: HeldWindow = HeldWindow()
 
     def plus(self, tokens: int) -> "Chosen":
-        """The same with so many tokens more."""
+        """Return a copy with `tokens` added to its count."""
         return replace(self, tokens=self.tokens + tokens)
 
 
 class InFront(msgspec.Struct, frozen=True):
-    """What may be in front of a window: the lines of summaries, and the brief in its room (`None`: there is none)."""
+    """What may be in front of a window: the lines of summaries, and the brief within its room (`None`: no brief)."""
 
     lines: SummaryLines = SummaryLines()
     brief: RoomyBrief | None = None
 
     @property
     def fronts(self) -> list[Front]:
-        """Both by the seqs that they speak of."""
+        """Both parts, indexed by the seqs that they refer to."""
         return [self.lines.front, *([self.brief.front] if self.brief is not None else [])]
 
     @property
     def pins(self) -> frozenset[Place]:
-        """The pins of the brief."""
+        """Pins of the brief."""
         return frozenset(one.place for one in self.brief.block.weighed if one.pinned) if self.brief else frozenset()
 
 
 class WindowChoice(msgspec.Struct, frozen=True):
-    """How the turns of a flow are chosen for a room: by these tools, and going on from what a loop `kept`.
+    """The choice of a flow's turns for a room, continuing from what a loop `kept`.
 
-    `refill` is the share of the room that a window is cut to where it has to move.
+    `refill` is the share of the room to which a window is cut when it has to move.
     """
 
     counter: TokenCounter
     render: Callable[[Chunk], Iterable[Message]]
     refill: float = 1.0
     whole: float = 1.0
-    """The share of the room for what long results take beyond references."""
+    """Share of the room that long results may take beyond their references."""
     kept: HeldWindow | None = None
     summary: int | None = None
-    """The tokens that the lines of summaries may take; `None`: their share of the room."""
+    """Maximum tokens of the lines of summaries; `None`: `SUMMARY_SHARE` of the room."""
     brief: OfferedBrief | None = None
     fills: bool = True
-    """Whether a part of the turn before the window fills what is left of the room; else it is left to recall."""
+    """Whether a part of the turn before the window fills the rest of the room; otherwise the rest is left to recall."""
 
     def unbounded(self, flow: Flow) -> Chosen:
-        """All atoms, where there is no budget, with the brief of what they do not show whole."""
+        """Return all atoms, for a context without a budget, with the brief of what they do not show whole."""
         atoms = flow.atoms()
         block = self.brief.whole(_said_whole(atoms), self.counter) if self.brief is not None else None
         return Chosen(atoms, kept=self._with_brief(HeldWindow(), block))
 
     def of(self, flow: Flow, room: int) -> Chosen | None:
-        """The atoms to show in `room` tokens; `None` where the fixed ones and something of the newest do not fit."""
+        """Return the atoms to show in `room` tokens.
+
+        `None` if the fixed atoms and a part of the newest turn do not fit.
+        """
         room -= flow.fixed_tokens
         if room < 0:
             return None
@@ -154,7 +158,10 @@ class WindowChoice(msgspec.Struct, frozen=True):
         return int(room * SUMMARY_SHARE) if self.summary is None else self.summary
 
     def _going_on(self, flow: Flow, room: int, front: InFront) -> Chosen | None:
-        """From where the window began before while all fits; else with a window that leaves room for many calls."""
+        """Continue the kept window while everything fits; otherwise move it so that it leaves room for many calls.
+
+        `None` if no window was kept, or if not even the newest turn fits whole.
+        """
         kept = self.kept
         if kept is None or kept.begins == NEVER:
             return None
@@ -174,9 +181,10 @@ class WindowChoice(msgspec.Struct, frozen=True):
         return self._fitting(flow, room, self._goal(flow, room, kept), front)
 
     def _goal(self, flow: Flow, room: int, kept: HeldWindow) -> int:
-        """The tokens to which a window that moves is filled.
+        """Return the number of tokens to which a window that moves is filled.
 
-        All of the room where so much comes between two contexts that the next one moves the window again anyway.
+        It is the whole room if so much arrives between two contexts that the next one would move the window again
+        anyway.
         """
         free = int(room * (1 - self.refill))
         came = turn_at(flow.turns, kept.newest + 1, free)
@@ -184,7 +192,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
         return room if grew > free else room - free
 
     def _before(self, flow: Flow, place: int, kept: HeldWindow) -> Iterator[Costed]:
-        """What a kept window shows of the turns before it."""
+        """Yield what a kept window shows of the turns before it."""
         for began, room in ((kept.asked, kept.asked_room), (kept.noticed, kept.noticed_room)):
             heard = next((n for n in reversed(flow.turns.heard) if flow.turns.began(n) <= began), -1) if began else -1
             if 0 <= heard < place:
@@ -193,9 +201,9 @@ class WindowChoice(msgspec.Struct, frozen=True):
             yield from self._cut(flow, place - 1, kept.border)
 
     def _window(self, flow: Flow, place: int, whole: int, grown: int = 0) -> list[Costed]:
-        """The turns from a place on, long results of those before the seq `whole` cut to references.
+        """Return the turns from a place on, with long results of those before the seq `whole` cut to references.
 
-        The newest of these turns may take `grown` tokens.
+        The newest of the cut turns may take `grown` tokens.
         """
         turns = flow.turns
         shown = list(turns.since(place))
@@ -207,16 +215,16 @@ class WindowChoice(msgspec.Struct, frozen=True):
         return shown
 
     def _light(self, one: Costed) -> Costed:
-        """A turn with its long results cut to references."""
+        """Return a turn with its long results cut to references."""
         return cut_to(one, referenced(one.pieces, LONG_RESULT, REFERENCE - MESSAGE_FRAME, self.counter), self.counter)
 
     def _cut(self, flow: Flow, place: int, room: int) -> list[Costed]:
-        """A turn cut to a room, as a list; empty where it cannot be cut so short."""
+        """Return a list of the turn cut to `room` tokens; empty if it cannot be cut that short."""
         cut = _cut_to(flow, flow.turns.one(place), room, self.counter, flow.asked_in(place))
         return [cut] if cut is not None else []
 
     def _afresh(self, flow: Flow, room: int, front: InFront) -> Chosen | None:
-        """A window that fills the room; one that shows nothing but a part of the newest turn, if it must."""
+        """Return a window that fills the room, or a part of the newest turn if no turn fits whole."""
         found = self._fitting(flow, room, room, front)
         if found is not None or not len(flow.turns):
             return found
@@ -226,7 +234,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
         return next((part for part in parts if part is not None), None)
 
     def _fitting(self, flow: Flow, room: int, goal: int, front: InFront) -> Chosen | None:
-        """The newest turns that fit whole into `goal` tokens; `None` where not even one does."""
+        """Return the newest turns that fit whole into `goal` tokens, or `None` if not even one fits."""
         turns, asked, noticed = flow.turns, flow.asked, flow.noticed
         question_cap, notice_cap = int(room * QUESTION_SHARE), int(room * NOTICE_SHARE)
         fronts = [*front.fronts, _heard(flow, asked, question_cap), _heard(flow, noticed, notice_cap)]
@@ -271,7 +279,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
         return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens_of(shown) + made.front_tokens, kept)
 
     def _in_front(self, front: "InFront", begins: int, shown: Sequence[Costed]) -> HeldWindow:
-        """What is in front of a window that begins at a seq and shows these atoms."""
+        """Return the parts in front of a window that begins at a seq and shows these atoms."""
         lines = front.lines.before(begins, self.render, self.counter)
         kept = HeldWindow(
             summary=lines.piece,
@@ -283,7 +291,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
         return self._with_brief(kept, front.brief.beside(_said_whole(shown), self.counter) if front.brief else None)
 
     def _with_brief(self, kept: HeldWindow, block: RankedBlock | None) -> HeldWindow:
-        """The same with this brief in front."""
+        """Return a copy with this brief in front."""
         messages = tuple(self.render(block.chunk(0))) if block is not None else ()
         if block is None or not messages:
             return kept
@@ -292,7 +300,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
         return replace(kept, brief=block, brief_piece=piece, brief_tokens=tokens)
 
     def _with_new_pins(self, kept: HeldWindow, front: InFront) -> HeldWindow:
-        """The same with what was pinned since the window began there, in the room that a brief may take."""
+        """Return a copy with what was pinned since the window began there, within the room of the brief."""
         block = front.brief.pinned_since(kept.pins, self.counter) if front.brief is not None else None
         if block is None:
             return replace(kept, added=None, added_piece=None, added_tokens=0)
@@ -302,7 +310,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
         return replace(kept, added=block, added_piece=RenderedChunk(chunk, messages, IN_NO_STATE), added_tokens=tokens)
 
     def _part(self, flow: Flow, room: int, front: InFront, *, with_question: bool) -> Chosen | None:
-        """A part of the newest turn, with what of the rest has room; `None` where it cannot be cut so short."""
+        """Return a part of the newest turn with the front parts that fit, or `None` if it cannot be cut that short."""
         newest, asked = len(flow.turns) - 1, flow.asked
         made = self._in_front(front, NEVER, flow.fixed)
         has_asked = with_question and 0 <= asked < newest
@@ -315,19 +323,19 @@ class WindowChoice(msgspec.Struct, frozen=True):
 
 
 def _said_whole(shown: Iterable[Costed]) -> frozenset[int]:
-    """The seqs of the messages that these atoms show whole."""
+    """Return the seqs of the messages that these atoms show whole."""
     return frozenset(piece.chunk.said_at for one in shown for piece in one.pieces if not piece.shortened)
 
 
 def _heard(flow: Flow, place: int, cap: int) -> Front:
-    """A message that the agent heard, in front of a window that begins after it; nothing for no place."""
+    """Return the front of a message that the agent heard, for windows that begin after it; empty for place -1."""
     return Front.of([(flow.turns.began(place), flow.turns.sizes[place])], cap) if place >= 0 else Front()
 
 
 def _cut_to(flow: Flow, one: Costed, room: int, counter: TokenCounter, asked: Costed | None = None) -> Costed | None:
-    """The atom in at most `room` tokens, its longest texts cut where they must be; `None` where that cannot be.
+    """Return the atom in at most `room` tokens, its longest texts cut if necessary, or `None` if that is impossible.
 
-    Of a cut text its beginning and its end stay, and what it says about the terms that were asked.
+    A cut text keeps its beginning, its end, and what it says about the terms of `asked`.
     """
     if one.tokens <= room:
         return one

@@ -1,4 +1,4 @@
-"""The input of a model call: what it includes, what it leaves out, and its forms for providers."""
+"""The input of a model call: the included and excluded chunks, and the messages in the forms of providers."""
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -26,14 +26,15 @@ else:
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of each part of a context; together they are its total (or a little more, if a result precedes its call).
+    """Tokens of each part of a context.
 
-    `pinned` counts the chunks that are always included: instructions, CRITICAL chunks, scratchpad, task, to-do list,
-    environment; `standing` counts the blocks that views contribute.
+    The sum is the context's total, or slightly more if a result precedes its call. `pinned` counts the chunks that are
+    always included: instructions, CRITICAL chunks, scratchpad, task, to-do list, environment. `standing` counts the
+    blocks that views contribute.
 
-    All are multiplied by `correction`, which was learned from what providers report for this thread: `usages` is the
-    number of reports that it rests on, three at most. The correction of a count is its error: 0.85 says that without
-    it there were 18 % too many.
+    All counts are multiplied by `correction`, a factor learned from what providers report for this thread; `usages` is
+    the number of reports behind it, three at most. The correction shows the error of the uncorrected count: 0.85 means
+    that it was 18 % too high.
     """
 
     pinned: int = 0
@@ -46,12 +47,12 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """The tokens of all parts."""
+        """Tokens of all parts."""
         return self.pinned + self.standing + self.summary + self.recent + self.recalled
 
 
 class LeftOut:
-    """The ids of a state's chunks that a context leaves out, listed only when you ask for them."""
+    """The ids of a state's chunks that a context leaves out, computed on first access."""
 
     def __init__(self, chunks: Callable[[], Iterable[Chunk]], shown: frozenset[str]) -> None:
         self._chunks = chunks
@@ -59,20 +60,20 @@ class LeftOut:
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """The ids, in the order of the state."""
+        """Ids in the order of the state."""
         return tuple(chunk.id for chunk in self._chunks() if chunk.id not in self._shown)
 
     def __eq__(self, other: object) -> bool:
         return self.ids == other.ids if isinstance(other, LeftOut) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # compared, never a key
+    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # compared, not used as a key
 
     def __reduce__(self) -> tuple[type["_ListedIds"], tuple[tuple[str, ...]]]:
         return _ListedIds, (self.ids,)
 
 
 class _ListedIds(LeftOut):
-    """The same, where they were listed already: no state is needed any more."""
+    """Ids that have already been computed, so that no state is needed."""
 
     def __init__(self, ids: tuple[str, ...]) -> None:
         super().__init__(tuple, frozenset())
@@ -81,19 +82,20 @@ class _ListedIds(LeftOut):
 
 @frozen(kw_only=True)
 class Context:
-    """The input of a model call. `tokens` counts `messages`, exactly if `tokens_exact`; `tokenizer` says by what.
+    """The input of a model call.
 
-    `included` and `excluded` are chunk ids in the order of the state; `shortened` are the included ones whose text was
-    cut to fit. `spent` says which part took how many tokens.
+    `tokens` counts `messages`, exactly if `tokens_exact`; `tokenizer` names the counter. `included` and `excluded` are
+    chunk ids in the order of the state; `shortened` are the included ones whose text was cut to fit. `spent` divides
+    the tokens by part.
 
-    `recalled` are the passages that a `query` brought, as shown, oldest first, and `recalled_text` the text of their
-    block; `recall_failure` says why an embedder or a re-ranker that you configured took no part. In `chunks` the block
-    is one chunk with the status RECALLED, which is in no state. So is each of the `standing` blocks: the user's
+    `recalled` are the passages that a `query` recalled, as shown, oldest first, and `recalled_text` the text of their
+    block; `recall_failure` says why a configured embedder or re-ranker was not used. In `chunks` the block is one chunk
+    with the status RECALLED, which belongs to no state. The same holds for each of the `standing` blocks: the user's
     preferences, the tenant's `agent.md` and so on, as shown.
 
-    `stood` are the statements of the brief that a context must show: those that bind, those of the request in work, and
-    pins, in the order of rank. `unsaid` are the ones among them that it shows nowhere. Both are empty where a policy
-    leaves out the brief.
+    `stood` are the statements of the brief that a context must show, in order of rank: binding ones, those of the
+    request being worked on, and pins. `unsaid` are those of them that it shows nowhere. Both are empty if the policy
+    excludes the brief.
 
     `messages` are chat-completions messages; `render` gives the same context as a provider's request. `thinking_tokens`
     counts the running tool loop's thinking, which `messages` and `tokens` leave out.
@@ -117,22 +119,22 @@ class Context:
     stood: tuple["Weighed", ...] = field(default=(), repr=False)
     unsaid: tuple["Weighed", ...] = ()
     pieces: tuple[RenderedChunk, ...] = field(default=(), repr=False, eq=False)
-    """The chunks with their own messages, in context order: what `messages` are built from. The last `trailing` change
-    in place."""
+    """Chunks with their own messages, in context order, from which `messages` are built. The last `trailing` pieces
+    change in place."""
     trailing: int = 0
     thinking: tuple[str, ...] = ()
-    """The ids of the thinking that is sent back to a provider, if it is its own."""
+    """Ids of the thinking chunks that are sent back to the provider that produced them."""
     thinking_tokens: int = 0
     kept: "HeldWindow | None" = field(default=None, repr=False, eq=False)
-    """What the next context of the same loop goes on from."""
+    """State from which the next context of the same loop continues."""
 
     @property
     def excluded(self) -> tuple[str, ...]:
-        """The ids of the chunks left out, in the order of the state."""
+        """Ids of the chunks left out, in the order of the state."""
         return self._left_out.ids
 
     def _repr_html_(self) -> str:
-        """Its messages, for a notebook."""
+        """Return the messages as a table for a notebook."""
         from memory_engine.core.notebook import table
 
         how = "" if self.tokens_exact else "about "
@@ -156,11 +158,11 @@ class Context:
         reasoning_content: bool = False,
         cache: bool = True,
     ) -> "openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput":
-        """This context in a provider's form, as its SDK takes it; it follows the provider's rules whatever was said.
+        """Return this context as the request of a provider's SDK, valid under the provider's rules for any content.
 
         `reasoning_content` (openai.chat) returns the thinking of a running tool loop under that name, as DeepSeek, Qwen
-        and vLLM want it; OpenAI's own chat completions take none. `cache` (anthropic) sets breakpoints for the prompt
-        cache. Raises `ValueError` for another form.
+        and vLLM expect; OpenAI's own chat completions accept none. `cache` (anthropic) sets breakpoints for the prompt
+        cache. Raises `ValueError` for an unknown form.
         """
         carried = self.thinking
         if form == "openai.chat" and reasoning_content:
@@ -176,5 +178,5 @@ class Context:
         raise ValueError(f"a form is 'openai.chat', 'openai.responses' or 'anthropic', not {form!r}")
 
     def xml(self) -> str:
-        """The same chunks in the XML form, each with its id."""
+        """Return the same chunks in the XML form, each with its id."""
         return render_xml(self.chunks)

@@ -1,11 +1,12 @@
-"""The count of tokens, corrected by what providers report for the contexts of a thread.
+"""Correction of the token count by what providers report for the contexts of a thread.
 
 A loop asks for a context, and its model's response says how many tokens the request had. `ContextAsked`, recorded in
-the same commit right before the response, holds our own count of that context. The correction is a fold of these pairs:
-the same log gives the same one, also as of an earlier seq. It moves in steps, so that the window of a loop stays still.
+the same commit directly before the response, holds our own count of that context. The correction is a fold over these
+pairs: the same log gives the same correction, also as of an earlier seq. It changes in steps, so that the window of a
+loop stays still.
 
-It makes a count larger at once, and smaller after three reports. It goes by the newest model, and errs to the safe side
-by 3 %, or by more where the latest reports differ.
+A count is increased at once, but decreased only after three reports. The correction follows the newest model, and errs
+on the safe side by 3 %, or by more if the latest reports differ.
 """
 
 from collections.abc import Sequence
@@ -30,21 +31,22 @@ else:
     native = lazy_module("memory_engine.formats.native")
 
 REPORTS_MIN = 3
-"""Reports of one model before a count becomes smaller, and the latest ones that count."""
+"""Number of reports of one model required before a count decreases, and the number of latest reports that count."""
 REPORTS_MAX = 16
-"""The latest reports of a thread that are looked at."""
+"""Maximum number of a thread's latest reports that are read."""
 MARGIN_PERCENT = 3
-"""How much larger a count is made than the latest reports ask for."""
+"""Margin by which a new correction exceeds what the latest reports require, in percent."""
 SLACK_PERCENT = 6
-"""How much larger than these it may stay."""
+"""Margin by which an existing correction may exceed what the latest reports require, in percent."""
 COUNTED_MIN = 100
-"""Smaller contexts tell nothing: what a caller adds to them may be larger."""
+"""Minimum count of a context that is compared: what a caller adds to a smaller one may be larger than the context."""
 PERCENT_MIN, PERCENT_MAX = 40, 160
-"""Beyond these a report is of something else than the context: of a recording's own request, or of one with much more.
+"""Range outside which a report does not describe the context, but a recording's own request or one with much more
+content.
 
 Our count is 1.0 to 1.4 times that of one tokenizer, and tokenizers differ by less than half."""
 FOLLOWING_MAX = 16
-"""Events of one response, of which the last one reports."""
+"""Maximum number of events of one response; the last one reports the usage."""
 _TYPE = ContextAsked.event_type
 
 
@@ -57,31 +59,31 @@ class UsageReport(msgspec.Struct, frozen=True):
 
     @property
     def percent(self) -> int:
-        """The reported tokens in percent of ours, rounded up."""
+        """Reported tokens in percent of ours, rounded up."""
         return _up(100 * self.used, self.counted)
 
 
 class Correction(msgspec.Struct, frozen=True):
-    """What our count is multiplied by, in percent, and the number of reports that it rests on."""
+    """The multiplier of our count, in percent, and the number of reports that it is based on."""
 
     percent: int = 100
     usages: int = 0
 
     @property
     def factor(self) -> float:
-        """What our count is multiplied by."""
+        """Multiplier of our count."""
         return self.percent / 100
 
     def real(self, counted: int) -> int:
-        """Our own count, corrected; rounded up."""
+        """Return our own count, corrected and rounded up."""
         return _up(counted * self.percent, 100)
 
     def counted(self, real: int) -> int:
-        """How much of our own count fits into so many corrected tokens."""
+        """Return the number of tokens by our own count that fit into `real` corrected tokens."""
         return real * 100 // self.percent
 
     def applied(self, context: Context) -> Context:
-        """A context whose tokens are corrected, and which says so."""
+        """Return the context with corrected token counts, and with the correction recorded in it."""
         if not self.usages:
             return context
         corrected = evolve(context, spent=self._spent(context.spent))
@@ -95,7 +97,7 @@ class Correction(msgspec.Struct, frozen=True):
         )
 
     def _spent(self, spent: Spent) -> Spent:
-        """The parts corrected, so that their sum is that of the whole."""
+        """Return the parts corrected, such that their sum equals the corrected total."""
         parts: dict[str, int] = {}
         before = 0
         for name in ("pinned", "standing", "summary", "recent", "recalled"):
@@ -106,7 +108,7 @@ class Correction(msgspec.Struct, frozen=True):
 
 
 def learned(reports: Sequence[UsageReport]) -> Correction:
-    """The correction after these reports, in the order of the log. Pure."""
+    """Return the correction after these reports, which are in the order of the log. Pure."""
     percent, latest = 100, list[UsageReport]()
     for report in reports:
         if report.counted < COUNTED_MIN or not PERCENT_MIN <= report.percent <= PERCENT_MAX:
@@ -120,7 +122,7 @@ def learned(reports: Sequence[UsageReport]) -> Correction:
 
 
 async def read_reports(reader: LogReader, thread_id: str, *, upto: int) -> list[UsageReport]:
-    """The latest reports of a thread up to a seq, in order."""
+    """Return the latest reports of a thread up to a seq, in order."""
     counted: dict[int, int] = {}
     reports = 0
     async for page in reader.pages(thread_id, after=0, upto=upto, types=(_TYPE,)):
@@ -134,7 +136,7 @@ async def read_reports(reader: LogReader, thread_id: str, *, upto: int) -> list[
 
 
 async def _reported(reader: LogReader, thread_id: str, counted: dict[int, int], upto: int) -> list[UsageReport]:
-    """What the responses right behind these seqs report."""
+    """Return the reports of the responses that directly follow these seqs."""
     behind = {seq: range(seq + 1, min(seq + FOLLOWING_MAX, upto) + 1) for seq in counted}
     rows = await reader.rows_at(thread_id, {at for seqs in behind.values() for at in seqs})
     found = []
@@ -147,16 +149,16 @@ async def _reported(reader: LogReader, thread_id: str, counted: dict[int, int], 
 
 
 class _KnownCorrection(msgspec.Struct, frozen=True):
-    """A thread's correction as of its latest event of this type."""
+    """A thread's correction as of its latest `ContextAsked`."""
 
     seq: int
     correction: Correction
 
 
 async def correction_at(kernel: Kernel, thread_id: str, head: Head, *, at: int | None) -> Correction:
-    """The correction of a thread's counts, at its head or as of a seq. A log that cannot be read corrects nothing.
+    """Return the correction of a thread's counts, at its head or as of a seq; none if the log cannot be read.
 
-    At the head, it is read again only once there is a new `ContextAsked`.
+    At the head, the log is read again only after a new `ContextAsked`.
     """
     mark = head.marks.get(_TYPE, 0)
     if not mark:

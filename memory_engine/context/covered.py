@@ -1,7 +1,7 @@
-"""The originals that the summaries of a state stand for, read back from the log for the window to show.
+"""The originals behind the summaries of a state, read back from the log for the window to show.
 
-Chunks never change, so what was read of a summary is kept as long as the summary stands. The newest are read first,
-and only as many as a budget has room for.
+Chunks never change, so what was read for a summary is kept as long as the summary exists. The newest originals are read
+first, and only as many as a budget has room for.
 """
 
 from bisect import bisect_right
@@ -19,9 +19,9 @@ from memory_engine.core.chunks import Chunk, ChunkType, is_of_request
 from memory_engine.store.reader import LogReader
 
 PAGE = 64
-"""Chunks to read at once."""
+"""Number of chunks read at once."""
 SPARE = 1.25
-"""So many times the tokens of a room are read: chunks carry estimates, which a counter may find too high."""
+"""Factor of the room's tokens to read: chunks carry estimates, which may be higher than the counter's result."""
 
 
 @define
@@ -30,37 +30,37 @@ class Covered:
 
     summaries: tuple[str, ...]
     _waiting: list[tuple[int, int, str]] = field(factory=list)
-    """A heap of the ids still to read, the newest first."""
+    """Heap of the ids still to read, newest first."""
     _chunks: dict[tuple[int, int], Chunk] = field(factory=dict)
     tokens: int = 0
-    """The recorded tokens of what has been read."""
+    """Recorded tokens of the chunks that have been read."""
     _atoms: list[Costed] = field(factory=list)
     _made_of: tuple[int, tuple[tuple[int, int], ...]] | None = None
 
     @classmethod
     def of(cls, summaries: Sequence[Chunk]) -> "Covered":
-        """Nothing read yet."""
+        """Create an instance for these summaries with nothing read yet."""
         covered = cls(tuple(summary.id for summary in summaries))
         for summary in summaries:
             covered._open(summary)
         return covered
 
     async def read(self, reader: LogReader, thread_id: str, room: int) -> None:
-        """Read until the originals fill `room` tokens, or all are there."""
+        """Read until the originals fill `room` tokens, or all have been read."""
         while self._waiting and self.tokens < room * SPARE:
             page = [heappop(self._waiting)[2] for _ in range(min(PAGE, len(self._waiting)))]
             self._take((await reader.shown(thread_id, page)).values())
 
     @classmethod
     def known(cls, chunks: Iterable[Chunk]) -> "Covered":
-        """All originals, where they need not be read."""
+        """Create an instance from all originals, for callers that already have them."""
         covered = cls(())
         covered._take(chunks)
         return covered
 
     @property
     def chunks(self) -> list[Chunk]:
-        """What has been read, in order."""
+        """Chunks that have been read, in order."""
         return [self._chunks[place] for place in sorted(self._chunks)]
 
     def atoms(
@@ -69,14 +69,14 @@ class Covered:
         messages: Callable[[Chunk], Iterable[Message]],
         size: Callable[[Message], int],
     ) -> list[Costed]:
-        """The atoms of what has been read, in order, at their places among the chunks of a state."""
+        """Return the atoms of the chunks read so far, in order, positioned among the chunks of a state."""
         places = sorted(self._chunks)
         if not places:
             return []
         anchors = tuple(_anchors(flowing, places[-1][0]))
         made_of = len(places), anchors
         if made_of != self._made_of:
-            # between two positions of a state is a fraction, which sorts as the other positions do
+            # a fraction between two positions of a state, which sorts like the other positions
             positions = cast("list[int]", _positions([seq for seq, _ in places], anchors))
             atoms = Bonds().read(self._chunks[place] for place in places).atoms()
             self._atoms = [_placed(cost(atom, messages, size), positions) for atom in atoms]
@@ -98,7 +98,7 @@ class Covered:
 
 
 def _placed(one: Costed, positions: Sequence[int]) -> Costed:
-    """An atom at other positions: those at the places of its own."""
+    """Return an atom whose positions are replaced by the elements of `positions` at those indexes."""
     atom = replace(one.atom, positions=tuple(positions[n] for n in one.atom.positions))
     pieces = tuple(replace(piece, position=positions[piece.position]) for piece in one.pieces)
     return replace(one, atom=atom, pieces=pieces, spoken=positions[one.spoken] if one.spoken >= 0 else -1)
@@ -110,7 +110,7 @@ def _place(chunk_id: str) -> tuple[int, int]:
 
 
 def _anchors(flowing: Sequence[Chunk], last: int) -> Iterable[tuple[int, int]]:
-    """The seqs and positions of a state's chunks that are older than the newest covered one."""
+    """Yield the seqs and positions of a state's chunks that are not newer than the newest covered one."""
     for position, chunk in enumerate(flowing):
         if chunk.type == ChunkType.COMPACTED or is_of_request(chunk):
             continue
@@ -120,7 +120,7 @@ def _anchors(flowing: Sequence[Chunk], last: int) -> Iterable[tuple[int, int]]:
 
 
 def _positions(seqs: Sequence[int], anchors: Sequence[tuple[int, int]]) -> list[float]:
-    """A position for each covered chunk: behind the last chunk of the state that is older, before the next."""
+    """Return a position for each covered chunk: after the last older chunk of the state, before the next one."""
     said = [seq for seq, _ in anchors]
     step = 1 / (len(seqs) + 1)
     behind = [bisect_right(said, seq) for seq in seqs]

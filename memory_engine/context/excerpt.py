@@ -1,4 +1,4 @@
-"""The part of a long passage that says most about a question."""
+"""Extraction of the part of a long passage that is most relevant to a question."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from memory_engine.language.rough import rough_spans
 from memory_engine.language.text import terms
 
 PART_CHARS_MAX = 240
-"""A sentence or line with more characters is cut into parts at blanks, so that some part always fits."""
+"""Maximum characters of a part: a longer sentence or line is split at blanks, so that some part always fits."""
 LEFT_OUT = "[…]"
 _TRIES_MAX = 8
 
 
 def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenCounter) -> str:
-    """The sentences around those with most of the query's terms, in at most `tokens`; empty if none fits.
+    """Return the sentences around those with most of the query's terms, in at most `tokens`; empty if none fits.
 
-    Omissions are marked. A term counts the less the more sentences have it.
+    Omissions are marked. A term weighs less the more sentences contain it.
     """
     spans = _parts(text)
     held = [query_terms.intersection(terms(text[start:end])) for start, end in spans]
@@ -36,7 +36,7 @@ def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenC
 
 
 def _parts(text: str) -> list[tuple[int, int]]:
-    """Where sentences and lines begin and end, in order, none longer than `PART_CHARS_MAX`."""
+    """Return the spans of sentences and lines, in order, none longer than `PART_CHARS_MAX`."""
     found: list[tuple[int, int]] = []
     for first, end in rough_spans(text):
         start = first
@@ -50,7 +50,7 @@ def _parts(text: str) -> list[tuple[int, int]]:
 
 
 def _around(spans: Sequence[tuple[int, int]], weights: Sequence[float], chars: int) -> tuple[int, int]:
-    """The weightiest part with as many neighbours as fit, the weightier first; an empty span if none fits."""
+    """Return the span of the weightiest part and as many neighbours as fit, weightier first; empty if none fits."""
     fitting = [n for n, (start, end) in enumerate(spans) if end - start <= chars]
     if not fitting:
         return 0, 0

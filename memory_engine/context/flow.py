@@ -1,4 +1,4 @@
-"""The flow of a state: its atoms by their part in a budget, and the newest turns that fit into a room."""
+"""The flow of a state: its atoms grouped by their part in a budget."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,27 +14,27 @@ from memory_engine.core.origins import HEARD, SPOKEN
 from memory_engine.core.tokens import TokenCounter
 
 TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 0.15}
-"""Chunks that change in place, and so stand last, by category, with the share of a budget that each may take. They are
-no part of the flow."""
+"""Categories of chunks that change in place and therefore come last, with the share of a budget that each may take.
+They are not part of the flow."""
 BORDER_MIN = 48
-"""Tokens from which on the turn before the window is shown cut short, in what the window leaves over."""
+"""Minimum tokens left over by the window for the turn before it to be shown cut short."""
 LONG_RESULT = 400
-"""A result of more tokens is cut to a reference where the window has no room for all turns."""
+"""Tokens above which a result is cut to a reference if the window has no room for all turns."""
 REFERENCE = 160
-"""The tokens of such a reference: the beginning and the end of the result, and where to read the rest."""
+"""Tokens of such a reference: the beginning and end of the result, and where to read the rest."""
 NEWEST = 1_000
-"""Turns of a large state that are kept as they were made: a budget shows the newest."""
+"""Number of the newest turns of a large state that stay rendered: a budget shows the newest."""
 CUTS_MAX = 64
-"""Atoms cut to a room that are remembered, for the flows that go on from the one where they were cut."""
+"""Maximum number of cut atoms that are remembered, also for the flows that extend the one where they were cut."""
 
 
 class Costed(msgspec.Struct, frozen=True, gc=False):
-    """A rendered atom with its messages and their tokens. `fixed`: it is in, whatever else is.
+    """A rendered atom with its messages and their tokens.
 
-    `apart`: its chunks stand one behind the other, and its messages are the same between whatever others. `spoken` is
-    the position of the last chunk in which a person, or the agent that leads, says something; -1: there is none.
-    `heard`: it has such a chunk, or a notice of the client. `light` are its tokens once its long results are cut to
-    references.
+    `fixed`: it is always included. `apart`: its chunks are consecutive, and its messages do not depend on the messages
+    around them. `spoken` is the position of its last chunk in which a person or the leading agent says something; -1:
+    there is none. `heard`: it has such a chunk, or a notice of the client. `light` is its token count with its long
+    results cut to references.
     """
 
     atom: Atom
@@ -49,12 +49,12 @@ class Costed(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_summary(self) -> bool:
-        """Whether it is a summary, which stands for earlier chunks."""
+        """Whether it is a summary, which represents earlier chunks."""
         return self.atom.chunks[0].category is Category.MEMORY
 
 
 def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callable[[Message], int]) -> Costed:
-    """An atom rendered and counted; `size` gives the tokens of a message."""
+    """Render an atom and count its tokens; `size` returns the tokens of a message."""
     pieces = tuple(
         RenderedChunk(chunk, tuple(render(chunk)), position)
         for position, chunk in zip(atom.positions, atom.chunks, strict=True)
@@ -72,7 +72,7 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callabl
 
 
 def cut_to(costed: Costed, pieces: tuple[RenderedChunk, ...], counter: TokenCounter) -> Costed:
-    """An atom with these shorter pieces in the place of its own."""
+    """Return the atom with its pieces replaced by these shorter ones."""
     messages, apart = assembled(pieces)
     tokens = sum(message_tokens(message, counter) for message in messages)
     apart = apart and costed.apart
@@ -82,15 +82,15 @@ def cut_to(costed: Costed, pieces: tuple[RenderedChunk, ...], counter: TokenCoun
 
 
 def tokens_of(costed: Iterable[Costed]) -> int:
-    """Their tokens together."""
+    """Return the total tokens of these atoms."""
     return sum(c.tokens for c in costed)
 
 
 class FlowTurns(msgspec.Struct, frozen=True):
-    """Turns in order: of each its tokens and the position of its first chunk; the turn itself is made when it is read.
+    """Turns in order, each with its tokens and the position of its first chunk; a turn itself is made when it is read.
 
-    `heard` are the places of those in which the agent hears a person, the agent that leads, or the client. `lights` are
-    the tokens with long results cut to references.
+    `heard` are the places of the turns in which the agent hears a person, the leading agent, or the client. `lights`
+    are the token counts with long results cut to references.
     """
 
     sizes: Sequence[int] = ()
@@ -99,13 +99,13 @@ class FlowTurns(msgspec.Struct, frozen=True):
     heard: Sequence[int] = ()
     tokens: int = 0
     read: Callable[[int, int], Sequence[Costed]] = lambda _first, _end: ()
-    """The turns from a place on, up to another."""
+    """Function that returns the turns from one place up to another."""
     began: Callable[[int], int] = lambda _place: 0
-    """The seq of the event that a turn began with."""
+    """Function that returns the seq of the event with which a turn began."""
 
     @classmethod
     def of(cls, costed: Sequence[Costed]) -> "FlowTurns":
-        """Turns that are there already."""
+        """Create an instance from turns that have already been made."""
         return cls(
             [one.tokens for one in costed],
             [one.light for one in costed],
@@ -120,19 +120,19 @@ class FlowTurns(msgspec.Struct, frozen=True):
         return len(self.sizes)
 
     def one(self, place: int) -> Costed:
-        """The turn at a place."""
+        """Return the turn at a place."""
         return self.read(place, place + 1)[0]
 
     def since(self, place: int) -> Sequence[Costed]:
-        """The turns from a place on."""
+        """Return the turns from a place on."""
         return self.read(place, len(self))
 
     def tokens_since(self, place: int) -> int:
-        """The tokens of the turns from a place on."""
+        """Return the tokens of the turns from a place on."""
         return sum(self.sizes[place:]) if place else self.tokens
 
     def plus(self, later: "FlowTurns") -> "FlowTurns":
-        """The same, followed by others."""
+        """Return these turns followed by `later` ones."""
         here = len(self)
 
         def read(first: int, end: int) -> Sequence[Costed]:
@@ -149,7 +149,7 @@ class FlowTurns(msgspec.Struct, frozen=True):
         )
 
     def behind(self, place: int) -> "FlowTurns":
-        """The turns from a place on, as turns of their own."""
+        """Return the turns from a place on as turns of their own."""
         return FlowTurns(
             self.sizes[place:],
             self.lights[place:],
@@ -162,7 +162,7 @@ class FlowTurns(msgspec.Struct, frozen=True):
 
 
 class OlderTurns:
-    """Turns of a large state of which two numbers are kept, and the atoms that they are made of again."""
+    """Older turns of a large state, kept as token counts and atoms, from which they are rendered again when read."""
 
     def __init__(self, again: Callable[[Atom], Costed]) -> None:
         self._again = again
@@ -172,10 +172,10 @@ class OlderTurns:
         self.sizes: list[int] = []
         self.lights: list[int] = []
         self.spoken: list[int] = []
-        """Of each that is in `FlowTurns.heard`, what `Costed.spoken` says."""
+        """`Costed.spoken` of each turn that is in `FlowTurns.heard`."""
 
     def take(self, costed: Sequence[Costed]) -> None:
-        """The turns that follow."""
+        """Append turns."""
         here = len(self.sizes)
         self._atoms += [one.atom for one in costed]
         self._firsts += [one.atom.positions[0] for one in costed]
@@ -185,7 +185,7 @@ class OlderTurns:
         self.spoken += [one.spoken for one in costed if one.heard]
 
     def turns(self) -> FlowTurns:
-        """All of them."""
+        """Return all turns."""
 
         def read(first: int, end: int) -> Sequence[Costed]:
             return [self._again(atom) for atom in self._atoms[first:end]]
@@ -196,7 +196,7 @@ class OlderTurns:
 
 
 class Cuts:
-    """Atoms as they were cut to a room. The same ones are cut in context after context, until the window moves."""
+    """Cache of atoms cut to a room: the same atoms are cut in every context until the window moves."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, int, int], tuple[tuple[Costed, Costed | None], Costed | None]] = {}
@@ -204,20 +204,20 @@ class Cuts:
     def known(
         self, one: Costed, other: Costed | None, room: int, counter: TokenCounter, made: Callable[[], Costed | None]
     ) -> Costed | None:
-        """What was made of these two and a room, now or before."""
+        """Return what `made` returned for these two atoms and this room, calling it at the first time."""
         key = id(one), id(other), room, id(counter)
         if key not in self._known:
             if len(self._known) >= CUTS_MAX:
                 self._known.clear()
-            self._known[key] = (one, other), made()  # both are held, so that no other object gets their ids
+            self._known[key] = (one, other), made()  # references to both keep their ids from being reused
         return self._known[key][1]
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """Atoms by their part in a budget: the fixed ones, the summaries, and the turns, each in order.
+    """Atoms grouped by their part in a budget: fixed atoms, summaries and turns, each in order.
 
-    `spoken` is the position of the last message of a person or of the agent that leads (-1: there is none), and
-    `spoken_in` the turn that it is in.
+    `spoken` is the position of the last message of a person or of the leading agent (-1: there is none), and
+    `spoken_in` the place of the turn that contains it.
     """
 
     fixed: Sequence[Costed] = ()
@@ -230,7 +230,11 @@ class Flow(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, costed: Iterable[Costed], again: Callable[[Atom], Costed] | None = None) -> "Flow":
-        """The atoms, sorted out. Of very many turns only the newest are kept, and others made `again` to be read."""
+        """Group the atoms.
+
+        With `again`, only the newest of very many turns stay rendered; the others are rendered again when they are
+        read.
+        """
         fixed: list[Costed] = []
         summaries: list[Costed] = []
         listed: list[Costed] = []
@@ -250,25 +254,25 @@ class Flow(msgspec.Struct, frozen=True):
 
     @property
     def asked(self) -> int:
-        """The place among the turns of the newest message of a person, which is being worked on; -1: there is none."""
+        """Place among the turns of a person's newest message, which is being worked on; -1: there is none."""
         return self.spoken_in
 
     @property
     def noticed(self) -> int:
-        """The place among the turns of what the client said last since then; -1: it said nothing."""
+        """Place among the turns of the client's last message since `asked`; -1: there is none."""
         newest = self.turns.heard[-1] if self.turns.heard else -1
         return newest if newest >= 0 and self.turns.firsts[newest] > self.spoken else -1
 
     @property
     def newest_turn(self) -> int:
-        """Where in `turns` the newest begins: with the last message of a person, else with the last atom."""
+        """Place in `turns` where the newest turn begins: at a person's last message, otherwise at the last atom."""
         if self.spoken_in >= 0:
             return self.spoken_in
         begins = bisect_right(self.turns.firsts, self.spoken) if self.spoken >= 0 else len(self.turns)
         return begins if begins < len(self.turns) else max(0, len(self.turns) - 1)
 
     def plus(self, later: "Flow") -> "Flow":
-        """The same, extended by the atoms that follow."""
+        """Return this flow extended by the atoms that follow."""
         has_spoken = later.spoken >= 0
         spoken_in = len(self.turns) + later.spoken_in if later.spoken_in >= 0 else -1
         return Flow(
@@ -282,9 +286,9 @@ class Flow(msgspec.Struct, frozen=True):
         )
 
     def behind(self, covered: Sequence[Costed]) -> "Flow":
-        """The same with the turns of covered originals, in order, among its own.
+        """Return a copy with the turns of covered originals, which are in order, merged into its own.
 
-        Most of its own turns are newer; the few older ones go where they belong.
+        Most of the flow's own turns are newer; the few older ones are sorted in.
         """
         if not covered:
             return self
@@ -297,22 +301,22 @@ class Flow(msgspec.Struct, frozen=True):
         return replace(self, turns=turns, spoken=spoken, spoken_in=spoken_in)
 
     def alone(self) -> "Flow":
-        """The same, its turns in a list of their own."""
+        """Return a copy whose turns are held in a list of their own."""
         made = self.turns.since(0)
         return replace(self, turns=replace(self.turns, read=lambda first, end: made[first:end]))
 
     def asked_in(self, place: int) -> Costed | None:
-        """The message that the turn at this place followed, and so was made for."""
+        """Return the message that the turn at this place followed, and so responds to, or `None`."""
         before = bisect_left(self.turns.heard, place)
         return self.turns.one(self.turns.heard[before - 1]) if before else None
 
     def atoms(self) -> list[Costed]:
-        """All of them, in the order of the state."""
+        """Return all atoms, in the order of the state."""
         return in_order_of_atoms([*self.fixed, *self.summaries, *self.turns.since(0)])
 
 
 def in_groups(atoms: Iterable[Atom]) -> Iterator[list[Atom]]:
-    """Atoms in their order, those together whose chunks stand among one another's."""
+    """Yield atoms in order, grouping those whose chunks are interleaved."""
     group: list[Atom] = []
     reach = -1
     for atom in atoms:
@@ -326,7 +330,7 @@ def in_groups(atoms: Iterable[Atom]) -> Iterator[list[Atom]]:
 
 
 def messages_of(costed: Sequence[Costed], behind: Sequence[RenderedChunk] = ()) -> list[Message]:
-    """The messages of atoms in their order, and of the pieces behind them: as `assemble` gives them."""
+    """Return the messages of atoms in order, followed by those of the pieces `behind`, as `assemble` gives them."""
     last, apart = assembled(behind)
     if apart and all(one.apart for one in costed) and _are_in_turn(costed):
         return [*(message for one in costed for message in one.messages), *last]
@@ -340,10 +344,10 @@ def _are_in_turn(costed: Sequence[Costed]) -> bool:
 
 
 def in_order(costed: Iterable[Costed]) -> list[RenderedChunk]:
-    """The pieces of atoms, in the order of the state."""
+    """Return the pieces of atoms, in the order of the state."""
     return sorted((piece for one in costed for piece in one.pieces), key=lambda piece: piece.position)
 
 
 def in_order_of_atoms(costed: Iterable[Costed]) -> list[Costed]:
-    """Atoms by their first chunks."""
+    """Return the atoms sorted by their first chunks."""
     return sorted(costed, key=lambda c: c.atom.positions[0])

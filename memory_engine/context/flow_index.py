@@ -1,7 +1,7 @@
-"""The flow of a large state, kept up while the state grows: a context reads what was added, and what it shows.
+"""The flow of a large state, maintained as the state grows: a context reads only what was added, and what it shows.
 
-Of each turn it keeps three numbers: its tokens, whole and with long results cut, and its first position. It gives
-exactly what reading the whole state gives (`StateParts.of`).
+For each turn the index keeps three numbers: its tokens whole, its tokens with long results cut, and its first position.
+The result equals that of reading the whole state (`StateParts.of`).
 """
 
 from array import array
@@ -24,7 +24,7 @@ from memory_engine.core.tokens import TokenCounter
 
 @frozen
 class StateParts:
-    """What contexts read of a state: its flow, the chunks of that, and those that stand last, each in order.
+    """The parts of a state that contexts read: its flow, the flow's chunks, and the trailing chunks, each in order.
 
     `responded` is the position of the last response in the flow, -1 if there is none.
     """
@@ -43,7 +43,10 @@ class StateParts:
         *,
         shows_all: bool = False,
     ) -> "StateParts":
-        """Read all of the chunks at the top of a state. Unless a context shows them all, only the newest are kept."""
+        """Read all top-level chunks of a state.
+
+        Unless a context shows them all, only the newest turns stay rendered; older ones are rendered again when read.
+        """
         top = list(chunks)
         flowing = in_flow(top)
         made = partial(cost, render=messages, size=partial(message_tokens, counter=counter))
@@ -53,14 +56,14 @@ class StateParts:
 
 
 def in_flow(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """The chunks that do not stand last, without the instructions of earlier sessions."""
+    """Return the chunks that are not trailing, without the instructions of earlier sessions."""
     found = [chunk for chunk in chunks if chunk.category not in TRAILING]
     outdated = outdated_instructions(found)
     return [chunk for chunk in found if chunk.id not in outdated] if outdated else found
 
 
 class FlowIndex:
-    """The flow of one thread's newest state. Hold `lock` while you use it, and what you get of it."""
+    """The flow of one thread's newest state. Hold `lock` while you use the index or anything obtained from it."""
 
     def __init__(self, messages: Callable[[Chunk], Iterable[Message]], counter: TokenCounter) -> None:
         self.lock = Lock()
@@ -68,7 +71,7 @@ class FlowIndex:
         self._size = partial(message_tokens, counter=counter)
         self._top: SortedSequence[Placed] = SortedSequence()
         self._beside: list[Placed] = []
-        """The chunks at the top that are not in the flow: they stand last, or are outdated instructions."""
+        """Top-level chunks that are not in the flow: trailing chunks and outdated instructions."""
         self._outdated: frozenset[str] = frozenset()
         self._bonds = Bonds()
         self._fixed: list[Costed] = []
@@ -80,21 +83,21 @@ class FlowIndex:
         self._spoken_first = -1
         self._tokens = 0
         self._made: dict[int, Costed] = {}
-        """The turns that were read for this context, by their first positions."""
+        """Turns that were read for this context, by their first positions."""
         self._made_before: dict[int, Costed] = {}
 
     def is_near(self, state: State) -> bool:
-        """Whether the state is the one that was read last, but for few chunks at its end."""
+        """Return whether the state differs from the one read last only by a few chunks at its end."""
         changes = state.top.since(self._top)
         count = sum(len(one.added) + len(one.removed) for one in changes)
         return count <= AT_ONCE_MAX and self._appended(changes) is not None
 
     def parts(self, state: State) -> StateParts:
-        """The parts of a state. Those of an earlier call may not be used any more."""
+        """Return the parts of a state. This invalidates the parts returned by earlier calls."""
         changes = state.top.since(self._top)
         appended = self._appended(changes)
         self._top = state.top
-        if self._made:  # else nothing was shown since: what the last context showed is still of use
+        if self._made:  # otherwise nothing was shown since, so the turns of the last context stay useful
             self._made_before, self._made = self._made, {}
         if appended is None:
             self._read_again()
@@ -105,7 +108,7 @@ class FlowIndex:
         return StateParts(self._flow(), self._bonds.chunks, trailing, self._bonds.responded)
 
     def _appended(self, changes: Sequence[Splice[Placed]]) -> list[Chunk] | None:
-        """The chunks that the flow has grown by; `None` where it changed elsewhere than at its end."""
+        """Return the chunks appended to the flow, or `None` if it changed elsewhere than at its end."""
         for change in changes:
             gone, come = self._in_flow(change.removed), self._in_flow(change.added)
             if any(map(is_of_session, come)):
@@ -129,7 +132,7 @@ class FlowIndex:
                 self._beside = sorted((*kept, *come), key=lambda placed: placed.key)
 
     def _read(self, appended: Sequence[Chunk]) -> None:
-        """Read the chunks that the flow has grown by."""
+        """Read the chunks appended to the flow."""
         bonds = self._bonds
         if appended:
             bonds.joined = len(bonds.chunks)
@@ -137,7 +140,7 @@ class FlowIndex:
             self._cost(bonds.joined)
 
     def _read_again(self) -> None:
-        """Read the flow again: of the turns before the first change what is known of them stays."""
+        """Read the flow again, keeping what is known of the turns before the first change."""
         top = [placed.chunk for placed in self._top]
         flowing, before = in_flow(top), self._bonds
         kept = {chunk.id for chunk in flowing}
@@ -152,7 +155,7 @@ class FlowIndex:
         self._cost(min(changed, default=same))
 
     def _cost(self, since: int) -> None:
-        """Render and count the atoms from a position on; what is kept of those before it stays."""
+        """Render and count the atoms from a position on, keeping what is known of those before it."""
         self._go_back(since)
         for atom in self._bonds.atoms(since):
             self._add(cost(atom, self._messages, self._size))
@@ -195,12 +198,12 @@ class FlowIndex:
 
     def _began(self, place: int) -> int:
         chunks, at = self._bonds.chunks, self._firsts[place]
-        while is_of_request(chunks[at]) and at + 1 < len(chunks):  # as `Atom.said_at`
+        while is_of_request(chunks[at]) and at + 1 < len(chunks):  # like `Atom.said_at`
             at += 1
         return chunks[at].said_at
 
     def _turns(self, first: int, end: int) -> list[Costed]:
-        """The turns from a place on, up to another: those that the context before showed too are not made again."""
+        """Return the turns from `first` up to `end`, reusing those that the previous context also showed."""
         wanted = self._firsts[first:end]
         for at in wanted:
             if at in self._made_before:

@@ -1,4 +1,4 @@
-"""The headings of a progress summary in the language of its lines, as far as `headings.toml` has it."""
+"""The headings of a progress summary in the language of its lines, for the languages in `headings.toml`."""
 
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -10,21 +10,22 @@ from memory_engine.language.lists import content_of
 
 DEFAULT_LANGUAGE = "en"
 HEADINGS_CHARS_MAX = 320
-"""The most characters that title and headings take in any language, with the signs and line breaks around them."""
+"""Maximum number of characters of title and headings in any language, including the surrounding marks and line
+breaks."""
 
 
 @lru_cache(maxsize=256)
 def headings_of(lines: tuple[SummaryLine, ...]) -> Mapping[str, str]:
-    """The heading of each known section, and under `title` that of the whole, in the language of these lines."""
+    """Return the heading of each known section, and the title under `title`, in the language of these lines."""
     said = "\n".join(line.text for line in lines if line.section not in TOLD_BY_TOOLS)
     return _table().get(language_of(said)) or _table()[DEFAULT_LANGUAGE]
 
 
 @cache
 def sections_by_heading() -> Mapping[str, str]:
-    """The section that a heading names, folded, in every language.
+    """Return a mapping from each casefolded heading, in every language, to its section.
 
-    The sections of people's words are not among them: a model that writes such a heading does not speak for a person.
+    The sections of people's words are excluded: a model that writes such a heading does not speak for a person.
     """
     return {
         heading.casefold(): section

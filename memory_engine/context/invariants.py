@@ -1,7 +1,7 @@
-"""The invariants that keep chunks together, each once, and the atoms that follow from all of them.
+"""The invariants that keep chunks together, one class each, and the atoms that result from all of them.
 
-A compaction takes whole atoms, and never an open one; a context includes whole atoms. The invariants read chunks one
-after the other and remember those that later chunks may belong with. So the atoms of a state that has grown cost only
+A compaction takes whole atoms, and never an open one; a context includes whole atoms. The invariants read chunks in
+order and remember those that later chunks may belong with, so computing the atoms of a state that has grown costs only
 the added chunks.
 """
 
@@ -15,18 +15,18 @@ from memory_engine.core.chunks import Chunk, ChunkType, is_of_request
 from memory_engine.core.origins import RESULTS, SPOKEN
 
 ANSWERS = frozenset({ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION})
-"""What a model says to people. Its responses are these, and calls."""
+"""Types of chunks in which a model speaks to people. A model's responses consist of these and of calls."""
 ROUNDS_KEPT = 8
-"""The newest rounds of a running loop that no compaction takes. Without this bound, an agent
-that works for hours between two messages could never be compacted."""
+"""Number of newest rounds of a running loop that no compaction takes. Without this bound, an agent that works for hours
+between two messages could never be compacted."""
 NOBODY = -1
-"""Stands for the position of a call that is not among the chunks."""
+"""Position used for a call that is not among the chunks."""
 _MODELS = ANSWERS | {ChunkType.THINKING, ChunkType.AGENT_ACTION}
-"""Types of the chunks that a response is made of."""
+"""Types of the chunks that make up a response."""
 
 
 class Atom(msgspec.Struct, frozen=True, gc=False):
-    """Chunks that stay together, in order, with their positions. `open`: more will follow, so leave them alone."""
+    """Chunks that stay together, in order, with their positions. `open`: more chunks will follow, so leave it alone."""
 
     positions: tuple[int, ...]
     chunks: tuple[Chunk, ...]
@@ -34,12 +34,12 @@ class Atom(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def tokens(self) -> int:
-        """Their estimated tokens together."""
+        """Estimated tokens of all chunks."""
         return sum(chunk.tokens for chunk in self.chunks)
 
     @property
     def said_at(self) -> int:
-        """The seq of the event that it began with: of a request its message, not what was recalled for it later."""
+        """Seq of the event that began the atom; for a request, the seq of its message, not of later recalled chunks."""
         first = self.chunks[0]
         if not is_of_request(first):
             return first.said_at
@@ -50,39 +50,39 @@ class Invariant(Protocol):
     """One reason why chunks belong together. It reads the chunks at the top of a state, each once, in order."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """Read the next chunk. Returns the positions that belong together from now on, whatever follows."""
+        """Read the next chunk and return the positions that belong together from now on, whatever follows."""
         ...
 
     def pending(self, passed: int, /) -> Iterable[int]:
-        """The positions of chunks whose atoms are open as long as nothing follows.
+        """Return the positions of chunks whose atoms are open as long as nothing follows.
 
-        After the message at position `passed` a whole exchange followed: a person spoke and the agent answered.
+        After the message at position `passed`, a whole exchange followed: a person spoke and the agent answered.
         """
         ...
 
     def copy(self) -> Self:
-        """A copy that can read on without changing this one."""
+        """Return a copy that can read on without changing this instance."""
         ...
 
 
 @define
 class Calls:
-    """A call stays with its results, the N parallel calls of one response with all N of them.
+    """A call stays with its results, and the N parallel calls of one response with the results of all N.
 
-    A result belongs to the latest call of its id before it: some models number their calls anew in each response.
-    Results of a missing call stay with each other. A call is open until its last result. A call without a result is
-    dead once a whole exchange has followed, so that an orphan does not block compactions for ever; a long-running
-    call, or one that has reported something, stays open.
+    A result belongs to the latest preceding call with its id, because some models restart the numbering of calls in
+    each response. Results of a missing call stay together. A call is open until its last result. A call without a
+    result is dead once a whole exchange has followed, so that an orphan does not block compactions for ever; a
+    long-running call, or one that has reported something, stays open.
     """
 
     _asked: dict[str, int] = field(factory=dict)
     _first: dict[tuple[int, str], int] = field(factory=dict)
-    """By the position of a call (or `NOBODY`) and its id: the first chunk of its group."""
+    """First chunk of each call's group, keyed by the call's position (or `NOBODY`) and its id."""
     _open: dict[tuple[int, str], bool] = field(factory=dict)
-    """The calls without their last result, and whether they outlive an exchange."""
+    """Calls without their last result, and whether they stay open after an exchange."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """A result belongs with its call."""
+        """Read the next chunk: a result belongs with its call."""
         members: Sequence[int] = ()
         if chunk.call_id:
             key = self._asked.get(chunk.call_id, NOBODY), chunk.call_id
@@ -99,20 +99,20 @@ class Calls:
         return members
 
     def pending(self, passed: int, /) -> Iterator[int]:
-        """The calls that wait for a result."""
+        """Yield the positions of the calls that wait for a result."""
         for key, outlives in self._open.items():
             first = self._first[key]
             if outlives or passed <= first:
                 yield first
 
     def copy(self) -> "Calls":
-        """A copy that can read on by itself."""
+        """Return an independent copy."""
         return Calls(self._asked.copy(), self._first.copy(), self._open.copy())
 
     def strays(self, chunk: Chunk) -> Iterator[int]:
-        """The positions of results that came before this chunk's call of their id.
+        """Yield the positions of results that precede this chunk's call with their id.
 
-        They are atoms of their own, but a context shows them behind the call (see `rendering.assemble`).
+        They are atoms of their own, but a context shows them after the call (see `rendering.assemble`).
         """
         for call in chunk.calls:
             if (NOBODY, call.id) in self._first:
@@ -126,7 +126,7 @@ class Responses:
     _first: dict[str, int] = field(factory=dict)
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """Chunks with the same response id belong together."""
+        """Read the next chunk: chunks with the same response id belong together."""
         if not chunk.response_id:
             return ()
         return self._first.setdefault(chunk.response_id, position), position
@@ -136,18 +136,18 @@ class Responses:
         return ()
 
     def copy(self) -> "Responses":
-        """A copy that can read on by itself."""
+        """Return an independent copy."""
         return Responses(self._first.copy())
 
 
 @define
 class Questions:
-    """A question to a person, or a request for approval, stays with the answer; one that waits is open."""
+    """A question to a person, or a request for approval, stays with its answer; an unanswered one is open."""
 
     _waiting: list[int] = field(factory=list)
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """The next message of a person answers all open questions."""
+        """Read the next chunk: the next message of a person answers all open questions."""
         if chunk.type == ChunkType.CLARIFICATION:
             self._waiting.append(position)
         elif self._waiting and chunk.type in SPOKEN:
@@ -157,23 +157,23 @@ class Questions:
         return ()
 
     def pending(self, _passed: int, /) -> Iterable[int]:
-        """The open questions."""
+        """Return the positions of the open questions."""
         return self._waiting
 
     def copy(self) -> "Questions":
-        """A copy that can read on by itself."""
+        """Return an independent copy."""
         return Questions(self._waiting.copy())
 
 
 @define
 class Requests:
-    """What was recalled for a request stays with the message that it stands before."""
+    """Chunks recalled for a request stay with the message that follows them."""
 
     _recalled: list[int] = field(factory=list)
-    """The positions of such chunks, nothing but more of them behind."""
+    """Positions of the recalled chunks at the end of what has been read."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """A message takes what was recalled for it, directly before it."""
+        """Read the next chunk: a message belongs with the recalled chunks directly before it."""
         if is_of_request(chunk):
             self._recalled.append(position)
             return ()
@@ -181,40 +181,43 @@ class Requests:
         return (*recalled, position) if recalled and chunk.type in SPOKEN else ()
 
     def pending(self, _passed: int, /) -> Iterable[int]:
-        """Return nothing: both are bound once the message is read."""
+        """Return nothing: both are bound once the message has been read."""
         return ()
 
     def copy(self) -> "Requests":
-        """A copy that can read on by itself."""
+        """Return an independent copy."""
         return Requests(self._recalled.copy())
 
 
 @define
 class Loops:
-    """The thinking of a response stays with the words and calls that it led to, and the end of a loop is left alone.
+    """The thinking of a response stays with the text and calls that it led to; the end of a running loop is open.
 
-    A round of a loop begins with each response, thinking or not, and takes what answers it. Providers want back the
-    thinking beside its own response; of earlier rounds they allow it to go. So each round stands for itself. While a
-    loop with thinking runs, which is as long as the model has called since it last only spoke, its `ROUNDS_KEPT`
-    newest rounds are open, and the newest one that holds thinking, however old.
+    A round of a loop begins with each response, with or without thinking, and includes what answers it. Providers
+    require the thinking together with its own response; they allow the thinking of earlier rounds to be dropped. So
+    each round is treated by itself. A loop runs as long as the model has made calls since its last response without
+    calls. While a loop with thinking runs, its `ROUNDS_KEPT` newest rounds are open, and so is the newest round that
+    contains thinking, however old.
     """
 
     _rounds: list[list[int]] = field(factory=list)
-    """Of the newest rounds of the loop the positions of the model's chunks."""
+    """Positions of the model's chunks in each of the newest rounds of the loop."""
     _thought: Sequence[int] = ()
-    """The same of the newest round that holds thinking."""
+    """Positions of the model's chunks in the newest round that contains thinking."""
     _response: str = ""
     _speaks: bool = False
-    """Whether the chunk before was the model's."""
+    """Whether the previous chunk was the model's."""
     _thinks: bool = False
     """Whether the model's last chunk is thinking."""
     _calls: bool = False
-    """Whether the newest round calls."""
+    """Whether the newest round contains calls."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """Thinking belongs with what follows it in its response, an observation with the text that it answers.
+        """Read the next chunk.
 
-        A message of a person ends the loop; so does anything that comes between a final answer and the next response.
+        Thinking belongs with what follows it in its response, an observation with the text that it answers.
+
+        A message of a person ends the loop, and so does anything between a final answer and the next response.
         """
         if chunk.type in _MODELS or chunk.calls:
             return self._take(position, chunk)
@@ -225,7 +228,7 @@ class Loops:
         return members
 
     def _take(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """The model's next chunk: it goes on with the newest round, or begins one."""
+        """Read the model's next chunk, which continues the newest round or begins a new one."""
         is_same = self._rounds and self._goes_on(chunk)
         if not is_same:
             self._rounds = [*self._rounds[1 - ROUNDS_KEPT :], []]
@@ -240,18 +243,18 @@ class Loops:
         return newest[-2:] if self._thought is newest and len(newest) > 1 else ()
 
     def _goes_on(self, chunk: Chunk) -> bool:
-        """Whether a chunk is of the newest round's response: by its id, else by its place: thoughts, words, calls."""
+        """Return whether a chunk belongs to the newest response, by its id or by the order thinking, text, calls."""
         if chunk.response_id and self._response:
             return chunk.response_id == self._response
         return self._speaks and not self._calls and (self._thinks or chunk.type != ChunkType.THINKING)
 
     def pending(self, _passed: int, /) -> Iterable[int]:
-        """The rounds at the end of a running loop."""
+        """Return the positions of the rounds at the end of a running loop."""
         runs = self._calls and self._thought
         return {*self._thought, *(at for one in self._rounds for at in one)} if runs else ()
 
     def copy(self) -> "Loops":
-        """A copy that can read on by itself."""
+        """Return an independent copy."""
         rounds = [one[:] for one in self._rounds]
         thought = next((new for new, old in zip(rounds, self._rounds, strict=True) if old is self._thought), None)
         kept = self._thought if thought is None else thought
@@ -260,29 +263,29 @@ class Loops:
 
 @define
 class Bonds:
-    """The atoms of chunks, kept up as chunks are added (union-find over their positions)."""
+    """The atoms of chunks, maintained as chunks are added (union-find over their positions)."""
 
     chunks: list[Chunk] = field(factory=list)
     reach: int = 0
-    """The position of the first chunk that a newly read chunk joins, or is shown before, since this was last set."""
+    """Smallest position of a chunk that newly read chunks join, or are shown before, since this field was last set."""
     joined: int = 0
-    """The position of the first chunk of all atoms that a newly read chunk has changed, since this was last set."""
+    """Smallest position of the atoms that newly read chunks have changed, since this field was last set."""
     _leader: list[int] = field(factory=list)
     _calls: Calls = field(factory=Calls)
     _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Requests(), Loops()))
     _spoken: int = NOBODY
     _passed: int = NOBODY
     responded: int = NOBODY
-    """The position of the last response; -1 if there is none."""
+    """Position of the last response; -1 if there is none."""
 
     def copy(self) -> "Bonds":
-        """A copy that can read on without changing this one."""
+        """Return a copy that can read on without changing this instance."""
         others = tuple([invariant.copy() for invariant in self._others])
         counted = self.reach, self.joined
         return Bonds(self.chunks[:], *counted, self._leader[:], self._calls.copy(), others, self._spoken, self._passed)
 
     def read(self, chunks: Iterable[Chunk]) -> "Bonds":
-        """Read these chunks too."""
+        """Read more chunks, and return this instance."""
         for chunk in chunks:
             position = len(self.chunks)
             self.chunks.append(chunk)
@@ -303,25 +306,25 @@ class Bonds:
         return self
 
     def pending(self) -> Iterator[int]:
-        """The positions of chunks whose atoms are open as long as nothing follows."""
+        """Yield the positions of chunks whose atoms are open as long as nothing follows."""
         for invariant in (self._calls, *self._others):
             yield from invariant.pending(self._passed)
 
     @property
     def spoken(self) -> int:
-        """The position of the last message of a person or of the agent that leads; -1 if there is none."""
+        """Position of the last message of a person or of the leading agent; -1 if there is none."""
         return self._spoken
 
     def first_of(self, position: int) -> int:
-        """The position of the first chunk of the atom that a chunk is in, whatever follows."""
+        """Return the position of the first chunk of the atom that contains a chunk, whatever follows."""
         return _found(self._leader, position)
 
     def atoms(self, since: int = 0) -> Iterator[Atom]:
-        """The atoms whose first chunk stands at a position or behind it, in order of their first chunks."""
+        """Yield the atoms whose first chunk is at position `since` or later, in order of their first chunks."""
         leader = self._leader
         opened = {_found(leader, position) for position in self.pending()}
         leading: list[int] = []
-        # numbers alone: an object for each atom would make garbage collections long
+        # plain integers: one object per atom would slow down garbage collection
         after, last = dict[int, int](), dict[int, int]()
         for position in range(since, len(leader)):
             first = _found(leader, position)
@@ -337,7 +340,7 @@ class Bonds:
 
 
 def atoms_of(chunks: Iterable[Chunk]) -> list[Atom]:
-    """The atoms, the smallest sets of chunks that no invariant forbids to treat apart, in order of their first."""
+    """Return the smallest sets of chunks that the invariants allow to be separated, in order of their first chunks."""
     return list(Bonds().read(chunks).atoms())
 
 
@@ -349,7 +352,7 @@ def _found(leader: list[int], position: int) -> int:
 
 
 def _join(leader: list[int], members: Sequence[int]) -> int:
-    """Make one atom of those that these chunks are in. Returns its first position, which leads it."""
+    """Merge the atoms that contain these chunks, and return the first position, which leads the merged atom."""
     firsts = {_found(leader, member) for member in members}
     first = min(firsts)
     for other in firsts:

@@ -1,4 +1,4 @@
-"""Contexts of the newest state of a thread: a large one is read once, and then only what was added to it."""
+"""Contexts of a thread's newest state: a large state is read once, and afterwards only what was added to it."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,11 +19,11 @@ from memory_engine.runtime.kernel import Kernel
 T = TypeVar("T")
 
 INDEXES_MAX = 64
-"""The threads with large states of which so much is kept."""
+"""Maximum number of threads with large states whose index is kept."""
 
 
 async def over_newest(kernel: Kernel, thread_id: str, state: State, work: Callable[[ChunkSource], T]) -> T:
-    """The result of pure work on the chunks of a thread's newest state; beside the loop where it has much to read."""
+    """Run pure work on the chunks of a thread's newest state, off the event loop if there is much to read."""
     if state.tally.chunks <= AT_ONCE_MAX:
         return work(state)
     index = kernel.caches.made(thread_id, "flow", kernel[ContextBuilder].index, at_most=INDEXES_MAX)
@@ -43,14 +43,14 @@ def _alone(index: FlowIndex, state: State, work: Callable[[ChunkSource], T]) -> 
 
 @define
 class LoopWindow:
-    """What the contexts of a loop keep from one to the next, while it asks for the same budget."""
+    """What the contexts of a loop keep from one to the next, as long as the loop asks for the same budget."""
 
     asked: object
     kept: HeldWindow | None = None
 
     @classmethod
     def of(cls, kernel: Kernel, thread_id: str, asked: object) -> "LoopWindow":
-        """The window of a thread; a new one where something else was asked before."""
+        """Return the window of a thread, or a new one if something else was asked for before."""
         found = kernel.caches.get(thread_id, "window", cls)
         if found is None or found.asked != asked:
             found = cls(asked)
@@ -58,7 +58,7 @@ class LoopWindow:
         return found
 
     def keeping(self, made: Context) -> Context:
-        """Keep what a context has kept; returns the context."""
+        """Store what a context keeps, and return the context."""
         self.kept = made.kept
         return made
 
@@ -66,9 +66,10 @@ class LoopWindow:
 async def covered_originals(
     thread: ThreadHandle, state: State, max_tokens: int | None, *, at: int | None
 ) -> Covered | None:
-    """The originals that the summaries of a state stand for, as many as its own turns leave room for.
+    """Return the originals behind the summaries of a state, as many as its own turns leave room for.
 
-    `None` where there are no summaries, or no room. Those of the newest state are kept until something is forgotten.
+    `None` if there are no summaries or no room. The originals of the newest state are cached until something is
+    forgotten.
     """
     if max_tokens is None:
         return None
@@ -77,7 +78,7 @@ async def covered_originals(
         summaries, tokens = await over_newest(kernel, thread.id, state, kernel[ContextBuilder].summaries)
     else:
         summaries, tokens = await aside(lambda: summaries_of(state.chunks()), items=state.tally.chunks)
-    if not summaries or tokens > 2 * max_tokens:  # by estimates: half of them may be too many
+    if not summaries or tokens > 2 * max_tokens:  # estimates, which may be twice the real count
         return None
     ids = tuple(summary.id for summary in summaries)
     known = kernel.caches.get(thread.id, "covered", Covered) if at is None else None

@@ -1,8 +1,8 @@
-"""Whose words an entry of a shared memory rests on, and which conversations may see it.
+"""Ownership of the entries of a shared memory: whose words they are based on, and which conversations may see them.
 
 One agent serves many users. What a person said in a conversation belongs to that person, wherever it was filed; what
-the agent found out itself belongs to the agent. Both are decided by where an entry comes from (`source_thread` and
-`sources` of its event), never by its wording. Where that cannot be told, the entry counts as a person's.
+the agent found out itself belongs to the agent. Both are decided by the origin of an entry (`source_thread` and
+`sources` of its event), never by its wording. An entry of unknown origin counts as a person's.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,23 +18,24 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import ThreadFilter
 
 DEPTH_MAX = 4
-"""Entries that agents passed on to each other are followed through this many memories; beyond, nothing is known."""
+"""Maximum number of memories through which entries that agents passed on to each other are followed; beyond that, the
+origin is unknown."""
 OWNERLESS = frozenset({"agent", "tenant", "industry"})
 """Kinds of threads in which no person speaks."""
 
 
 class Viewer(msgspec.Struct, frozen=True):
-    """The conversation that a memory is shown in: its user (empty: nobody is known) and its thread's id."""
+    """The conversation in which a memory is shown: its user (empty: unknown) and its thread's id."""
 
     user_id: str
     thread_id: str
 
 
 class Ownership(msgspec.Struct, frozen=True):
-    """Where an entry comes from.
+    """The origin of an entry.
 
-    `is_said`: a person's words are in it, said by `user_id` (empty: unknown) in the thread `thread_id`. `is_run`: it
-    tells of a run, which conversations without a user have in common.
+    `is_said`: it contains a person's words, said by `user_id` (empty: unknown) in the thread `thread_id`. `is_run`: it
+    describes a run, which is shared by conversations without a user.
     """
 
     is_said: bool = False
@@ -43,7 +44,7 @@ class Ownership(msgspec.Struct, frozen=True):
     is_run: bool = False
 
     def is_for(self, viewer: Viewer) -> bool:
-        """Whether the viewer may see the entry: its own user's, its own thread's, or nobody's words."""
+        """Return whether the viewer may see the entry: one of its user, of its thread, or without a person's words."""
         if not self.is_said or self.thread_id == viewer.thread_id:
             return True
         if self.user_id:
@@ -52,13 +53,13 @@ class Ownership(msgspec.Struct, frozen=True):
 
 
 FOUND_OUT = Ownership()
-"""The origin of an entry with no person's words in it."""
+"""Origin of an entry without a person's words."""
 
 
 async def visible(kernel: Kernel, thread_id: str, seqs: Collection[int], viewer: Viewer) -> frozenset[int]:
-    """Those of the events of a shared memory (at these seqs of its thread) that a viewer may see.
+    """Return the events of a shared memory, among these seqs of its thread, that a viewer may see.
 
-    Reads each event and its sources once a process, as long as the thread stays in memory.
+    Each event and its sources are read once per process, as long as the thread stays in memory.
     """
     found = await _origins(kernel, thread_id, seqs, DEPTH_MAX)
     return frozenset(seq for seq in seqs if found.get(seq, FOUND_OUT).is_for(viewer))
@@ -84,14 +85,14 @@ async def _origins(kernel: Kernel, thread_id: str, seqs: Collection[int], depth:
 
 
 def _sources(event: Event | UnknownEvent) -> tuple[str, tuple[str, ...]]:
-    """The thread that an entry was drawn from, and the ids of its events there; no thread where nobody else spoke."""
+    """Return the thread and event ids that an entry was drawn from; no thread if nobody else spoke."""
     if getattr(event, "own", False):
         return "", ()
     return getattr(event, "source_thread", ""), getattr(event, "sources", ())
 
 
 class _DrawnFrom(msgspec.Struct, frozen=True):
-    """The events of one thread that entries were drawn from: their origins by id. No `record`: the thread is gone."""
+    """The origins, by id, of one thread's events that entries were drawn from; no `record`: the thread is gone."""
 
     thread_id: str
     record: ThreadRecord | None
@@ -112,7 +113,7 @@ class _DrawnFrom(msgspec.Struct, frozen=True):
         return cls(thread_id, record, origins)
 
     def origin(self, ids: Sequence[str]) -> Ownership:
-        """The origin of an entry that was drawn from these events: a person's where one of them is."""
+        """Return the origin of an entry drawn from these events: a person's if any of them is a person's."""
         unknown = Ownership(is_said=True, thread_id=self.thread_id)
         if self.record is None:
             return unknown
@@ -125,7 +126,7 @@ class _DrawnFrom(msgspec.Struct, frozen=True):
 
 
 def _is_said(kernel: Kernel, thread_id: str, row: StoredEvent) -> bool:
-    """Whether a person said what an event holds: a message of theirs, or the request that a run began with."""
+    """Return whether a person said what an event holds: in a message, or in the request that began a run."""
     if row.type == TaskStarted.event_type:
         return True
     if kernel.events.role(row.type) != "user" or row.type == ParentAgentMessage.event_type:

@@ -1,10 +1,10 @@
-"""A context with recall: passages of the log that answer a question, beside the chunks of the state.
+"""A context with recall: passages of the log that answer a question, in addition to the chunks of the state.
 
-1. A policy divides the budget among summaries, recent turns and recall; pinned chunks and the newest turn come
-   before all of them.
-2. Search finds passages of the log. Those that the context shows already are left out, and so are near-duplicates.
-3. The best that fit are put into one block before the newest turn, marked as memory, in the order they were said.
-4. Where a question finds too little, the turns before the visible ones fill the block, the newest first.
+1. A policy divides the budget among summaries, recent turns and recall; pinned chunks and the newest turn come before
+   all of them.
+2. Search finds passages of the log. Passages that the context already shows, and near-duplicates, are dropped.
+3. The best passages that fit go into one block before the newest turn, marked as memory, in chronological order.
+4. If the question finds too little, the turns before the visible ones fill the block, newest first.
 
 The block is a view: reading a context writes nothing to the log.
 """
@@ -45,35 +45,35 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.passages import PLACES_BITS, LookUp
 
 OWN_KINDS = ("message", "tool", "note", "task", "snippet")
-"""The kinds that are recalled of the thread itself."""
+"""Kinds of passages that are recalled from the thread itself."""
 OTHER_KINDS = ("memory", "preference", "playbook", "agent_md", "document")
-"""The further kinds that are recalled of other threads."""
+"""Further kinds of passages that are recalled from other threads."""
 HEADING = "Oldest first:"
 ROOM_MIN = 40
-"""Tokens below which no block is begun."""
+"""Minimum tokens of room for a block."""
 WORTHWHILE = 24
-"""Tokens below which a passage is not worth shortening."""
+"""Minimum tokens for a shortened passage."""
 PASSAGE_SHARE = 0.5
-"""The share of the room that one passage may take before it is shortened, so that one answer does not fill it."""
+"""Share of the room above which a passage is shortened, so that one answer does not fill the block."""
 READ_AT_ONCE = 64
-"""Passages of which the texts are read together: most blocks are full with the first, or the second."""
+"""Number of passages whose texts are read together: most blocks are full after the first or second batch."""
 HIT_TOKENS_MIN = 12
-"""About the tokens of the shortest passages: the search asks for as many hits as might fit."""
+"""Approximate tokens of the shortest passages: the search asks for as many hits as could fit."""
 COVERED_CHARS_MIN = 24
-"""Characters from which on a text that the context holds counts as shown; a shorter one may be there by chance."""
+"""Minimum characters of a text that counts as shown if the context contains it; a shorter one may match by chance."""
 REPEATED_TERMS_MIN = 8
-"""Texts of fewer terms are never near-duplicates: they may mean different things."""
+"""Minimum terms of near-duplicates: shorter texts may mean different things."""
 REPEATED_SHARE = 0.9
-"""Texts that share this part of their terms are near-duplicates, unless a number differs."""
+"""Share of common terms from which on two texts are near-duplicates, unless a number differs."""
 PIECES_MAX = 2
-"""The most passages of one event that fill up a block."""
+"""Maximum number of passages of one event that fill up a block."""
 
 
 class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The query, the budget in tokens (`None`: beside all of the state), the seq to read as of, and the threads.
+    """The query, the budget in tokens (`None`: in addition to the whole state), the seq to read as of, and the threads.
 
-    `covered` are the originals that summaries stand for, `kept` what the last context of the same loop has kept.
-    `most` bounds the tokens of the block.
+    `covered` are the originals behind the summaries, `kept` what the last context of the same loop kept. `most` limits
+    the tokens of the block.
     """
 
     query: str
@@ -89,9 +89,9 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
 async def recalled_context(
     thread: ThreadHandle, state: State, recall: RecallRequest, standing: Sequence[OfferedBlock] = ()
 ) -> Context:
-    """The context of a state with the passages that a question recalls.
+    """Return the context of a state with the passages that a question recalls.
 
-    Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
+    Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, and `ThreadNotFound`.
     """
     checked_query(recall.query)
     await searchable(thread, recall.others, at=recall.at)
@@ -100,9 +100,9 @@ async def recalled_context(
 
 
 async def recalled_into(thread: ThreadHandle, state: State, recall: RecallRequest, draft: ContextDraft) -> Context:
-    """The context of a draft with the passages that a question recalls, in the room that the draft leaves for them.
+    """Return the context of a draft with the passages that a question recalls, in the room that the draft leaves.
 
-    Raises `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
+    Raises `InvalidSearch` for a thread that this one may not recall from, and `ThreadNotFound`.
     """
     kernel = thread.kernel
     query = checked_query(recall.query)
@@ -131,7 +131,7 @@ async def recalled_into(thread: ThreadHandle, state: State, recall: RecallReques
 
 
 async def _seen_in(thread: ThreadHandle, hits: Sequence[Hit]) -> list[Hit]:
-    """The hits that may be shown in a thread: an agent's memory also holds what other users said."""
+    """Return the hits that may be shown in a thread: an agent's memory also holds what other users said."""
     kernel = thread.kernel
     viewer = Viewer((await thread.info()).user_id, thread.id)
     entries: dict[str, set[int]] = {}
@@ -146,7 +146,7 @@ async def _seen_in(thread: ThreadHandle, hits: Sequence[Hit]) -> list[Hit]:
 async def context_with(
     thread: ThreadHandle, state: State, recall: RecallRequest, standing: Sequence[OfferedBlock], text: str
 ) -> Context | None:
-    """The context of a state with a block that was chosen before; `None` where the block no longer fits.
+    """Return the context of a state with a block that was chosen before, or `None` if the block no longer fits.
 
     Raises `ContextBudgetError`.
     """
@@ -195,9 +195,9 @@ class _Block:
         return self._left
 
     def take(self, hits: Iterable[Hit]) -> bool:
-        """Put in the hits that fit, best first; a hit that is too long goes in as an excerpt, if enough of it fits.
+        """Add the hits that fit, best first; a hit that is too long is added as an excerpt if enough of it fits.
 
-        Returns whether further ones may fit.
+        Returns whether further hits may fit.
         """
         for hit in hits:
             if self._left < WORTHWHILE // 2:
@@ -214,7 +214,7 @@ class _Block:
         return self._left >= WORTHWHILE // 2
 
     def append(self, hit: Hit, said: frozenset[str]) -> bool:
-        """Put in one passage with these terms, once, if it fits. Returns whether the next may still fit."""
+        """Add one passage with these terms, once, if it fits. Return whether the next may still fit."""
         if _place(hit) in self._places or self._visible.shows(hit) or self._said.holds(hit, said):
             return True
         size = self._size(hit)
@@ -224,11 +224,11 @@ class _Block:
         return True
 
     def shows_event(self, seq: int) -> bool:
-        """Whether the context shows all of one of the thread's own events already."""
+        """Return whether the context already shows all of one of the thread's own events."""
         return self._visible.shows_event(seq)
 
     def context(self) -> Context:
-        """The context with the chosen passages."""
+        """Return the context with the chosen passages."""
         chosen = sorted(self._chosen, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n))
         while chosen:
             block = self._draft.block("\n".join([HEADING, *_lines(chosen)]))
@@ -236,7 +236,7 @@ class _Block:
                 break  # a renderer hides the recalled block
             if self._draft.tokens(block) <= self._draft.room:
                 return evolve(self._draft.finished(block), recalled=tuple(chosen))
-            chosen.remove(self._chosen.pop())  # a renderer adds text, or a tokenizer counts more at the seams
+            chosen.remove(self._chosen.pop())  # a renderer added text, or a tokenizer counts more at the joints
         return self._draft.finished()
 
     def _add(self, hit: Hit, size: int, said: frozenset[str]) -> None:
@@ -250,12 +250,12 @@ class _Block:
         return _terms(hit, self._choice.terms_at(hit.passage))
 
     def _size(self, hit: Hit) -> int:
-        """The tokens of a passage, and of its day if it is the first one of that."""
+        """Return the tokens of a passage, including its day heading if it is the first passage of that day."""
         day = "" if hit.day in self._days else f"[{hit.day}]\n"
         return self._draft.builder.counter.count(f"{day}{_item(hit)}\n")
 
     def _shortened(self, hit: Hit, room: int) -> Hit:
-        """The hit with an excerpt as its text, or with no text if too little fits."""
+        """Return the hit with an excerpt as its text, or with no text if too little fits."""
         room -= self._size(replace(hit, text=""))
         if room < WORTHWHILE:
             return replace(hit, text="")
@@ -263,41 +263,41 @@ class _Block:
 
 
 class _Repeats:
-    """The terms of the passages that were put in, to find whether the same speaker says the same, numbers included.
+    """The terms of the added passages, to detect when the same speaker says the same again, numbers included.
 
-    Near-duplicates share so many terms that, in any one order, they share one of the first few: by these they are kept
-    (S. Chaudhuri, V. Ganti, R. Kaushik, "A Primitive Operator for Similarity Joins in Data Cleaning", 2006).
+    Near-duplicates share so many terms that, in any fixed order, they share one of the first few. Passages are indexed
+    by these (S. Chaudhuri, V. Ganti, R. Kaushik, "A Primitive Operator for Similarity Joins in Data Cleaning", 2006).
     """
 
     def __init__(self) -> None:
         self._by_term: dict[tuple[str, str], dict[str, list[frozenset[str]]]] = {}
 
     def holds(self, hit: Hit, said: frozenset[str]) -> bool:
-        """Whether the speaker of a passage with these terms says the same in one that was put in."""
+        """Return whether the speaker of a passage with these terms says the same in an added one."""
         by_term = self._by_term.get((hit.role, hit.speaker))
         if by_term is None or len(said) < REPEATED_TERMS_MIN:
             return False
         return any(_same(said, other) for term in _first(said) for other in by_term.get(term, ()))
 
     def add(self, hit: Hit, said: frozenset[str]) -> None:
-        """Take the terms of a passage that is put in."""
+        """Register the terms of a passage that is added."""
         by_term = self._by_term.setdefault((hit.role, hit.speaker), {})
         for term in _first(said):
             by_term.setdefault(term, []).append(said)
 
 
 def _first(said: frozenset[str]) -> list[str]:
-    """One more of the terms, in order, than a near-duplicate may lack."""
+    """Return the first terms in sorted order, one more than a near-duplicate may lack."""
     return sorted(said)[: len(said) - int(REPEATED_SHARE * len(said)) + 1]
 
 
 def _terms(hit: Hit, indexed: Sequence[str] | None) -> frozenset[str]:
-    """The terms of a hit's text, which are those that the index has of its passage, if that has no title."""
+    """Return the terms of a hit's text: those indexed for its passage, unless the passage has a title."""
     return frozenset(terms(hit.text) if hit.about or indexed is None else indexed)
 
 
 def _place(hit: Hit) -> tuple[str, int, int]:
-    """The identity of a passage, shortened or not."""
+    """Return the identity of a passage, shortened or not."""
     return hit.thread_id, hit.seq, hit.n
 
 
@@ -326,11 +326,11 @@ class _Visible:
         self._text = _plain("\n".join(str(m.get("content")) for p in draft.pieces for m in p.messages))
 
     def shows_event(self, seq: int) -> bool:
-        """Whether the draft shows the chunk of one of the thread's own events whole, or a line of it stands there."""
+        """Return whether the draft shows the chunk of an own event of the thread whole, or a standing line for it."""
         return seq in self._whole or (self._thread_id, seq) in self._standing
 
     def shows(self, hit: Hit) -> bool:
-        """Whether the draft shows a passage: its event's chunk, or its words."""
+        """Return whether the draft shows a passage: its event's chunk, or its words."""
         own = hit.thread_id == self._thread_id
         if (own and hit.seq in self._whole) or (hit.thread_id, hit.seq) in self._standing:
             return True
@@ -349,9 +349,9 @@ def _plain(text: str) -> str:
 
 
 def _lines(hits: Iterable[Hit]) -> list[str]:
-    """Passages in their order, those of a day as a list below it.
+    """Return the lines of passages in order, those of each day as a list below the day.
 
-    The further lines of a passage are indented, so that none looks like a day or another passage.
+    Continuation lines of a passage are indented, so that none looks like a day or another passage.
     """
     days = groupby(hits, key=lambda hit: hit.day)
     return [line for day, said in days for line in (f"[{day}]", *map(_item, said))]
@@ -362,9 +362,9 @@ def _item(hit: Hit) -> str:
 
 
 async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int) -> None:
-    """Put the turns before the visible ones into the remaining room, the newest first, until one does not fit.
+    """Add the turns before the visible ones to the remaining room, newest first, until one does not fit.
 
-    They come from the index, which no longer has passages that were forgotten or ended.
+    They come from the index, which no longer contains passages that were forgotten or have ended.
     """
     last = draft.state.seq
     first = max(1, last + 1 - block.left // HIT_TOKENS_MIN - len(draft.pieces))
@@ -404,7 +404,7 @@ def _said_lately(passage: Shown, thread_id: str) -> Hit:
 
 
 async def recalled_hits(kernel: Kernel, thread_id: str, passages: Iterable[RecalledPassage]) -> tuple[Hit, ...]:
-    """The passages of an earlier choice, read back from the log in their order; those that are gone are left out."""
+    """Return the passages of an earlier choice, read back from the log in chronological order, without deleted ones."""
     by_thread: dict[str, list[int]] = {}
     for passage in passages:
         by_thread.setdefault(passage.thread_id or thread_id, []).append(passage.seq << PLACES_BITS | passage.n)

@@ -1,4 +1,4 @@
-"""Which other threads a thread may recall from: those of its own tenant and user, and its own agent's memory."""
+"""The other threads that a thread may recall from: those of its own tenant and user, and its own agent's memory."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from memory_engine.store.protocol import ThreadFilter
 
 
 async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at: int | None) -> tuple[str, ...]:
-    """The ids of the other threads, without scopes that nothing was dispatched to.
+    """Return the ids of the other threads, without scopes that nothing has been dispatched to.
 
     Raises `InvalidSearch` for a thread that this one may not recall from, for a value that is not a handle, and for
-    threads together with `at`; `ThreadNotFound`, `WrongThreadKind`.
+    threads combined with `at`; also `ThreadNotFound` and `WrongThreadKind`.
     """
     if not isinstance(others, Sequence):
         raise InvalidSearch("recall_from", others, "it is a list of handles: [engine.user(...), engine.thread(...)]")
@@ -36,7 +36,7 @@ async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at
 
 
 async def _record(kernel: Kernel, thread: ThreadHandle) -> ThreadRecord | None:
-    """The stored record and head of a thread; `None` for a scope that nothing was dispatched to."""
+    """Return the stored record of a thread, or `None` for a scope that nothing has been dispatched to."""
     if not isinstance(thread, ThreadHandle):
         raise InvalidSearch("recall_from", thread, "it is not a handle: engine.user(...), engine.thread(...)")
     if thread.kernel is not kernel:
@@ -51,7 +51,7 @@ async def _record(kernel: Kernel, thread: ThreadHandle) -> ThreadRecord | None:
 
 
 def _check(own: ThreadRecord, other: ThreadRecord) -> None:
-    """Refuse threads of another tenant or user, and the memory of another agent."""
+    """Raise `InvalidSearch` for a thread of another tenant or user, and for the memory of another agent."""
     why = ""
     if other.tenant_id != own.tenant_id:
         why = f"it is not of this thread's tenant {own.tenant_id!r}" if own.tenant_id else "this thread has no tenant"

@@ -1,7 +1,7 @@
-"""How chunks look to a model: valid chat-completions messages, and an XML form for prompts.
+"""Rendering of chunks for a model: valid chat-completions messages, and an XML form for prompts.
 
-Renderers make the messages of one chunk. `assemble` makes a valid list of them: each result directly behind its call,
-every call answered once. `shorten` cuts texts that are too long for a budget.
+Renderers make the messages of one chunk. `assemble` combines them into a valid list: each result directly after its
+call, every call answered once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,10 +32,10 @@ Message = dict[str, object]
 """A chat-completions message."""
 
 Renderer = Callable[[Chunk], Iterable[Message]]
-"""The messages of one chunk; an empty result hides it from the model. Pure: the same chunk, the same messages."""
+"""Function that returns the messages of one chunk; an empty result hides the chunk from the model. It must be pure."""
 
 SECTIONS: tuple[tuple[str, str], ...] = tuple((name, name.replace("_", " ").title()) for name in SEED_SECTIONS)
-"""The sections of a progress summary as a model is asked for it: name in `SummaryLine.section`, and English heading."""
+"""Sections that a model is asked for in a progress summary: name in `SummaryLine.section`, and English heading."""
 _LABELS = {
     "parent_message": "Message from the parent agent",
     "subagent_message": "Message from a sub-agent",
@@ -49,12 +49,12 @@ _LABELS = {
 
 
 def message_content(content: Content) -> object:
-    """Content as chat-completions wants it: a text, or a list of parts."""
+    """Return content in chat-completions form: a text, or a list of parts."""
     return content if isinstance(content, str) else [message_part(part) for part in content]
 
 
 def message_part(part: Part) -> Message:
-    """A part of a message; what chat-completions does not take (a file by address) stands as its text."""
+    """Return a part of a message; what chat-completions does not accept (a file by address) becomes its text."""
     match part:
         case ImagePart(url=url) if url:
             return {"type": "image_url", "image_url": {"url": url, **({"detail": part.detail} if part.detail else {})}}
@@ -66,17 +66,17 @@ def message_part(part: Part) -> Message:
 
 
 def render_system(chunk: Chunk) -> Iterable[Message]:
-    """The system message of instructions."""
+    """Return instructions as a system message."""
     return ({"role": "system", "content": message_content(chunk.content)},)
 
 
 def render_user(chunk: Chunk) -> Iterable[Message]:
-    """A message of the user role, whoever wrote it; the speaker's name stands before it where there is one."""
+    """Return a message of the user role, whoever wrote it, prefixed with the speaker's name if there is one."""
     return ({"role": "user", "content": message_content(_spoken(chunk.label, chunk.content))},)
 
 
 def _spoken(speaker: str, content: Content) -> Content:
-    """Content with the speaker's name before its first text, or before its parts where an image comes first."""
+    """Return content with the speaker's name before its first text, or as a first part if an image comes first."""
     if not speaker:
         return content
     if isinstance(content, str):
@@ -87,14 +87,14 @@ def _spoken(speaker: str, content: Content) -> Content:
 
 
 def render_assistant(chunk: Chunk) -> Iterable[Message]:
-    """The model's text; nothing for a response without a word that is broken off or the provider's alone."""
+    """Return the model's text; nothing for an empty response that was interrupted or is native to its provider."""
     content = message_content(chunk.content)
     is_silent = not content and (chunk.native or chunk.status == INTERRUPTED)
     return () if is_silent else ({"role": "assistant", "content": content},)
 
 
 def render_action(chunk: Chunk) -> Iterable[Message]:
-    """Calls: one message, however many they are."""
+    """Return one message with all calls."""
     if not chunk.calls:
         return render_assistant(chunk) if chunk.content else ()  # providers refuse an empty list of calls
     calls = [
@@ -105,14 +105,17 @@ def render_action(chunk: Chunk) -> Iterable[Message]:
 
 
 def render_result(chunk: Chunk) -> Iterable[Message]:
-    """The answer to a call, or an error that stands alone."""
+    """Return the result of a call, or a note for an error without a call."""
     if not chunk.call_id:
         return render_note(chunk)
     return ({"role": "tool", "tool_call_id": chunk.call_id, "content": message_content(chunk.content)},)
 
 
 def render_note(chunk: Chunk) -> Iterable[Message]:
-    """A labelled note for events of neither person nor model, in the user role (all providers take it anywhere)."""
+    """Return a labelled note, in the user role, for events of neither person nor model.
+
+    All providers accept the user role anywhere.
+    """
     label = _LABELS.get(chunk.type, chunk.type.replace("_", " ").capitalize())
     if chunk.label:
         label = f"{label} ({chunk.label})"
@@ -126,7 +129,7 @@ def _note(label: str, content: object) -> Message:
 
 
 def render_compacted(chunk: Chunk) -> Iterable[Message]:
-    """A summary in place of the chunks that it covers."""
+    """Return a summary in place of the chunks that it covers."""
     text = render_lines(chunk.lines) if chunk.lines else chunk.text
     return ({"role": "user", "content": f"[Summary of earlier conversation]\n{text}"},)
 
@@ -137,9 +140,9 @@ def render_nothing(_chunk: Chunk) -> Iterable[Message]:
 
 
 def render_lines(lines: Sequence[SummaryLine], *, title: bool = True) -> str:
-    """The Markdown of a summary: the known sections in their order, then any other, each with its lines.
+    """Return the Markdown of a summary: the known sections in their order, then any others, each with its lines.
 
-    The headings are in the language of the lines where that is known, else in English.
+    The headings are in the language of the lines if that is known, otherwise in English.
     """
     named = headings.headings_of(tuple(lines))
     parts = [f"## {named['title']}"] if title else []
@@ -169,16 +172,16 @@ DEFAULT_RENDERERS: Mapping[str, Renderer] = {
     "compacted": render_compacted,
     "*": render_note,
 }
-"""By chunk type; `"*"` for every other."""
+"""Renderers by chunk type; `"*"` is for all other types."""
 
 
 def render(chunk: Chunk, renderers: Mapping[str, Renderer]) -> Iterable[Message]:
-    """The messages of a chunk, by the renderer of its type."""
+    """Return the messages of a chunk, by the renderer of its type."""
     return renderers.get(chunk.type, renderers["*"])(chunk)
 
 
 def render_held(chunk: Chunk, children: Iterable[Chunk], renderers: Mapping[str, Renderer]) -> Iterable[Message]:
-    """The messages of a chunk that stands last, with its children; a renderer of its own type shows it alone."""
+    """Return the messages of a trailing chunk with its children; a custom renderer of its type gets the chunk alone."""
     if chunk.type == ChunkType.SCRATCHPAD and chunk.type not in renderers:
         return render_scratchpad(children)
     if chunk.is_container and chunk.type not in renderers:
@@ -187,12 +190,12 @@ def render_held(chunk: Chunk, children: Iterable[Chunk], renderers: Mapping[str,
 
 
 def render_all(chunks: Iterable[Chunk], renderers: Mapping[str, Renderer]) -> list[Message]:
-    """Chunks as a valid list of messages."""
+    """Return chunks as a valid list of messages."""
     return assemble(RenderedChunk(chunk, tuple(render(chunk, renderers)), n) for n, chunk in enumerate(chunks))
 
 
 def render_todo_list(chunk: Chunk, items: Iterable[Chunk]) -> Message:
-    """A list with its items, ticked or not."""
+    """Return a to-do list with its items and their check marks."""
     marks = {"completed": "x", "in_progress": "~"}
     lines = [f"- [{marks.get(item.status, ' ')}] {item.text}" for item in items]
     return {
@@ -202,13 +205,13 @@ def render_todo_list(chunk: Chunk, items: Iterable[Chunk]) -> Message:
 
 
 def render_scratchpad(snippets: Iterable[Chunk]) -> Iterable[Message]:
-    """The snippets of flows, oldest first, each marked with its flow; nothing for an empty scratchpad."""
+    """Return the snippets of flows, oldest first, each with its flow's label; nothing for an empty scratchpad."""
     lines = [f"- ({s.label}) {s.text}" if s.label else f"- {s.text}" for s in sorted(snippets, key=lambda s: s.seq)]
     return ({"role": "user", "content": "\n".join(["[Scratchpad]", *lines])},) if lines else ()
 
 
 def render_xml(chunks: Iterable[Chunk]) -> str:
-    """The XML form: one element a chunk, with its id, so that a model can cite it."""
+    """Return the XML form: one element per chunk, with its id, so that a model can cite it."""
     parts = ["<memory>"]
     for chunk in chunks:
         named = chunk.type.isidentifier()
@@ -229,11 +232,11 @@ def render_xml(chunks: Iterable[Chunk]) -> str:
 
 
 _SPACES = str.maketrans({"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
-"""White space that XML readers turn into a blank in an attribute, unless it is written as an entity."""
+"""White space that XML readers convert to a blank in an attribute unless it is written as a character reference."""
 
 
 def _quoted(value: str) -> str:
-    """An attribute's value in double quotes, or in single ones where it holds only double ones."""
+    """Return an attribute's value in double quotes, or in single quotes if it contains double quotes only."""
     told = html.escape(value, quote=False).translate(_SPACES)
     if '"' in told and "'" not in told:
         return f"'{told}'"
@@ -241,11 +244,11 @@ def _quoted(value: str) -> str:
 
 
 IN_NO_STATE = -2
-"""The position of a piece that is in no state."""
+"""Position of a piece that belongs to no state."""
 MESSAGE_FRAME = 4
-"""Tokens that each message takes beyond its text (role and delimiters)."""
+"""Tokens that each message takes in addition to its text (role and delimiters)."""
 NO_RESULT = "[no result yet]"
-"""Stands for the result of a call that has none: providers refuse an unanswered call."""
+"""Placeholder for a missing result of a call: providers refuse an unanswered call."""
 
 
 class RenderedChunk(msgspec.Struct, frozen=True, gc=False):
@@ -258,15 +261,18 @@ class RenderedChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 def assemble(pieces: Iterable[RenderedChunk]) -> list[Message]:
-    """The messages in order, each result directly after its call.
+    """Return the messages in order, each result directly after its call.
 
-    A placeholder stands where a call has no result, a note for a result whose call is not there.
+    A call without a result gets a placeholder; a result whose call is missing becomes a note.
     """
     return assembled(pieces)[0]
 
 
 def assembled(pieces: Iterable[RenderedChunk]) -> tuple[list[Message], bool]:
-    """The same, and whether each result has its call here: then no other piece before or behind changes them."""
+    """Return the messages of `assemble`, and whether each result has its call here.
+
+    If so, no piece before or after these changes the messages.
+    """
     flat = [(piece.chunk, message) for piece in pieces for message in piece.messages]
     if not any(message.get("role") == "tool" or message.get("tool_calls") for _, message in flat):
         return [message for _, message in flat], True
@@ -288,9 +294,10 @@ def assembled(pieces: Iterable[RenderedChunk]) -> tuple[list[Message], bool]:
 
 
 def _answers(flat: Sequence[tuple[Chunk, Message]]) -> dict[tuple[int, str], Message]:
-    """The answer to each call, by the place of its message and its id: the first final result, else the first one.
+    """Return the answer to each call, by the index of its message and its id.
 
-    A result belongs to the latest call of its id before it: some models number their calls anew each time.
+    The answer is the first final result, otherwise the first result. A result belongs to the latest preceding call with
+    its id, because some models restart the numbering of calls each time.
     """
     asking: dict[str, int] = {}
     final: dict[tuple[int, str], Message] = {}
@@ -313,7 +320,7 @@ def _call_ids(message: Message) -> list[str]:
 
 
 def _with_strays(flat: Sequence[tuple[Chunk, Message]], result: list[Message], used: set[int]) -> list[Message]:
-    """Put each tool message that answers no call here, as a note, after what stood before it."""
+    """Insert each tool message that answers no call here, as a note, after the message that preceded it."""
     place = {id(message): n for n, message in enumerate(result)}
     notes: dict[int, list[Message]] = {}
     at = -1
@@ -332,7 +339,7 @@ def _with_strays(flat: Sequence[tuple[Chunk, Message]], result: list[Message], u
 
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:
-    """Tokens of a message: its texts, its images and files by their rules, and the frame."""
+    """Return the tokens of a message: its texts, its images and files by their rules, and the frame."""
     total = MESSAGE_FRAME
     content = message.get("content")
     if isinstance(content, str):
@@ -351,16 +358,16 @@ def _part_tokens(part: Mapping[str, object], counter: TokenCounter) -> int:
 
 
 def message_bytes(message: Message) -> bytes:
-    """A message as providers roughly get it: deterministic JSON, and a line break."""
+    """Return a message approximately as providers receive it: deterministic JSON and a line break."""
     return encode_json(message) + b"\n"
 
 
 def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
-    """The number of bytes, or messages, at the beginning that are the same."""
+    """Return the length, in bytes or messages, of the common prefix."""
     length = min(len(before), len(after))
     if before[:length] == after[:length]:
         return length
-    low, high = 0, length  # the first `low` are the same, the first `high` are not
+    low, high = 0, length  # the first `low` elements are equal, the first `high` are not
     while high - low > 1:
         middle = (low + high) // 2
         if before[low:middle] == after[low:middle]:

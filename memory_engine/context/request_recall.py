@@ -1,9 +1,9 @@
-"""What is recalled for a request: chosen at its first context, and kept until the next request.
+"""Passages recalled for a request: chosen at its first context, and kept until the next request.
 
-A loop asks for a context before each call of its model. Were the passages chosen anew each time, they would differ as
-the loop goes on, and a provider's prompt cache would be lost at each call. So the first context with a query after a
-message chooses, and later ones show the same text at the same place, directly before the message. The choice waits as
-a note (`runtime.notes`) and is recorded with the next dispatch; from then on it is a chunk of the state like others, so
+A loop asks for a context before each call of its model. If the passages were chosen again each time, they would change
+as the loop goes on, and each call would lose a provider's prompt cache. So the first context with a query after a
+message chooses, and later ones show the same text at the same place, directly before the message. The choice waits as a
+note (`runtime.notes`) and is recorded with the next dispatch; from then on it is an ordinary chunk of the state, so
 that restarts, past moments, reruns and explanations see it.
 """
 
@@ -47,20 +47,20 @@ from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 
 Build = Callable[[State], Awaitable[Context]]
-"""Builds the context of a state of the thread, without a query."""
+"""Function that builds the context of a state of the thread, without a query."""
 
 
 _NOTE = "recalled"
 SPARE_SHARE = 0.125
-"""The share of a budget that the window must leave free for recall, or it moves."""
+"""Share of a budget that the window must leave free for recall; otherwise the window moves."""
 BLOCK_SHARE = 0.45
-"""The share of a budget that a block may take, so that it stays uncut beside its message however long the loop."""
+"""Share of a budget that a block may take, so that block and message stay uncut however long the loop is."""
 SMALL_BLOCK = 3_400
-"""Tokens that a block may take of a small budget too. It is cut once the loop needs the room."""
+"""Tokens that a block may take even of a small budget. It is cut once the loop needs the room."""
 
 
 class Wanted(NamedTuple):
-    """A context with a query for the loop of a thread: of which newest state, what is recalled, and how it is built."""
+    """A context with a query for a thread's loop: the newest state, what to recall, and how to build the context."""
 
     thread: ThreadHandle
     runtime: ThreadRuntime
@@ -71,18 +71,18 @@ class Wanted(NamedTuple):
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The ids of the other threads to search."""
+        """Ids of the other threads to search."""
         given: object = self.recall.others
-        listed = given if isinstance(given, Sequence) else ()  # anything else is refused when it is searched
+        listed = given if isinstance(given, Sequence) else ()  # the search refuses anything else
         return tuple(dict.fromkeys(getattr(one, "id", "") for one in listed))
 
 
 class _Choice(msgspec.Struct):
     """What a query recalled for a request, from these other threads: the text as shown, and the passages in it.
 
-    Once it is recorded, `chunk_id` is its chunk in the state. Until then it counts for the budget and the policy with
-    which it was chosen, in the state at `seq`; `leaving` are the chunks that go with it. `at_end`: there is an earlier
-    one for the request.
+    Once recorded, `chunk_id` is its chunk in the state. Until then the choice applies to the budget and the policy with
+    which it was made, in the state at `seq`; `leaving` are the chunks that are removed with it. `at_end`: an earlier
+    choice exists for the request.
     """
 
     query: str
@@ -97,7 +97,7 @@ class _Choice(msgspec.Struct):
     at_end: bool = False
 
     def answers(self, wanted: Wanted) -> bool:
-        """Whether it still is what a context is to show: not forgotten, cleared or compacted since."""
+        """Return whether the choice is still what a context must show: not forgotten, cleared or compacted since."""
         if (self.query, self.others) != (wanted.recall.query, wanted.others):
             return False
         if self.chunk_id:
@@ -107,7 +107,7 @@ class _Choice(msgspec.Struct):
 
 
 class _Request(msgspec.Struct):
-    """The newest request of a thread, by the seq of the event that made it: what is recorded, and what is not yet."""
+    """A thread's newest request, by the seq of the event that made it: its recorded choices and the waiting one."""
 
     seq: int
     recorded: list[_Choice] = []
@@ -115,7 +115,7 @@ class _Request(msgspec.Struct):
 
 
 class RequestRecall:
-    """Keeps what was recalled for the newest request of each open thread. One per engine."""
+    """Store of what was recalled for the newest request of each open thread. One per engine."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -123,13 +123,13 @@ class RequestRecall:
 
     @classmethod
     def of(cls, kernel: Kernel) -> "RequestRecall":
-        """The one of an engine, made when a context first recalls something."""
+        """Return the instance of an engine, created when a context first recalls something."""
         return kernel.made(cls, partial(cls, kernel))
 
     async def context(self, wanted: Wanted) -> Context:
-        """The context with what was recalled for the thread's newest request, now or before.
+        """Return the context with what was recalled for the thread's newest request, now or before.
 
-        Raises what `recalled_context` raises.
+        Raises the same errors as `recalled_context`.
         """
         message = next((chunk for chunk in wanted.state.newest() if chunk.type in SPOKEN), None)
         if message is None:
@@ -145,7 +145,7 @@ class RequestRecall:
         return await self._again(wanted, known) or await self._shown(wanted, message, known)
 
     async def _again(self, wanted: Wanted, choice: _Choice) -> Context | None:
-        """The context in which a choice was first shown, for one who asks again before anything is recorded."""
+        """Return the context that first showed a choice, for a repeated call before anything is recorded, or `None`."""
         if choice.chunk_id or choice.at_end or not choice.text or choice.seq != wanted.state.seq:
             return None
         state = _without(wanted.state, choice.leaving)
@@ -153,7 +153,7 @@ class RequestRecall:
         return None if context is None else evolve(context, recalled=choice.hits, recall_failure=choice.failure)
 
     async def _request(self, wanted: Wanted, message: Chunk) -> _Request:
-        """What is known of the request that a message makes, also what another process or an earlier run recorded."""
+        """Return what is known of a message's request, including what another process or an earlier run recorded."""
         runtime, state = wanted.runtime, wanted.state
         request = self._requests.get(runtime)
         if request is None or request.seq != message.said_at:
@@ -172,9 +172,9 @@ class RequestRecall:
         return request
 
     async def _chosen(self, wanted: Wanted, message: Chunk, request: _Request) -> Context:
-        """Search, and keep what is found for the further contexts of the request.
+        """Search, and keep the result for further contexts of the request.
 
-        It takes the place of a choice that is not recorded yet: nobody has answered what that was shown in.
+        It replaces a choice that is not yet recorded, since no response to the context that showed that choice exists.
         """
         state, recall = wanted.state, wanted.recall
         earlier = _of_earlier(state, message)
@@ -182,7 +182,7 @@ class RequestRecall:
         most = _most(recall)
         least = min(most, int((recall.max_tokens or 0) * SPARE_SHARE))
         context = await self._in_the_window(wanted, state, message, most if earlier else least)
-        if context is None and earlier:  # what an earlier request recalled takes no room from this one
+        if context is None and earlier:  # recall of an earlier request takes no room from this one
             leaving = earlier
             context = await self._in_the_window(wanted, _without(state, leaving), message, least)
         if context is None:
@@ -209,9 +209,9 @@ class RequestRecall:
         return at_its_place if choice.text == at_its_place.recalled_text else context
 
     async def _in_the_window(self, wanted: Wanted, state: State, message: Chunk, least: int) -> Context | None:
-        """The context with what is recalled beside the window as it is, if that leaves `least` tokens; else `None`.
+        """Return the context with recall and an unchanged window; `None` if fewer than `least` tokens are free.
 
-        So the window does not move for a new request: what was sent before stays.
+        The window then does not move for a new request: what was sent before stays.
         """
         recall = wanted.recall
         if recall.max_tokens is None or recall.policy.split is not None:
@@ -240,7 +240,10 @@ class RequestRecall:
         return evolve(made, thinking=plain.thinking, thinking_tokens=plain.thinking_tokens)
 
     async def _shown(self, wanted: Wanted, message: Chunk, choice: _Choice) -> Context:
-        """The context with a choice: a chunk of the state, or of a state as it will be once the choice is recorded."""
+        """Return the context with a choice as a chunk of the state.
+
+        For a choice that is not yet recorded, the state is the one that will result from recording it.
+        """
         state, chunk_id = wanted.state, choice.chunk_id
         if choice.text and not chunk_id:
             chunk_id = f"{state.seq + 1}.0"
@@ -262,13 +265,16 @@ class RequestRecall:
 
 
 def _most(recall: RecallRequest) -> int:
-    """The most tokens to recall for a request: a loop that fills its budget leaves the message half of it."""
+    """Return the maximum tokens to recall for a request.
+
+    A loop that fills its budget leaves about half of it to the message.
+    """
     most = recall.policy.recalled_max
     return most if recall.max_tokens is None else min(most, max(SMALL_BLOCK, int(recall.max_tokens * BLOCK_SHARE)))
 
 
 def _note(wanted: Wanted, message: Chunk, request: _Request, choice: _Choice) -> Note:
-    """The note that records the waiting choice of a request with the next dispatch."""
+    """Return the note that records the waiting choice of a request with the next dispatch."""
     own = wanted.thread.id
     event = ContextRecalled(
         content=choice.text,
@@ -287,7 +293,7 @@ def _note(wanted: Wanted, message: Chunk, request: _Request, choice: _Choice) ->
         by_hand = any(getattr(one.event, "content", None) == choice.text for one in sent)
         if by_hand or _is_kept_by_hand(choice, wanted.runtime.state):
             return None
-        # a compaction under way may take what would leave: it would find its chunks changed, and be given up
+        # a running compaction may take the leaving chunks: it would find them changed, and be abandoned
         is_compacting = any(is_kept(own) for is_kept in wanted.thread.kernel[OpenThreads].keeping)
         return replace(event, leaving=()) if is_compacting else event
 
@@ -301,19 +307,19 @@ def _note(wanted: Wanted, message: Chunk, request: _Request, choice: _Choice) ->
 
 
 def _is_kept_by_hand(choice: _Choice, state: State) -> bool:
-    """Whether the application has recorded the same text itself: it is not shown twice."""
+    """Return whether the application has recorded the same text itself, so that it must not be shown twice."""
     by_hand = (chunk for chunk in state.marked(Mark.RECALLED) if not is_of_context(chunk))
     return bool(choice.text) and any(chunk.text == choice.text for chunk in by_hand)
 
 
 def _of_earlier(state: State, message: Chunk) -> tuple[str, ...]:
-    """The chunks that were recalled for requests before this message."""
+    """Return the ids of the chunks that were recalled for requests before this message."""
     recalled = state.marked(Mark.RECALLED)
     return tuple(chunk.id for chunk in recalled if is_of_context(chunk) and chunk.seq < message.said_at)
 
 
 def _with(state: State, choice: _Choice, message: Chunk, chunk_id: str) -> State:
-    """The state as it will be once a choice is recorded (see `reduce_context_recalled`)."""
+    """Return the state as it will be once a choice is recorded (see `reduce_context_recalled`)."""
     chunk = Chunk(
         id=chunk_id,
         type=ChunkType.RECALLED,

@@ -1,7 +1,7 @@
-"""Contexts of successive states: each as `ContextBuilder.build` gives it, at the cost of the changes alone.
+"""Contexts of successive states: each equals that of `ContextBuilder.build`, at the cost of the changes alone.
 
-Chunks that are added at the end leave the atoms, the messages and the token counts of those before them as they were.
-So the contexts of all calls of a log take time linear in the log, and not in the size of all its states.
+Chunks that are added at the end do not change the atoms, messages and token counts of those before them. So building
+the contexts of all calls of a log takes time linear in the log, not in the total size of all its states.
 """
 
 from bisect import bisect_left
@@ -30,24 +30,26 @@ from memory_engine.core.operations import BatchReplace, Delete, Operation, Repla
 from memory_engine.core.state import Placed, State, StateDraft
 
 UNSETTLED = 16
-"""The number of newest chunks that are always read again: chunks that answer or join them mostly come soon."""
+"""Number of newest chunks that are always read again: most chunks that answer or join them come soon."""
 SETTLED_TO_ONE = 128
-"""For so many chunks that are settled, one more waits to be: what settling copies is then spread over many contexts."""
+"""Number of settled chunks for each of which one more chunk waits to be settled, so that the copying that settling
+needs is spread over many contexts."""
 RETURNS_MAX = 4
-"""The number of shorter settled beginnings that are kept, to go back to when a change falls behind them."""
+"""Number of shorter settled beginnings that are kept, to return to when a change occurs before the end of the
+longest."""
 
 
 class MeasuredContext(msgspec.Struct, frozen=True):
-    """The messages of a context, its tokens and bytes, and the number of the first message that stands last by design.
+    """The messages of a context with their tokens and bytes.
 
-    `last` are the types of the chunks that do. `bytes` are those of the messages as JSON, one after the other (see
-    `rendering.message_bytes`).
+    `trailing` is the index of the first message of trailing chunks, and `last` are the types of these chunks. `bytes`
+    is the size of the messages as consecutive JSON (see `rendering.message_bytes`).
     """
 
     before: Sequence[Message]
-    """Messages at the beginning; contexts of one series mostly share the very list."""
+    """Messages at the beginning; contexts of one series usually share the same list object."""
     behind: Sequence[Message]
-    """All others."""
+    """All other messages."""
     tokens: int
     bytes: int
     trailing: int
@@ -58,23 +60,23 @@ class MeasuredContext(msgspec.Struct, frozen=True):
 
     @property
     def messages(self) -> list[Message]:
-        """All of them, in a new list."""
+        """All messages, in a new list."""
         return [*self.before, *self.behind]
 
     def since(self, place: int) -> Sequence[Message]:
-        """The messages from a place on."""
+        """Return the messages from a place on."""
         own = place - len(self.before)
         return self.behind[own:] if own >= 0 else self.messages[place:]
 
     def same_as(self, other: "MeasuredContext") -> int:
-        """The number of messages at the beginning that are the same."""
+        """Return the number of equal messages at the beginning."""
         if self.before is other.before:
             return len(self.before) + common_prefix(self.behind, other.behind)
         return common_prefix(self.messages, other.messages)
 
 
 class MessageSize(msgspec.Struct, frozen=True, gc=False):
-    """The tokens of a message, and the id of its chunk (`""` for a placeholder)."""
+    """The tokens and bytes of a message, and the id of its chunk (`""` for a placeholder)."""
 
     tokens: int
     bytes: int
@@ -83,9 +85,9 @@ class MessageSize(msgspec.Struct, frozen=True, gc=False):
 
 @define
 class MeasuredMessages:
-    """The messages of chunks, each made once, and their tokens.
+    """The messages of chunks, each made once, and their sizes.
 
-    `beside` are those of another series, by the same builder: what it has of the same chunk is not made again.
+    `beside` are the messages of another series with the same builder; its messages of equal chunks are reused.
     """
 
     builder: ContextBuilder
@@ -94,7 +96,7 @@ class MeasuredMessages:
     _sizes: dict[int, MessageSize] = field(factory=dict)
 
     def of(self, chunk: Chunk) -> Sequence[Message]:
-        """The messages of a chunk: the very same objects each time."""
+        """Return the messages of a chunk: the same objects each time."""
         return (self._messages.get(chunk.id) or self._made(chunk))[1]
 
     def _made(self, chunk: Chunk) -> tuple[Chunk, Sequence[Message]]:
@@ -109,21 +111,21 @@ class MeasuredMessages:
         return known
 
     def size(self, message: Message) -> MessageSize:
-        """The tokens of a message."""
+        """Return the size of a message."""
         return self._sizes.get(id(message)) or self._measured(message)
 
     def sizes(self, messages: Sequence[Message]) -> tuple[int, int]:
-        """The tokens and the bytes of messages together."""
+        """Return the total tokens and bytes of messages."""
         known = self._sizes.get
         found = [known(id(message)) or self._measured(message) for message in messages]
         return sum([one.tokens for one in found]), sum([one.bytes for one in found])
 
     def tokens(self, message: Message) -> int:
-        """The tokens of a message alone."""
+        """Return the tokens of a message."""
         return self.size(message).tokens
 
     def let_go(self, kept: Iterable[Chunk]) -> None:
-        """Forget the messages of all other chunks, once they are many."""
+        """Forget the messages of all other chunks once there are many."""
         ids = {chunk.id for chunk in kept}
         if len(self._messages) > 2 * len(ids) + 1_000:
             for chunk_id in self._messages.keys() - ids:
@@ -136,10 +138,10 @@ class MeasuredMessages:
 
 @frozen
 class Settled:
-    """A beginning of the flow that later chunks have not changed: its atoms, its messages and their tokens."""
+    """A beginning of the flow that later chunks have not changed: its atoms, its messages and their sizes."""
 
     bonds: Bonds = field(factory=Bonds)
-    """The bonds, read exactly to its end. Copy them before you read on."""
+    """Bonds read exactly to the end of this beginning. Copy them before reading on."""
     flow: Flow = field(factory=Flow)
     messages: Sequence[Message] = ()
     tokens: int = 0
@@ -149,21 +151,21 @@ class Settled:
         return len(self.bonds.chunks)
 
     def begins(self, chunks: Sequence[Chunk]) -> bool:
-        """Whether a flow still begins with these chunks."""
+        """Return whether a flow still begins with this part."""
         return self.bonds.chunks == list(chunks[: len(self)])
 
     def tail(self, chunks: Sequence[Chunk]) -> Bonds:
-        """The bonds of a whole flow that begins with these chunks."""
+        """Return the bonds of a whole flow that begins with this part."""
         bonds = self.bonds.copy()
         bonds.reach = len(chunks)
         return bonds.read(chunks[len(self) :])
 
     def is_touched_by(self, tail: Bonds) -> bool:
-        """Whether later chunks belong to one of these after all."""
+        """Return whether later chunks join the atoms of this part after all."""
         return tail.reach < len(self)
 
     def plus(self, bonds: Bonds, costed: Sequence[Costed], messages: MeasuredMessages) -> "Settled":
-        """The same with the atoms that follow, up to where `bonds` have been read."""
+        """Return a copy extended by the atoms that follow, up to where `bonds` have been read."""
         made = messages_of(costed)
         tokens, size = messages.sizes(made)
         flow = self.flow.plus(Flow.of(costed)).alone()
@@ -171,18 +173,18 @@ class Settled:
 
 
 class SeriesOriginals(msgspec.Struct, frozen=True):
-    """The originals that the summaries of a series stand for: by the id of each summary, and all of them."""
+    """The originals behind the summaries of a series: by the id of each summary, and all of them."""
 
     under: Mapping[str, Sequence[Chunk]] = {}
     covered: Covered | None = None
 
     @classmethod
     def of(cls, under: Mapping[str, Sequence[Chunk]]) -> "SeriesOriginals":
-        """The originals under these summaries."""
+        """Create an instance from the originals under each summary."""
         return cls(under, Covered.known(chunk for chunks in under.values() for chunk in chunks) if under else None)
 
     def after(self, operations: Sequence[Operation], get: Callable[[str], Chunk | None]) -> "SeriesOriginals":
-        """The same after the operations of an event; `get` gives a chunk of the state before it."""
+        """Return the originals after an event's operations; `get` returns a chunk of the state before the event."""
         under = dict(self.under)
         for operation in flattened(operations):
             match operation:
@@ -202,7 +204,7 @@ class SeriesOriginals(msgspec.Struct, frozen=True):
 
 
 class SeriesMark(msgspec.Struct, frozen=True):
-    """Where a series stood: from there it can be gone through again at the cost of the later changes alone."""
+    """A point in a series, from which it can be replayed at the cost of the later changes alone."""
 
     state: State
     settled: Settled
@@ -214,12 +216,12 @@ class SeriesMark(msgspec.Struct, frozen=True):
     kept: HeldWindow | None
     originals: "SeriesOriginals"
     chunks: Sequence[Chunk] = ()
-    """The series' own, which only grows at its end: the first `length` of them are the flow."""
+    """The series' own list, which only grows at its end: its first `length` chunks are the flow."""
     length: int = -1
 
     @property
     def flow(self) -> Sequence[Chunk] | None:
-        """The flow, if it had been read."""
+        """The flow, or `None` if it had not been read."""
         return self.chunks[: self.length] if self.length >= 0 else None
 
 
@@ -243,22 +245,22 @@ class ContextSeries:
         self.messages = messages
         self.settled = Settled()
         self._returns: list[Settled] = []
-        """Beginnings of the flow, shortest first: the first one settled after each time that the flow was read again.
-        A compaction mostly leaves what stood before the former one."""
+        """Beginnings of the flow, shortest first: the first one settled after each time that the flow was read again. A
+        compaction usually keeps what preceded the previous compaction."""
         self._was_read_again = True
         self._bonds: Bonds | None = None
-        """The bonds of the whole flow; `None` where it changed elsewhere than at its end."""
+        """Bonds of the whole flow; `None` if it changed elsewhere than at its end."""
         self._flowing: dict[str, int] = {}
-        """The places of chunks in the flow, and perhaps of some that a series from a later mark has at its end."""
+        """Places of chunks in the flow, possibly including some that a series from a later mark has at its end."""
         self._last_key = b""
         self._settle_at = 0
         self._trailing: list[RenderedChunk] | None = None
         self._costed: Sequence[Costed] = ()
-        """The atoms after the settled ones, as the last context read them."""
+        """Atoms after the settled ones, as the last context read them."""
 
     @property
     def covered(self) -> Covered | None:
-        """The originals that the summaries of the state stand for."""
+        """Originals behind the summaries of the state."""
         return self._originals.covered
 
     @property
@@ -267,7 +269,7 @@ class ContextSeries:
         return self._kept
 
     def mark(self) -> SeriesMark:
-        """Where it stands now."""
+        """Return a mark of the current point."""
         bonds = self._bonds
         read: tuple[Sequence[Chunk], int] = (bonds.chunks, len(bonds.chunks)) if bonds is not None else ((), -1)
         atoms = self.settled, self._costed, bonds.joined if bonds is not None else 0
@@ -275,7 +277,7 @@ class ContextSeries:
         return SeriesMark(self.state(), *atoms, self._trailing, self._last_key, self._flowing, *kept, *read)
 
     def since(self, mark: SeriesMark) -> "ContextSeries":
-        """A series that stands where this one stood."""
+        """Return a series that continues from the mark."""
         series = ContextSeries(mark.state, self._thread_id, self.max_tokens, self.messages, mark.originals)
         series.settled, series._kept = mark.settled, mark.kept
         flow = mark.flow
@@ -287,7 +289,7 @@ class ContextSeries:
         return series
 
     def state(self) -> State:
-        """The current state."""
+        """Return the current state."""
         state = self._draft.freeze(self._draft.seq)
         self._draft = state.draft()
         return state
@@ -304,7 +306,7 @@ class ContextSeries:
         self._draft.seq = seq
 
     def context(self) -> MeasuredContext:
-        """The context of the current state. Raises `ContextBudgetError`."""
+        """Return the context of the current state. Raises `ContextBudgetError`."""
         builder = self.messages.builder
         bonds = self._bonds or self._read_again()
         tail = self._tail(bonds)
@@ -329,7 +331,7 @@ class ContextSeries:
         )
 
     def _within(self, max_tokens: int, bonds: Bonds, tail: Sequence[Costed]) -> list[Message]:
-        """The messages that fit into a budget, going on from those of the last context."""
+        """Return the messages that fit into a budget, continuing from the last context."""
         builder, trailing = self.messages.builder, self._trailing or []
         flow = self.settled.flow.plus(Flow.of(tail))
         if self._originals.covered is not None and flow.summaries:
@@ -350,14 +352,17 @@ class ContextSeries:
         return [*messages_of(atoms[:first]), *summary.messages, *messages_of(atoms[first:], trailing)]
 
     def _note(self, chunk_id: str, placed: Placed | None) -> None:
-        """Keep the parts that a change leaves alone: the flow before a chunk added at its end, and the last chunks."""
+        """Register a changed chunk, and keep the parts that it does not affect.
+
+        A chunk added at the end of the flow keeps the flow before it and the trailing chunks.
+        """
         is_flowing = placed is not None and not placed.container and placed.chunk.category not in TRAILING
         bonds = self._bonds
         place = self._flowing.get(chunk_id)
         if place is not None and (bonds is None or place < len(bonds.chunks)):
             self._bonds = None
         elif placed is None or not is_flowing:
-            self._trailing = None  # children too: only the chunks that stand last show them
+            self._trailing = None  # also for children: only trailing chunks show them
         elif bonds is not None and placed.key > self._last_key and not is_of_session(placed.chunk):
             self._flowing[chunk_id] = len(bonds.chunks)
             bonds.read((placed.chunk,))
@@ -366,7 +371,7 @@ class ContextSeries:
             self._bonds = None
 
     def _read_again(self) -> Bonds:
-        """The bonds of the current flow. Of the settled part, what the flow still begins with is kept."""
+        """Return the bonds of the current flow, keeping the settled part that the flow still begins with."""
         top = in_flow(self._draft.chunks())
         while self._returns and not self._returns[-1].begins(top):
             self._returns.pop()
@@ -381,12 +386,12 @@ class ContextSeries:
 
     def _went_on(self, settled: Settled, bonds: Bonds, costed: Sequence[Costed] = ()) -> Bonds:
         self.settled, self._bonds = settled, bonds
-        self._settle_at = len(settled) + 3 * UNSETTLED + len(settled) // SETTLED_TO_ONE  # a copy of it each time
+        self._settle_at = len(settled) + 3 * UNSETTLED + len(settled) // SETTLED_TO_ONE  # settling copies all
         self._costed, bonds.joined = costed, len(bonds.chunks) if costed else 0
         return bonds
 
     def _tail(self, bonds: Bonds) -> Sequence[Costed]:
-        """The atoms after those that are settled; once these are many, the older ones are settled too."""
+        """Return the atoms after the settled ones; if there are many, settle the older ones too."""
         if self.settled.is_touched_by(bonds):
             bonds = self._went_on(Settled(), Settled().tail(bonds.chunks))
         messages = self.messages
@@ -412,9 +417,9 @@ class ContextSeries:
         return rest
 
     def _head(self, chunks: Sequence[Chunk], costed: Sequence[Costed]) -> Bonds | None:
-        """The bonds of the chunks that can be settled: no atom spans their end, and none before depends on later ones.
+        """Return the bonds of the chunks that can be settled, or `None` if no more than now can be.
 
-        `None` where no more can be than are already.
+        No atom may span their end, and none before it may depend on later ones.
         """
         ends: list[int] = []
         reach = len(self.settled)

@@ -1,4 +1,4 @@
-"""Texts that are too long for a budget, cut around what matters in them; marks say what is left out."""
+"""Shortening of texts that are too long for a budget, keeping what matters in them and marking what is left out."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ else:
     excerpts = lazy_module("memory_engine.context.excerpt")
 
 LINES_LEFT_OUT = "[… {} earlier line(s) left out …]"
-"""Stands before lines for whose forerunners there was no room."""
+"""Mark before lines whose predecessors did not fit."""
 STATEMENTS_LEFT_OUT = "[… {} line(s) left out …]"
-"""Stands before the statements of a summary that are shown; those between them may be left out too."""
+"""Mark before the shown statements of a summary; statements between them may be left out too."""
 LINES_LEFT_OUT_END = STATEMENTS_LEFT_OUT.rpartition("}")[2]
 TEXT_TOKENS_MIN = 24
-"""A text is never cut below this."""
+"""Minimum tokens of a cut text."""
 SLACK = 8
 """Tokens that a cut may leave unused."""
 _TRIES_MAX = 16
@@ -33,9 +33,9 @@ _TRIES_MAX = 16
 def shorten(
     pieces: Sequence[RenderedChunk], room: int, counter: TokenCounter, asked: frozenset[str] = frozenset()
 ) -> tuple[RenderedChunk, ...] | None:
-    """The pieces with their longest texts cut so that they fit into `room` tokens; `None` where they cannot.
+    """Return the pieces with their longest texts cut to fit into `room` tokens, or `None` if they cannot fit.
 
-    The beginning and the end of a text stay, and between them what it says about the terms that were `asked`.
+    A cut text keeps its beginning, its end, and between them what it says about the terms of `asked`.
     """
     sizes = [_text_tokens(piece, counter) for piece in pieces]
     texts = room - _assembled_tokens(pieces, counter) + sum(sizes)
@@ -62,7 +62,10 @@ def shorten(
 def referenced(
     pieces: Sequence[RenderedChunk], over: int, tokens: int, counter: TokenCounter
 ) -> tuple[RenderedChunk, ...]:
-    """The pieces, their results of more than `over` tokens cut to about `tokens`: beginning, end, and a reference."""
+    """Return the pieces with results of more than `over` tokens cut to about `tokens`.
+
+    A cut result has its beginning, its end, and a reference.
+    """
     found = []
     for piece in pieces:
         is_result = any(message.get("role") == "tool" for message in piece.messages)
@@ -76,7 +79,7 @@ def _assembled_tokens(pieces: Sequence[RenderedChunk], counter: TokenCounter) ->
 
 
 def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
-    """What each gets of a room: all it needs where that is less than an even part of what the smaller ones leave."""
+    """Divide a room: each gets all that it needs, up to an even share of what the smaller ones leave."""
     shares = [0] * len(sizes)
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     for n, place in enumerate(order):
@@ -86,10 +89,10 @@ def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
 
 
 def keep_last_lines(piece: RenderedChunk, room: int, counter: TokenCounter) -> RenderedChunk:
-    """The piece with its texts cut at their beginning to the last lines that fit into `room` tokens.
+    """Return the piece with its texts cut at the beginning, to the last lines that fit into `room` tokens.
 
-    The first line, a heading, stays, and one says how many are left out. A line that is longer than half of the room is
-    cut itself, but for those of a summary: half a statement says something else. Images and files stay.
+    The first line, a heading, stays, and a mark says how many lines are left out. A line longer than half of the room
+    is itself cut, except in a summary, where half a statement would change its meaning. Images and files stay.
     """
     cut = (
         partial(_last_statements, counter=counter)
@@ -124,7 +127,7 @@ def _last_lines(text: str, room: int, chunk_id: str, counter: TokenCounter) -> s
 
 
 def _last_statements(text: str, room: int, counter: TokenCounter) -> str:
-    """The first line of a summary, and its newest statements that fit, whole, below their headings."""
+    """Return the first line of a summary, and its newest whole statements that fit, under their headings."""
     heading, *rest = text.split("\n")
     statements = [one for one in _STATEMENT.split("\n".join(rest)) if one.strip()]
     room -= counter.count(f"{heading}\n{STATEMENTS_LEFT_OUT.format(len(statements))}\n")
@@ -137,7 +140,7 @@ def _last_statements(text: str, room: int, counter: TokenCounter) -> str:
             kept.append(shown)
             room -= size
         elif is_heading and kept and not kept[-1].startswith("#"):
-            break  # what follows would stand below another heading than its own
+            break  # what follows would appear under a wrong heading
     left_out = sum(not one.startswith("#") for one in statements) - sum(not one.startswith("#") for one in kept)
     return "\n".join([heading, *([STATEMENTS_LEFT_OUT.format(left_out)] if left_out else []), *reversed(kept)])
 
@@ -146,14 +149,14 @@ _STATEMENT = regex(r"\n+(?=- |#)")
 
 
 def last_lines(lines: Sequence[str], room: int, counter: TokenCounter, chunk_id: str = "it") -> list[str]:
-    """The last lines that fit into `room` tokens, with one that says how many do not (`LINES_LEFT_OUT`).
+    """Return the last lines that fit into `room` tokens, which leaves room for a mark with the number of the others.
 
-    A line that is longer than half of the room is cut itself.
+    The caller adds the mark (`LINES_LEFT_OUT`). A line longer than half of the room is itself cut.
     """
     sizes = [counter.count(line) + 1 for line in lines]
     if sum(sizes) <= room:
         return list(lines)
-    room -= TEXT_TOKENS_MIN  # for the line that says what is left out
+    room -= TEXT_TOKENS_MIN  # for the mark that says how many lines are left out
     kept: list[str] = []
     for line, size in zip(reversed(lines), reversed(sizes), strict=True):
         shown = line
@@ -171,7 +174,7 @@ def _text_tokens(piece: RenderedChunk, counter: TokenCounter) -> int:
 
 
 def _texts(message: Message) -> list[str]:
-    """The texts of a message. Those that nothing stands between are one: each has its own marks where it is cut."""
+    """Return the texts of a message. Adjacent texts are joined into one, since each gets its own marks when cut."""
     content = message.get("content")
     if isinstance(content, str):
         return [content]
@@ -181,7 +184,7 @@ def _texts(message: Message) -> list[str]:
 
 
 def _with_texts(message: Message, texts: Iterator[str]) -> Message:
-    """The message with other texts in place of its own; images and files stay where they are."""
+    """Return the message with its texts replaced by others; images and files stay where they are."""
     content = message.get("content")
     if isinstance(content, str):
         return {**message, "content": next(texts)}
@@ -198,7 +201,7 @@ def _is_text(part: Mapping[str, object]) -> bool:
 
 
 class _Cut(msgspec.Struct, frozen=True):
-    """What a text of `size` tokens is cut by: the terms that matter in it, and the counter."""
+    """Parameters for cutting a text of `size` tokens: the terms that matter in it, and the counter."""
 
     size: int
     asked: frozenset[str]
@@ -206,7 +209,7 @@ class _Cut(msgspec.Struct, frozen=True):
 
 
 def _cut(piece: RenderedChunk, tokens: int, how: _Cut) -> RenderedChunk:
-    """The piece with its longest texts cut, so that all of them have about `tokens`."""
+    """Return the piece with its longest texts cut, so that all together take about `tokens`."""
     texts = [text for message in piece.messages for text in _texts(message)]
     sizes = [how.counter.count(text) for text in texts]
     shares = fair_shares(sizes, tokens)
@@ -218,7 +221,10 @@ def _cut(piece: RenderedChunk, tokens: int, how: _Cut) -> RenderedChunk:
 
 
 def _cut_text(text: str, tokens: int, chunk_id: str, how: _Cut) -> str:
-    """Beginning and end of a text, and between them what was asked; marks say how much of which chunk is left out."""
+    """Return beginning and end of a text, and between them what was asked about.
+
+    Marks say how many characters of which chunk are left out.
+    """
     mark = f"[… {{}} characters of {chunk_id} …]"
     keep = max(40, len(text) * tokens // max(how.size, 1) - len(mark) - 8)
     if keep >= len(text):
@@ -233,9 +239,9 @@ def _cut_text(text: str, tokens: int, chunk_id: str, how: _Cut) -> str:
 
 
 def _asked_part(text: str, keep: int, tokens: int, how: _Cut) -> tuple[int, int]:
-    """Where the part begins and ends that says most about what was asked, between the beginning and the end of a text.
+    """Return the span of the part that says most about what was asked, between the beginning and the end of a text.
 
-    An empty span in the middle where it says nothing about it.
+    The span is empty, and in the middle, if the text says nothing about it.
     """
     nothing = keep * 2 // 3, keep * 2 // 3
     first, last = keep // 3, len(text) - keep // 4

@@ -1,4 +1,4 @@
-"""What a context is made of: the chunks of a state, of one with an index, or an arrangement in place of those."""
+"""Sources of a context's chunks: a state, a state with an index, or an arrangement of chunks in place of a state's."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -16,69 +16,69 @@ class ChunkSource(Protocol):
 
     @property
     def seq(self) -> int:
-        """The last event that it holds."""
+        """Seq of the last event that the source contains."""
         ...
 
     def chunks(self) -> Iterable[Chunk]:
-        """The chunks, in order."""
+        """Return the chunks, in order."""
         ...
 
     def children(self, chunk_id: str) -> Iterable[Chunk]:
-        """The chunks in a container, in order."""
+        """Return the chunks in a container, in order."""
         ...
 
     def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
-        """Those of the ids whose chunks are here, in order."""
+        """Return the ids whose chunks are in the source, in order."""
         ...
 
 
 @frozen
 class Arranged:
-    """Chunks in place of those that flow in a state; those that stand last are the state's own."""
+    """Chunks that replace the flow of a state; the trailing chunks are the state's own."""
 
     state: State
     flowing: Sequence[Chunk]
 
     @property
     def seq(self) -> int:
-        """The last event that the state holds."""
+        """Seq of the last event that the state contains."""
         return self.state.seq
 
     def chunks(self) -> Iterator[Chunk]:
-        """The chunks, in order."""
+        """Yield the chunks, in order."""
         yield from self.flowing
         yield from (chunk for chunk in self.state.chunks() if chunk.category in TRAILING)
 
     def children(self, chunk_id: str) -> Iterable[Chunk]:
-        """The chunks in a container, in order."""
+        """Return the chunks in a container, in order."""
         return self.state.children(chunk_id)
 
     def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
-        """Those of the ids whose chunks are here, in order."""
+        """Return the ids whose chunks are in the source, in order."""
         wanted = set(chunk_ids)
         return [chunk.id for chunk in self.chunks() if chunk.id in wanted]
 
 
 @frozen
 class Indexed:
-    """A state with the index of its thread: of the state only what is new, or shown, is read."""
+    """A state with the index of its thread: only new and shown chunks of the state are read."""
 
     state: State
     index: FlowIndex
 
     @property
     def seq(self) -> int:
-        """The last event that the state holds."""
+        """Seq of the last event that the state contains."""
         return self.state.seq
 
     def chunks(self) -> Iterable[Chunk]:
-        """The chunks, in order."""
+        """Return the chunks, in order."""
         return self.state.chunks()
 
     def children(self, chunk_id: str) -> Iterable[Chunk]:
-        """The chunks in a container, in order."""
+        """Return the chunks in a container, in order."""
         return self.state.children(chunk_id)
 
     def in_order(self, chunk_ids: Iterable[str]) -> Sequence[str]:
-        """Those of the ids whose chunks are here, in order."""
+        """Return the ids whose chunks are in the source, in order."""
         return self.state.in_order(chunk_ids)

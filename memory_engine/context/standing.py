@@ -1,9 +1,9 @@
-"""Standing blocks: what holds for every call, beside what was said in the thread.
+"""Standing blocks: content that applies to every call, in addition to what was said in the thread.
 
-The preferences of its user, the tenant's `agent.md`, the agent's memory, the screen, a playbook: each is a block of
-lines that a view contributes (`Plugin.context_block`). A policy says which are in, in which order, and with which share
-of the budget. Blocks that rarely change stand after the instructions, so that a provider's prompt cache holds; those
-that fit the question stand before the newest turn.
+The preferences of the thread's user, the tenant's `agent.md`, the agent's memory, the screen, a playbook: each is a
+block of lines that a view contributes (`Plugin.context_block`). A policy selects the blocks, their order, and their
+shares of the budget. Blocks that rarely change come after the instructions, so that a provider's prompt cache holds;
+blocks that depend on the question come before the newest turn.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -22,14 +22,14 @@ from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.store.reader import seq_of
 
 Place = Literal["first", "turn"]
-"""`first`: after the instructions. `turn`: before the newest turn."""
+"""Place of a block. `first`: after the instructions. `turn`: before the newest turn."""
 
 
 class StandingLine(msgspec.Struct, frozen=True):
-    """A line of a block, and the event that it comes from. Its text may be of any length.
+    """A line of a standing block and the event that it comes from. Its text may have any length.
 
-    An item of the brief keeps the lines of its message. `is_part`: the event may say more than the line, so a question
-    can still recall the rest of it.
+    An item of the brief keeps the line breaks of its message. `is_part`: the event may say more than the line, so a
+    question can still recall the rest of it.
     """
 
     text: str
@@ -39,7 +39,7 @@ class StandingLine(msgspec.Struct, frozen=True):
 
 
 class StandingBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """A block as it stands in a context. `left_out` counts the lines for which its share had no room."""
+    """A block as shown in a context. `left_out` is the number of lines that did not fit into its share."""
 
     name: str
     heading: str
@@ -48,12 +48,12 @@ class StandingBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The heading, how many lines are left out, and the lines."""
+        """The heading, a note on the number of lines left out, and the lines."""
         left_out = [LINES_LEFT_OUT.format(self.left_out)] if self.left_out else []
         return "\n".join([self.heading, *left_out, *(line.text for line in self.lines)])
 
     def chunk(self, seq: int) -> Chunk:
-        """The block as a chunk, which is in no state; its type is the block's name."""
+        """Return the block as a chunk that belongs to no state; the chunk's type is the block's name."""
         return Chunk(
             id=f"{seq}.{self.name}",
             type=self.name,
@@ -65,10 +65,10 @@ class StandingBlock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a block is read for: a thread, now or as it was, and the question that is being worked on.
+    """The input for reading a block: a thread, now or at an earlier time, and the question being worked on.
 
-    `moment` is when the thread was so (`None`: now). `is_asked`: the question was given with the call, so that an
-    embedder may be asked about it.
+    `moment` is the time of that state (`None`: now). `is_asked`: the question was given with the call, so an embedder
+    may be used for it.
     """
 
     thread: ThreadHandle
@@ -81,15 +81,15 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     moment: datetime | None = None
 
     async def user(self) -> ScopeHandle | None:
-        """The thread of the user as of the same time; `None` if there is none."""
+        """Return the thread of the user as of the same time, or `None` if there is none."""
         return await self._scope("user", self.user_id, self.tenant_id)
 
     async def tenant(self) -> ScopeHandle | None:
-        """The thread of the tenant as of the same time."""
+        """Return the thread of the tenant as of the same time, or `None` if there is none."""
         return await self._scope("tenant", self.tenant_id, "")
 
     async def agent(self) -> ScopeHandle | None:
-        """The thread of the agent as of the same time."""
+        """Return the thread of the agent as of the same time, or `None` if there is none."""
         return await self._scope("agent", self.agent_id, self.tenant_id)
 
     async def _scope(self, kind: str, scope_id: str, tenant_id: str) -> ScopeHandle | None:
@@ -104,13 +104,14 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ReadBlock = Callable[[Situation], Coroutine[object, object, StandingBlock | None]]
-"""Reads a block; `None` where there is nothing to say. The lines stand oldest first: of too many the newest are in."""
+"""Function that reads a block, or returns `None` if there is nothing to show. The lines are ordered oldest first; if
+there are too many, the newest are shown."""
 
 
 class BlockSource(msgspec.Struct, frozen=True, kw_only=True):
-    """A block that a plug-in contributes: its name, its place, and how it is read.
+    """A block that a plug-in contributes: its name, its place, and the function that reads it.
 
-    It may take `share` of a budget, and `least` tokens of a small one too.
+    It may take `share` of a budget, or `least` tokens if that is more.
     """
 
     name: str
@@ -120,19 +121,19 @@ class BlockSource(msgspec.Struct, frozen=True, kw_only=True):
     least: int = 96
 
     def room(self, max_tokens: int | None, share: float | None = None) -> int | None:
-        """The tokens that it may take of a budget; `None`: any number."""
+        """Return the tokens that the block may take of a budget; `None`: any number."""
         if max_tokens is None:
             return None
         return max(self.least, int(max_tokens * (self.share if share is None else share)))
 
 
 class BlockSources(msgspec.Struct, frozen=True):
-    """The blocks of one engine, in the order in which they stand."""
+    """The blocks of one engine, in the order in which they are shown."""
 
     sources: tuple[BlockSource, ...] = ()
 
     def chosen(self, blocks: Sequence[str] | Mapping[str, float] | None) -> list[tuple[BlockSource, float | None]]:
-        """Those that a policy names, in its order, with its shares; `None`: all of them.
+        """Return the blocks that a policy names, in its order and with its shares; `None`: all of them.
 
         Raises `ValueError` for a name that no plug-in contributes.
         """
@@ -147,14 +148,14 @@ class BlockSources(msgspec.Struct, frozen=True):
 
 
 class OfferedBlock(msgspec.Struct, frozen=True):
-    """A block that was read for a context, its place, and the tokens that it may take of a budget (`None`: any)."""
+    """A block that was read for a context, its source, and its share of a budget (`None`: the source's share)."""
 
     block: StandingBlock
     source: BlockSource
     share: float | None
 
     def within(self, max_tokens: int | None, counter: TokenCounter) -> StandingBlock:
-        """The block with the newest of its lines that fit into its share."""
+        """Return the block with the newest of its lines that fit into its share."""
         block, room = self.block, self.source.room(max_tokens, self.share)
         if room is None:
             return block

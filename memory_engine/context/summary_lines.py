@@ -1,8 +1,8 @@
 """The lines of all summaries of a state, chosen for a window and read as one summary.
 
-A line is needed once the window begins after the oldest event that it cites. Where the needed lines exceed their share,
-the highest ranked appear: rules that were read, then what belongs to the message being worked on, then the others; each
-time what the agent decided, what is open, then work, the newest first.
+A line is needed once the window begins after the oldest event that it cites. If the needed lines exceed their share,
+the highest ranked are shown: first rules that were read, then what belongs to the message being worked on, then the
+others; within each group first the agent's decisions, then what is open, then work, newest first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ else:
     work_lines = lazy_module("memory_engine.context.work_lines")
 
 HEADINGS_TOKENS = 80
-"""About the tokens that title and headings take around the lines."""
+"""Approximate tokens that title and headings take around the lines."""
 RANKS = {
     section: rank
     for rank, sections in enumerate((
@@ -40,15 +40,15 @@ RANKS = {
     ))
     for section in sections
 }  # fmt: skip
-"""By section: which lines come first where not all have room. What people said comes last beside a brief, which shows
-what of it still holds."""
+"""Rank by section: which lines come first if not all fit. What people said comes last beside a brief, which shows the
+part of it that still holds."""
 OTHER_RANK = 5
 ALWAYS_RANK = 0
 BESIDE_BRIEF_RANK = 7
 
 
 class _RankedLine(msgspec.Struct, frozen=True, gc=False):
-    """A line, the summary that it is of, the oldest and newest seq that it cites, its tokens, and its place of all."""
+    """A line, its summary's index, the oldest and newest seq that it cites, its tokens, and its rank."""
 
     line: SummaryLine
     summary: int
@@ -59,9 +59,9 @@ class _RankedLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class ShownLines(msgspec.Struct, frozen=True):
-    """The lines in front of a window as one piece (`None`: none is needed), and its tokens.
+    """The lines in front of a window as one piece (`None`: no line is needed), and the tokens of the piece.
 
-    `ids` are those of the summaries that it and the window represent.
+    `ids` are the ids of the summaries that the piece and the window represent.
     """
 
     piece: RenderedChunk | None = None
@@ -86,7 +86,10 @@ class SummaryLines(msgspec.Struct, frozen=True):
         asked: int = 0,
         beside_brief: bool = False,
     ) -> "SummaryLines":
-        """The lines of these summaries, within `cap` tokens; the message being worked on is at the seq `asked`."""
+        """Collect the lines of these summaries, within `cap` tokens.
+
+        `asked` is the seq of the message being worked on.
+        """
         if not summaries:
             return cls()
 
@@ -102,7 +105,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
         return cls(summaries, lines, Front.of(sized, cap))
 
     def before(self, begins: int, render: Callable[[Chunk], Iterable[Message]], counter: TokenCounter) -> ShownLines:
-        """The needed lines for a window that begins at a seq, as many as fit, as one piece."""
+        """Return the lines that a window beginning at a seq needs, as many as fit, as one piece."""
         needed = [line for line in self.lines if line.oldest < begins]
         if not needed:
             return ShownLines(ids=self.behind(begins))
@@ -125,15 +128,15 @@ class SummaryLines(msgspec.Struct, frozen=True):
 
     @property
     def ids(self) -> frozenset[str]:
-        """The ids of the summaries."""
+        """Ids of the summaries."""
         return frozenset(one.atom.chunks[0].id for one in self.summaries)
 
     def needs_others(self, begins: int, known: frozenset[str]) -> bool:
-        """Whether a window that begins at a seq needs lines of a summary that is not among these."""
+        """Return whether a window that begins at a seq needs lines of a summary that is not in `known`."""
         return not self.ids - known <= self.behind(begins)
 
     def behind(self, begins: int) -> frozenset[str]:
-        """The ids of the summaries whose lines a window that begins at a seq makes needless."""
+        """Return the ids of the summaries none of whose lines a window that begins at a seq needs."""
         needed = {line.summary for line in self.lines if line.oldest < begins}
         return frozenset(one.atom.chunks[0].id for n, one in enumerate(self.summaries) if n not in needed)
 
@@ -144,7 +147,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
         render: Callable[[Chunk], Iterable[Message]],
         counter: TokenCounter,
     ) -> ShownLines:
-        """The last lines of the text of a line that is longer than its room, as some compactors give one alone."""
+        """Return the last lines of a single line's text that exceeds the room, as some compactors produce."""
         piece = keep_last_lines(self._piece(chosen, len(needed) - len(chosen), render), self.front.cap, counter)
         tokens = sum(message_tokens(message, counter) for message in piece.messages)
         has_text = not any(str(one.get("content")).endswith(LINES_LEFT_OUT_END) for one in piece.messages)
@@ -153,7 +156,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
         return ShownLines(piece, tokens, self._ids(needed, chosen))
 
     def _whole(self, needed: Sequence[_RankedLine]) -> Costed | None:
-        """The one summary that all needed lines are of, if it has no others."""
+        """Return the one summary that all needed lines belong to, if all of its lines are needed."""
         of = {line.summary for line in needed}
         if len(of) > 1 or len(needed) < sum(line.summary in of for line in self.lines):
             return None
@@ -162,7 +165,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
     def _piece(
         self, chosen: Sequence[_RankedLine], left_out: int, render: Callable[[Chunk], Iterable[Message]]
     ) -> RenderedChunk:
-        """One summary of the chosen lines, in their old order, with the id of the newest that any of them is of."""
+        """Return one summary of the chosen lines, in their original order, with the id of their newest summary."""
         in_order = [line for line in self.lines if line in set(chosen)]
         newest = self.summaries[max(line.summary for line in chosen)].atom.chunks[0]
         by_summary = [
@@ -175,7 +178,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
         return RenderedChunk(chunk, messages, 0, shortened=bool(left_out))
 
     def _ids(self, needed: Sequence[_RankedLine], chosen: Sequence[_RankedLine]) -> frozenset[str]:
-        """The summaries that are represented: by lines that appear, or by the originals of those not needed."""
+        """Return the ids of summaries represented by lines that are shown, or by originals if no line is needed."""
         shown, wanted = {line.summary for line in chosen}, {line.summary for line in needed}
         return frozenset(one.atom.chunks[0].id for n, one in enumerate(self.summaries) if n in shown or n not in wanted)
 
@@ -183,7 +186,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
 def _lines_of(
     summary: int, chunk: Chunk, counter: TokenCounter, rank: Callable[[SummaryLine, int], tuple[bool, bool, int, int]]
 ) -> list[_RankedLine]:
-    """The lines of a summary; one that has none is a line itself."""
+    """Return the lines of a summary; a summary without lines counts as one line."""
     parents = [_seq(parent) for parent in chunk.parent_ids] or [0]
     lines = chunk.lines or (SummaryLine("current_state", chunk.text),)
     return [
@@ -198,7 +201,7 @@ def _tokens_of(lines: Sequence[SummaryLine], counter: TokenCounter) -> list[int]
 
 
 def _marked(message: Message, left_out: int) -> Message:
-    """The message, after its first line one that says how many lines are left out."""
+    """Return the message with a mark after its first line that says how many lines are left out."""
     heading, newline, rest = str(message["content"]).partition("\n")
     return {**message, "content": f"{heading}\n{STATEMENTS_LEFT_OUT.format(left_out)}{newline}{rest}"}
 

@@ -1,9 +1,8 @@
-"""The thinking that a model gets back: that of the running tool loop, and no other.
+"""The thinking that is sent back to a model: that of the running tool loop, and no other.
 
-A provider that signs or encrypts its reasoning wants it back unchanged with the calls that it led to, until the loop
-is done; then it wants it no longer. A loop runs when the last thing the model did was to call; it reaches back to the
-last message of a person before that, or to a final answer: a response that calls nothing, and after which something
-else than the model comes next.
+A provider that signs or encrypts its reasoning wants it back unchanged, with the calls that it led to, until the loop
+ends, and not after that. A loop runs if the model's last response made calls; it extends back to the last preceding
+message of a person, or to a final answer: a response without calls that is followed by something other than the model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,19 +13,19 @@ from memory_engine.core.origins import SPOKEN
 from memory_engine.core.tokens import TokenCounter
 
 THINKING_SHARE = 0.5
-"""The share of a budget that thinking may take. Beyond it only the last response's is kept, and if need be none: then
-call the model without thinking."""
+"""Share of a budget that thinking may take. Above it only the last response's thinking is kept, and if that is too
+much, none: then call the model without thinking."""
 ENCRYPTED_CHARS_PER_TOKEN = 5.5
-"""An estimate for reasoning of which only an encrypted form is there: base64 of about four bytes a token."""
+"""Estimate for reasoning available only in encrypted form: base64 of about four bytes per token."""
 
 
 def running_thinking(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """The thinking of the tool loop that runs at the end of these chunks (in the order of the state), oldest first."""
+    """Return the thinking of the tool loop that runs at the end of these chunks (in state order), oldest first."""
     return _running(chunks, next((n for n in range(len(chunks) - 1, -1, -1) if _is_response(chunks[n])), -1))
 
 
 def _running(chunks: Sequence[Chunk], last: int) -> list[Chunk]:
-    """The same where the position of the last response is known."""
+    """Return the running thinking, given the position of the last response."""
     if last < 0 or not _calls(chunks, last):
         return []
     return list(_before(chunks, last))[::-1]
@@ -35,9 +34,10 @@ def _running(chunks: Sequence[Chunk], last: int) -> list[Chunk]:
 def carried_thinking(
     chunks: Sequence[Chunk], responded: int, max_tokens: int | None, counter: TokenCounter
 ) -> tuple[Chunk, ...]:
-    """The running thinking that a provider can verify, within its share of a budget (`None`: all of it).
+    """Return the running thinking that a provider can verify, within its share of a budget (`None`: all of it).
 
-    `responded` is the position of the last response, -1 if there is none: it may stand behind many messages.
+    `responded` is the position of the last response, -1 if there is none. It is passed in because many messages may
+    follow it.
     """
     verifiable = [chunk for chunk in _running(chunks, responded) if chunk.status or chunk.native]
     if max_tokens is None or thinking_tokens(verifiable, counter) <= max_tokens * THINKING_SHARE:
@@ -51,7 +51,7 @@ def carried_thinking(
 
 
 def thinking_tokens(chunks: Sequence[Chunk], counter: TokenCounter) -> int:
-    """The tokens that thinking takes in a request, by its text; estimated where only an encrypted form is there."""
+    """Return the tokens of thinking in a request, counted from its text or estimated from its encrypted form."""
     return sum(
         counter.count(chunk.text) if chunk.text else int(len(chunk.native) / ENCRYPTED_CHARS_PER_TOKEN)
         for chunk in chunks
@@ -59,7 +59,7 @@ def thinking_tokens(chunks: Sequence[Chunk], counter: TokenCounter) -> int:
 
 
 def _before(chunks: Sequence[Chunk], last: int) -> Iterator[Chunk]:
-    """The thinking before the last call, newest first, as far as the loop reaches back."""
+    """Yield the thinking of the loop up to the last call, newest first."""
     for n in range(last, -1, -1):
         chunk = chunks[n]
         if chunk.type in SPOKEN or (chunk.type in ANSWERS and _is_final(chunks, n)):
@@ -69,7 +69,7 @@ def _before(chunks: Sequence[Chunk], last: int) -> Iterator[Chunk]:
 
 
 def _is_final(chunks: Sequence[Chunk], n: int) -> bool:
-    """Whether a text ends a loop though calls follow later: whatever made the agent go on is the next thing said."""
+    """Return whether a text ends a loop although calls follow later: what follows directly is not the model's."""
     return not _calls(chunks, n) and not (_is_response(chunks[n + 1]) or chunks[n + 1].type == ChunkType.THINKING)
 
 
@@ -78,7 +78,7 @@ def _is_response(chunk: Chunk) -> bool:
 
 
 def _calls(chunks: Sequence[Chunk], n: int) -> bool:
-    """Whether the response that a chunk belongs to calls something: by its id, else by what stands right after it."""
+    """Return whether the response that contains a chunk makes calls, by its id or else by the next chunk."""
     chunk = chunks[n]
     if chunk.calls:
         return True

@@ -39,12 +39,12 @@ else:
     values = lazy_module("memory_engine.formats.values")
 
 SCOPES = frozenset({"user", "tenant", "agent", "industry"})
-"""Kinds of threads that blocks are read from, and that have none themselves."""
+"""Kinds of threads from which blocks are read, and which have no blocks themselves."""
 TOOL_FRAME = 8
-"""Tokens that each tool takes beyond its JSON."""
+"""Tokens that each tool takes in addition to its JSON."""
 
 
-async def thread_context(  # noqa: PLR0913 - what a context is asked for with, by keyword
+async def thread_context(  # noqa: PLR0913 - the parameters of a context, by keyword
     thread: ThreadHandle,
     max_tokens: int | None = None,
     *,
@@ -56,7 +56,10 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     reserve: int = 0,
     is_loop: bool = True,
 ) -> Context:
-    """See `Thread.context`. A context that is not for the thread's own loop leaves nothing to be recorded."""
+    """Build the context of a thread; see `Thread.context`.
+
+    A context that is not for the thread's own loop leaves nothing to be recorded.
+    """
     with thread.kernel.span("context", {"thread": thread.id, "max_tokens": max_tokens, "query": query}) as span:
         context = await _thread_context(thread, max_tokens, at, query, policy, recall_from, tools, reserve, is_loop)
         span.say({"tokens": context.tokens, "messages": len(context.messages), "unsaid": len(context.unsaid)})
@@ -136,7 +139,7 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
 
 
 async def _correction(thread: ThreadHandle, runtime: ThreadRuntime | None, at: int | None) -> "corrections.Correction":
-    """What the counts of an estimate are corrected by; an exact count stays as it is."""
+    """Return the correction of estimated counts; an exact count is not corrected."""
     kernel = thread.kernel
     if kernel[ContextBuilder].counter.exact:
         return corrections.Correction()
@@ -151,7 +154,7 @@ async def _with_recall(
     standing: Sequence[OfferedBlock],
     of_loop: "tuple[ThreadRuntime | None, request_recall.Build]",
 ) -> Context:
-    """A context with recall: chosen once a request for the thread's own loop, now for anybody else."""
+    """Return a context with recall, chosen once per request for the thread's own loop, and now for any other caller."""
     loop, build = of_loop
     if loop is None:
         return await recalling.recalled_context(thread, state, wanted, standing)
@@ -160,7 +163,7 @@ async def _with_recall(
 
 
 def _as_json(tools: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """The tools as a provider gets them, also from the objects of an SDK. Raises `InvalidTool`."""
+    """Return the tools as a provider receives them, also from an SDK's objects. Raises `InvalidTool`."""
     if isinstance(tools, Mapping | str) or not isinstance(tools, Iterable):
         raise InvalidTool("tools", "", "`tools` is a list of tools; () is none")
     return [_tool(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
@@ -174,7 +177,7 @@ def _tool(tool: object, where: str) -> dict[str, object]:
 
 
 def _tool_name(tool: object) -> str:
-    """What a tool is called, in any provider's form; empty where it does not say."""
+    """Return the name of a tool in any provider's form, or an empty string if it has none."""
     for there in (tool, tool.get("function")) if isinstance(tool, Mapping) else ():
         if isinstance(there, Mapping) and isinstance(name := there.get("name"), str):
             return name
@@ -184,7 +187,7 @@ def _tool_name(tool: object) -> str:
 async def standing_blocks(
     thread: ThreadHandle, state: State, policy: ContextPolicy, *, query: str | None = None, at: int | None = None
 ) -> list[OfferedBlock]:
-    """The standing blocks of a conversation, as of then. Raises `ValueError` for a block that is not there."""
+    """Return the standing blocks of a conversation, as of a seq. Raises `ValueError` for an unknown block."""
     chosen = thread.kernel[BlockSources].chosen(policy.blocks)
     if not chosen:
         return []
@@ -214,7 +217,7 @@ async def _record(thread: ThreadHandle) -> ThreadRecord | None:
 
 
 async def _moment(thread: ThreadHandle, at: int | None) -> datetime | None:
-    """The time at which the thread stood at a seq, by which other threads are read."""
+    """Return the time at which the thread was at a seq, as of which other threads are read."""
     if at is None:
         return None
     rows = await thread.kernel.reader.rows_at(thread.id, {at})
@@ -222,5 +225,5 @@ async def _moment(thread: ThreadHandle, at: int | None) -> datetime | None:
 
 
 def _asked(state: State) -> str:
-    """The message that is being worked on."""
+    """Return the text of the message that is being worked on."""
     return next((chunk.text for chunk in state.newest() if chunk.type in SPOKEN), "")

@@ -1,7 +1,8 @@
-"""What of the brief a context lacks: statements that stand and that it shows nowhere.
+"""Detection of the brief's statements that still hold but that a context shows nowhere.
 
-Only those count that would be missed: what binds, what belongs to the request in work, and pins. A statement is shown
-where the brief holds it, perhaps with its middle left out, where its message is shown whole, or where its words are.
+Only statements whose absence matters count: those that bind, those of the request being worked on, and pins. A
+statement is shown if the brief holds it, possibly with its middle left out, if its message is shown whole, or if its
+words appear elsewhere.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,19 +20,19 @@ _REPEATING = frozenset({ChunkType.COMPACTED, ChunkType.RECALLED})
 
 
 def with_unsaid(context: Context, offered: Sequence[OfferedBlock]) -> Context:
-    """The context with what had to be in it, as of its seq, and what of that is missing."""
+    """Return the context with the statements that it must show, as of its seq, and with the missing ones."""
     stood = tuple(one for block in offered for one in _needed(block))
     return evolve(context, stood=stood, unsaid=tuple(_unsaid(context, stood))) if stood else context
 
 
 def _needed(block: OfferedBlock) -> Iterable[Weighed]:
-    """The statements of an offered brief that must be in a context, in the order of rank."""
+    """Return the statements of an offered brief that must be in a context, in order of rank."""
     offered = block.block.weighed if isinstance(block.block, RankedBlock) else ()
     return (one for one in offered if one.stands and (one.binds or one.request or one.pinned))
 
 
 def _unsaid(context: Context, stood: Sequence[Weighed]) -> list[Weighed]:
-    """Those of the statements that the context shows nowhere, in their order."""
+    """Return the statements that the context shows nowhere, in order."""
     held = {one.place for block in context.standing if isinstance(block, RankedBlock) for one in block.weighed}
     whole = {piece.chunk.said_at for piece in context.pieces if _shows_its_message(piece)}
     left = [one for one in stood if one.place not in held]
@@ -47,7 +48,7 @@ def _shows_its_message(piece: RenderedChunk) -> bool:
 
 
 def _repeated(pieces: Iterable[RenderedChunk]) -> Iterable[str]:
-    """The texts of pieces that show a part of a message, or repeat one."""
+    """Yield the texts of pieces that show a part of a message or repeat one."""
     for piece in pieces:
         if piece.shortened or piece.chunk.type in _REPEATING:
             yield from (str(message.get("content")) for message in piece.messages)

@@ -1,8 +1,8 @@
-"""Where the window of a context begins: at the oldest of the newest turns that fit, beside what represents the others.
+"""Start of a context's window: the oldest of the newest turns that fit, together with what represents earlier turns.
 
-In front of the window are the lines of summaries, and of other parts, that represent what it no longer shows. Each
-line knows the seq of the oldest event it speaks of, and appears once the window begins after that. A part takes at most
-its cap, and no cap grows faster than the budget, so a larger budget never begins later.
+In front of the window are the lines of summaries, and of other parts, that represent what it no longer shows. Each line
+knows the seq of the oldest event that it refers to, and appears once the window begins after that seq. A part takes at
+most its cap, and no cap grows faster than the budget, so a larger budget never makes the window begin later.
 """
 
 from bisect import bisect_left
@@ -14,11 +14,11 @@ import msgspec
 from memory_engine.context.flow import FlowTurns
 
 NEVER = 1 << 62
-"""The seq of a window that shows no turn: every line in front of it is needed."""
+"""Start of a window that shows no turn, as a seq: every line in front of it is needed."""
 
 
 class Front(msgspec.Struct, frozen=True):
-    """Lines in front of a window, by the seqs that they speak of, ascending, with the sums of their tokens.
+    """Lines in front of a window: the seqs that they refer to, ascending, and the running sums of their tokens.
 
     Together they take at most `cap` tokens.
     """
@@ -29,26 +29,26 @@ class Front(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, sized: Iterable[tuple[int, int]], cap: int) -> "Front":
-        """Lines from pairs of seq and tokens, in any order."""
+        """Create an instance from pairs of seq and tokens, in any order."""
         pairs = sorted(sized)
         return cls([seq for seq, _ in pairs], list(accumulate(tokens for _, tokens in pairs)), max(0, cap))
 
     def tokens(self, begins: int) -> int:
-        """The tokens in front of a window that begins at this seq."""
+        """Return the tokens in front of a window that begins at this seq."""
         count = bisect_left(self.seqs, begins)
         return min(self.cap, self.sums[count - 1]) if count else 0
 
 
 def tokens_in_front(fronts: Iterable[Front], begins: int) -> int:
-    """The tokens of all parts in front of a window that begins at this seq."""
+    """Return the tokens of all parts in front of a window that begins at this seq."""
     return sum(front.tokens(begins) for front in fronts)
 
 
 def first_turn(turns: FlowTurns, room: int, fronts: Sequence[Front], whole: int) -> int:
-    """The place of the oldest turn from which on all turns fit into `room` tokens, with what is in front of them.
+    """Return the place of the oldest turn from which all turns, with what is in front of them, fit into `room` tokens.
 
-    The newest long results stay whole, up to `whole` tokens of what a reference would save; older ones are references.
-    `len(turns)` where not even the newest turn fits. O(turns in the window).
+    The newest long results stay whole, as long as references would save at most `whole` tokens; older ones become
+    references. Returns `len(turns)` if not even the newest turn fits. O(turns in the window).
     """
     found, total, saved, begins = len(turns), 0, 0, NEVER
     surely = room - sum(front.cap for front in fronts)
@@ -65,7 +65,7 @@ def first_turn(turns: FlowTurns, room: int, fronts: Sequence[Front], whole: int)
 
 
 def first_whole(turns: FlowTurns, whole: int) -> int:
-    """The place of the oldest turn from which on all turns keep their long results."""
+    """Return the place of the oldest turn from which on all turns keep their long results."""
     saved, place = 0, len(turns)
     while place:
         saved += turns.sizes[place - 1] - turns.lights[place - 1]
@@ -76,9 +76,9 @@ def first_whole(turns: FlowTurns, whole: int) -> int:
 
 
 def turn_at(turns: FlowTurns, begins: int, room: int) -> int | None:
-    """The place of the first turn of a window that begins at this seq; `None` where its turns exceed `room` tokens.
+    """Return the place of the first turn of a window that begins at this seq.
 
-    Their long results may be references.
+    `None` if its turns exceed `room` tokens; they are counted with long results cut to references.
     """
     place, total = len(turns), 0
     while place and turns.began(place - 1) >= begins:

@@ -1,7 +1,8 @@
-"""Lines of work in a summary, one a file, a command or a run of tests; and how several summaries read as one.
+"""Lines of work in a summary, one per file, command or test run, and the merging of several summaries into one.
 
-A line has no fields but its text, so the text is a record in a fixed form: what can be written can be read back, and
-lines about the same thing become one, through any number of summaries. A text in another form stays as it is.
+A line has no fields except its text, so the text is a record in a fixed form: what is written can be read back, and
+lines about the same thing are merged into one, through any number of summaries. A text in another form is left as it
+is.
 """
 
 import re
@@ -16,13 +17,13 @@ from memory_engine.core.lazy import regex
 from memory_engine.core.sections import ASKED, COMMANDS, FILES, SAID, SECTION_ORDER, TESTS
 
 CHANGES_MAX = 3
-"""Changes of a file that its line tells, the latest."""
+"""Maximum number of changes, the latest, that a file's line lists."""
 RANGES_MAX = 8
-"""Ranges that a file's line tells; of more it tells the first and the last line read."""
+"""Maximum number of ranges that a file's line lists; if there are more, it gives the first and the last line read."""
 RUNS_MAX = 64
-"""Runs of tests, the latest, that another one is compared with."""
+"""Maximum number of test runs, the latest, that another run is compared with."""
 PARTS_MAX = 32
-"""Parts of a path by whose ends other paths are looked for."""
+"""Maximum number of parts of a path by whose ends other paths are looked up."""
 WORKED, FAILED = "→", "✗"
 _CHANGE_BORDER = " | "
 _FILE = regex(r"(?P<path>\S.*?): (?=(?:read|created|edit(?:ed)?|deleted|failed)\b)(?P<parts>.+)", re.DOTALL)
@@ -35,12 +36,12 @@ Range = tuple[int, int]
 
 
 class FileLine(msgspec.Struct, frozen=True, gc=False):
-    """What was done with one file: `ranges` are the lines read (first, last), `lines` its length if that is known."""
+    """What was done with one file: `ranges` are the lines read (first, last), `lines` its length if known."""
 
     path: str
     is_read: bool = False
     is_whole: bool = False
-    """Whether all of it was read."""
+    """Whether the whole file was read."""
     ranges: tuple[Range, ...] = ()
     lines: int = 0
     status: str = ""
@@ -48,13 +49,13 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
     edits: int = 0
     changes: tuple[str, ...] = ()
     failure: str = ""
-    """Why the last attempt to read it failed, if nothing has worked since."""
+    """Why the last attempt to read it failed, if nothing has succeeded since."""
     edit_failure: str = ""
-    """Why the last attempt to change it failed, if no other change has worked since."""
+    """Why the last attempt to change it failed, if no other change has succeeded since."""
 
     @property
     def text(self) -> str:
-        """The line."""
+        """Text of the line."""
         parts = [self.status] if self.status else []
         if self.is_read:
             parts.append(f"read{_shown_ranges(self)}{f' of {self.lines} lines' if self.lines else ''}")
@@ -69,7 +70,7 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
 
     @staticmethod
     def read(text: str) -> "FileLine | None":
-        """The record of a line, `None` for a text in another form."""
+        """Return the record of a line, or `None` for a text in another form."""
         found = _FILE.fullmatch(text)
         if found is None:
             return None
@@ -80,11 +81,11 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """By which lines about the same file are known."""
+        """Key by which lines about the same file are recognized."""
         return self.path.removeprefix("./").rstrip("/") or self.path
 
     def then(self, later: Self) -> Self:
-        """This line and a later one about the same file, as one."""
+        """Return this line merged with a later one about the same file."""
         is_whole = self.is_whole or later.is_whole
         works = later.edits > 0 or bool(later.status)
         return replace(
@@ -102,7 +103,7 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def _with_part(line: FileLine, part: str) -> FileLine:
-    """The record with what one part of its text tells."""
+    """Return the record with the content of one part of its text added."""
     if found := _READ.fullmatch(part):
         what, lines = found["what"] or "", int(found["lines"] or 0)
         ranges = () if what == "all" else tuple(map(_range, filter(None, map(str.strip, what.split(",")))))
@@ -131,7 +132,7 @@ def _shown_ranges(line: FileLine) -> str:
 
 
 def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Ranges in order, those that touch or overlap as one."""
+    """Return the ranges in order, merging those that touch or overlap."""
     found: list[Range] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -142,7 +143,7 @@ def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 
 class CommandLine(msgspec.Struct, frozen=True, gc=False):
-    """A command, or a run of tests, with its last outcome."""
+    """A command, or a test run, with its last outcome."""
 
     command: str
     outcome: str = ""
@@ -151,14 +152,14 @@ class CommandLine(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The line."""
+        """Text of the line."""
         times = f" (×{self.times})" if self.times > 1 else ""
         outcome = f" {FAILED if self.has_failed else WORKED} {self.outcome}" if self.outcome else ""
         return f"{self.command}{times}{outcome}"
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """The record of a line, `None` for an empty text."""
+        """Return the record of a line, or `None` for an empty text."""
         found = _COMMAND.fullmatch(text)
         if found is None:
             return None
@@ -166,15 +167,15 @@ class CommandLine(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """By which lines about the same command are known."""
+        """Key by which lines about the same command are recognized."""
         return self.command
 
     def then(self, later: Self) -> Self:
-        """This line and a later one about the same command, as one: the last outcome stands."""
+        """Return this line merged with a later one about the same command; the last outcome applies."""
         return replace(later, times=self.times + later.times)
 
     def covers(self, earlier: Self) -> bool:
-        """Whether this run of tests runs all that an earlier one ran: it names no more than that one does."""
+        """Return whether this test run includes all tests of an earlier one: it has a subset of its words."""
         return self.command != earlier.command and set(self.command.split()) <= set(earlier.command.split())
 
 
@@ -183,43 +184,43 @@ _FORMS: dict[str, type[FileLine] | type[CommandLine]] = {FILES: FileLine, COMMAN
 
 
 class KeptLine(msgspec.Struct, frozen=True, gc=False):
-    """A line of work and the ids that it came from."""
+    """A line of work and the ids of its sources."""
 
     section: str
     line: WorkLine
     sources: tuple[str, ...]
     is_known: bool = True
-    """Whether its sources are known: a line without any may come from anywhere."""
+    """Whether its sources are known: a line without sources may come from anywhere."""
 
 
 class WorkRecords:
-    """Gathers lines of work in the order in which things happened: what is about the same thing becomes one line."""
+    """Collection of lines of work in chronological order; lines about the same thing are merged."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], KeptLine] = {}
         self._runs: list[CommandLine] = []
-        """The latest runs of tests."""
+        """The latest test runs."""
 
     def add(self, section: str, line: WorkLine, sources: Sequence[str]) -> None:
-        """The next line. It takes over the sources of those that it makes needless, so that nothing goes untold."""
+        """Add the next line. It takes over the sources of the lines that it replaces, so that no source is lost."""
         kept = KeptLine(section, line, tuple(sources), bool(sources))
         if section == TESTS and isinstance(line, CommandLine):
             for covered in self._covered_by(line):
                 kept = _with_sources(self._kept.pop(covered), kept)
             self._runs = [*(run for run in self._runs if (TESTS, run.key) in self._kept), line][-RUNS_MAX:]
         key = section, line.key
-        before = self._kept.pop(key, None)  # it moves to the end: the order is that of the last mention
+        before = self._kept.pop(key, None)  # moved to the end: lines are ordered by their last mention
         if before is not None:
             kept = _with_sources(before, msgspec.structs.replace(kept, line=_then(before.line, line)))
         self._kept[key] = kept
 
     def _covered_by(self, run: CommandLine) -> list[tuple[str, str]]:
-        """The keys of what a run of tests replaces: runs of no more, and its command where it came to no tests."""
+        """Return the keys that a test run replaces: runs that it covers, and its command if it ran no tests."""
         covered = [(TESTS, one.key) for one in self._runs if run.covers(one)]
         return [key for key in dict.fromkeys([*covered, (COMMANDS, run.key)]) if key in self._kept]
 
     def lines(self) -> list[KeptLine]:
-        """The lines, in the order of their last mention. Each failure of a test is told by the last run that has it."""
+        """Return the lines, in the order of their last mention. A test failure is listed only in its last run."""
         self._join_paths()
         seen: set[str] = set()
         told: list[KeptLine] = []
@@ -235,7 +236,7 @@ class WorkRecords:
         return told[::-1]
 
     def _join_paths(self) -> None:
-        """Give lines of one file one path: a short path that is the end of one longer path alone is the same file."""
+        """Merge the paths of one file: a short path that is the end of exactly one longer path names the same file."""
         paths = [path for section, path in self._kept if section == FILES]
         ends = _by_end(paths)
         whole = {path: longer[0] for path in paths if len(longer := ends.get(path, [])) == 1}
@@ -251,7 +252,7 @@ class WorkRecords:
 
 
 def _by_end(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Of each end of a path: the longer paths that end so, but those that are an end of another themselves."""
+    """Map each path that is the end of longer paths to those, without paths that are themselves an end of another."""
     found: dict[str, list[str]] = {}
     known = set(paths)
     for path in known:
@@ -274,24 +275,24 @@ def _then(before: WorkLine, later: WorkLine) -> WorkLine:
 
 
 def _with_sources(before: KeptLine, later: KeptLine) -> KeptLine:
-    """The later line with the sources of both; where those of one are unknown, it may come from anywhere."""
+    """Return the later line with the sources of both; if either's are unknown, the result's are unknown too."""
     is_known = before.is_known and later.is_known
     known = tuple(dict.fromkeys((*before.sources, *later.sources))) if is_known else ()
     return msgspec.structs.replace(later, sources=known, is_known=is_known)
 
 
 def work_line(section: str, text: str) -> WorkLine | None:
-    """The record of a line of work, `None` for a line of another section or in another form."""
+    """Return the record of a line of work, or `None` for a line of another section or in another form."""
     form = _FORMS.get(section)
     return None if form is None else form.read(text)
 
 
 def merged_lines(summaries: Iterable[Sequence[SummaryLine]]) -> tuple[SummaryLine, ...]:
-    """The lines of several summaries, oldest first, as those of one, section by section in reading order.
+    """Return the lines of several summaries, oldest first, merged into one, section by section in reading order.
 
-    Lines of the same file, command or run of tests become one, with the sources of all; equal lines are told once.
-    What a person asked before the last summary that has lines of people is `said` by now. A line without sources stays
-    without any. Pure.
+    Lines about the same file, command or test run become one, with the sources of all; equal lines appear once. What a
+    person asked before the last summary with lines of people becomes `said`. A line without sources stays without any.
+    Pure.
     """
     given = [tuple(lines) for lines in summaries]
     current = max(
