@@ -139,7 +139,7 @@ def is_of_request(chunk: Chunk) -> bool:
 
 
 def is_of_context(chunk: Chunk) -> bool:
-    """Return True if a context recalled the chunk; chunks that an application recalled have no such name."""
+    """Return True if a context recalled the chunk; chunks that an application recalled have no name."""
     return chunk.type == ChunkType.RECALLED and chunk.name.startswith((OF_REQUEST, FURTHER))
 
 
