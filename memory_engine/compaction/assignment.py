@@ -57,7 +57,7 @@ def checked_compactor(given: object) -> Compactor:
     lacks = _lacks(given)
     if lacks:
         raise InvalidCompactor(ascii(given), lacks)
-    return given  # type: ignore[return-value] # pyright: ignore[reportReturnType] # it satisfies the protocol
+    return given  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  # it satisfies the protocol
 
 
 def _lacks(given: object) -> str:

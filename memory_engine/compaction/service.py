@@ -124,7 +124,7 @@ class CompactionService:
             self._start(runtime, "auto", None)
 
     def _is_too_much(self, runtime: ThreadRuntime, tally: Tally, policy: CompactionPolicy) -> bool:
-        """Return True if events must wait for the running compaction. A model is given `HARD_LIMITS_MAX` hard limits."""
+        """Return True if events must wait for the running compaction; for a model, at `HARD_LIMITS_MAX` hard limits."""
         if self._works_ahead("auto"):
             return is_flooded(tally, policy)
         if runtime.id in self._models:

@@ -18,7 +18,7 @@ from memory_engine.errors import InvalidArgument, InvalidPolicy
 ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
 SCOPE_KINDS = frozenset({"user", "tenant", "agent", "industry"})
 SCOPE_EPOCHS = 1 << 20
-"""First epoch of each scope's thread, and distance between the first epochs of threads that reuse an id.
+"""Unit of first epochs: a scope's thread, and a thread that reuses an id, starts at a multiple of it.
 
 Epochs of one id are so far apart that clients of a deleted thread notice that it no longer exists.
 """
