@@ -1,18 +1,17 @@
-"""The choice of the pieces that fit a budget best: greedy coverage with a lazy heap.
+"""Selection of the pieces that fit a budget best: greedy coverage with a lazy heap.
 
-The worth of a selection is the sum over its terms of the weight of the term,
-discounted each time the term is covered again: a monotone submodular function,
-for which greedy selection by gain per cost is the known approximation under a
-budget (Lin & Bilmes 2011). Because gains only fall, the heap re-evaluates an
-item only when it comes up (Minoux 1978), which keeps the whole near n log n.
+The worth of a selection is the sum over its terms of the weight of the term, discounted each time the term is covered
+again. This is a monotone submodular function, for which greedy selection by gain per cost is the known approximation
+under a budget (Lin & Bilmes 2011). Because gains only fall, the heap re-evaluates an item only when it comes up (Minoux
+1978), which keeps the whole near n log n.
 
-A draft is a line in the making, or several. The pieces of a call form a tree: each can be chosen only with its
-ancestors, so the words that introduce it (which tool, which record) are paid for by the first piece that needs them.
-The pieces of speech stand for themselves; neighbours share a line, and so the name of who spoke.
+A draft is a candidate for one line or several. The pieces of a call form a tree: each can be chosen only with its
+ancestors, so the first piece that needs the introducing words (which tool, which record) pays for them. The pieces of
+speech are independent; neighbours share a line, and so the name of the speaker.
 
-Most of a long input is never told. Drafts of calls stand on the heap as a bound of what any piece of theirs gains,
-statements as a bound of what they gain. They are made, or weighed, when the bound comes up: the choice is the one that
-a heap of all pieces would make, ties included.
+Most of a long input never reaches a summary. The heap therefore contains, for the draft of a call, an upper bound on
+the gain of its pieces, and for a statement, an upper bound on its gain. A draft is made, or a statement weighed, when
+its bound comes up. The selection is the same as with a heap of all pieces, including ties.
 """
 
 import heapq
@@ -28,41 +27,41 @@ from memory_engine.language.sentences import GAP
 
 WORD_DECAY = 0.8
 VALUE_DECAY = 0.05
-"""A word met again says something new about it; an identifier written twice does not."""
+"""A repeated word says something new about its topic; a repeated identifier does not."""
 RATE_MIN = 0.02
-"""A piece worth less than this per character (a "fine", a "cool!") only dilutes: a shorter summary is better."""
+"""Minimum worth per character. A piece below it (a "fine", a "cool!") only dilutes: a shorter summary is better."""
 RATE_SHARE_MIN = 0.1
-"""Where even the best piece is worth little, as in one long list of equals, the floor is this share of the best."""
+"""Minimum worth as a share of the best piece's, if even that is worth little, as in a long list of equals."""
 DELAYS_MAX = 12
-"""How often a piece may be put back. The limit bounds the work where everything repeats everything."""
+"""Maximum number of times a piece may be put back, which bounds the work if everything repeats everything."""
 
 Terms = Mapping[str, float]
-"""Terms with the worth of covering each. Their order is that in which the worths are added up."""
+"""Maps each term to the worth of covering it. Worths are added up in this order."""
 NO_TERMS: Terms = {}
 ROUNDING_FACTOR = 1.000_001
-"""The most that sums of floats in another order may differ, by far."""
+"""Factor that safely exceeds the difference between sums of floats in different orders."""
 LOOKS_A_STEP = 64
 PIECES_MAX = 1 << 32
-"""More than a draft has: the order of a piece is so many times its draft's number, and its place in it."""
+"""Upper bound on the pieces of a draft. The order of a piece is its draft's number times this, plus its index."""
 Place = tuple[int, int]
-"""A statement: its entry, and its number in it."""
+"""A statement: the index of its entry, and its number in the entry."""
 
 
 class LaterTerms(msgspec.Struct, frozen=True, gc=False):
-    """Terms that are weighed each time that they are asked for; together they are worth `worth_max` at most."""
+    """Terms that are weighed on each access; their total worth is at most `worth_max`."""
 
     worth_max: float
 
     def weighed(self) -> Terms:
-        """The terms themselves."""
+        """Return the terms with their worths."""
         raise NotImplementedError
 
     def items(self) -> ItemsView[str, float]:
-        """The terms with their worths."""
+        """Return the terms with their worths as items."""
         return self.weighed().items()
 
     def values(self) -> ValuesView[float]:
-        """The worths."""
+        """Return the worths."""
         return self.weighed().values()
 
     def __iter__(self) -> Iterator[str]:
@@ -70,7 +69,7 @@ class LaterTerms(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinePiece(msgspec.Struct, frozen=True, gc=False):
-    """Part of a line; `parent` is its place in the draft's pieces, -1 for the first."""
+    """Part of a line; `parent` is an index in the draft's pieces, -1 for the first piece."""
 
     text: str
     terms: Terms | LaterTerms
@@ -78,30 +77,30 @@ class LinePiece(msgspec.Struct, frozen=True, gc=False):
     at: Place = (-1, -1)
     """The statement, for speech."""
     before: str | None = None
-    """What parts it from the statement before it, where the two may share a line."""
+    """Separator from the previous statement, if the two may share a line."""
     needs: Place = (-1, -1)
-    """The statement without which this one must not stand."""
+    """The statement without which this one must not appear."""
 
 
 class LineDraft(msgspec.Struct, frozen=True, gc=False):
-    """A line with everything it could say. `pieces[0]` opens it and is the ancestor of all others.
+    """A line with all its possible content. `pieces[0]` opens it and is the ancestor of all others.
 
-    With a `speaker` the draft is speech: its pieces have no parents, and each run of neighbours is a line of its own.
+    With a `speaker`, the draft is speech: its pieces have no parents, and each run of neighbours is a line of its own.
     """
 
     section: Section
     sources: tuple[str, ...]
     pieces: tuple[LinePiece, ...]
     day: str = ""
-    """When it was said, for the lines that show it; "" where that is not known."""
+    """When it was said, for lines that show it; `""` if it is not known."""
     speaker: str | None = None
 
 
 class LaterDraft(msgspec.Struct, frozen=True, gc=False):
-    """The draft of a call's line: made when its bounds say that one of its pieces may be the best and affordable.
+    """The draft of a call's line, made when its bounds show that a piece of it may be the best and affordable.
 
-    No piece gains more than `rate_max` a character, or costs fewer than `chars_min` characters with its ancestors if it
-    gains anything. None needs a piece of another draft.
+    No piece gains more than `rate_max` per character, or, if it gains anything, costs fewer than `chars_min` characters
+    with its ancestors. No piece needs a piece of another draft.
     """
 
     rate_max: float
@@ -110,22 +109,22 @@ class LaterDraft(msgspec.Struct, frozen=True, gc=False):
 
 
 Look = tuple[float, int, int]
-"""What stands on the heap: the negative of a gain by a character, the order of reading, and the piece.
+"""Entry of the heap: the negative of a gain per character, the reading order, and the index of the piece.
 
-In place of the pieces of a draft that is not made yet: the bound of their gains, the order of the first, and -1.
-In place of a piece that is not weighed yet: the bound of its gain, its order, and -1.
+For a draft that is not made yet: the bound of its pieces' gains, the order of its first piece, and -1. For a piece that
+is not weighed yet: the bound of its gain, its order, and -1.
 """
 
 
 class _Selection:
-    """The state of one greedy run: chosen pieces, what covering a term once more is worth, remaining characters."""
+    """State of one greedy run: chosen pieces, the worth of covering a term again, and remaining characters."""
 
     def __init__(self, drafts: Sequence[LineDraft | LaterDraft], budget: float, size: Callable[[str], int]) -> None:
         self.left = budget
         self.costs: list[int] = []
-        """By piece: the characters that it adds, with what opens its line where no neighbour has one."""
+        """Characters that each piece adds, including the opening of its line if no neighbour has one."""
         self._first_costs: list[int] = []
-        """The same before anything was chosen."""
+        """Characters that each piece added before anything was chosen."""
         self.chosen: list[bool] = []
         self.heap: list[Look] = []
         self._made: dict[int, LineDraft] = {}
@@ -136,28 +135,28 @@ class _Selection:
         self._parents: list[int] = []
         self._orders: list[int] = []
         self._taken: list[int] = []
-        """The orders of the chosen pieces."""
+        """Orders of the chosen pieces."""
         self._below: dict[int, list[int]] = {}
         self._neighbours: dict[int, list[int]] = {}
         self._times: dict[str, int] = {}
         self._shares: dict[str, float] = {}
-        """By covered term: the share of its worth that covering it once more has."""
+        """Maps a covered term to the share of its worth that covering it again has."""
         self._places: dict[Place, int] = {}
         self._needs: list[tuple[int, Place]] = []
         self._unweighed: dict[int, int] = {}
-        """By order: the pieces of which a bound stands on the heap."""
+        """Maps the orders of pieces with a bound on the heap to these pieces."""
         self._set_aside: list[int] = []
-        """Drafts that were not made, as there was no room for them any more."""
+        """Drafts that were not made because there was no room for them."""
         self._out_of_room: list[int] = []
-        """Pieces that were not weighed for the same reason."""
+        """Pieces that were not weighed because there was no room for them."""
         self._aside: list[tuple[float, int]] = []
-        """The first rates and orders of pieces that were set aside."""
+        """Initial rates and orders of pieces that were set aside."""
 
     def _add(self, number: int, draft: LineDraft) -> None:
         base, first_order = len(self.costs), number * PIECES_MAX
         self._made[number] = draft
         is_speech = draft.speaker is not None
-        # A line of a call says by a sign when it leaves something out, so there must be room for that.
+        # A line of a call marks omissions with a sign, so there must be room for it.
         opening = LINE_FRAME_CHARS + self._size(f" {GAP}" if draft.speaker is None else draft.speaker)
         for place, piece in enumerate(draft.pieces):
             chars = self._size(piece.text)
@@ -172,7 +171,7 @@ class _Selection:
             self._place(base, draft.pieces)
 
     def _place(self, base: int, pieces: Sequence[LinePiece]) -> None:
-        """Note where statements stand, what they need, and which may share a line."""
+        """Record the positions of statements, which statements they need, and which may share a line."""
         last: LinePiece | None = None
         for index, piece in enumerate(pieces, base):
             if piece.at[0] >= 0:
@@ -185,7 +184,7 @@ class _Selection:
             last = piece
 
     def begin(self) -> Steps[None]:
-        """Fill the heap: with the pieces, each below the one that it needs, and with the drafts to be made later."""
+        """Fill the heap with the pieces, each below the piece that it needs, and with the drafts to make later."""
         for number, draft in enumerate(self._drafts):
             if isinstance(draft, LaterDraft):
                 heapq.heappush(self.heap, (-draft.rate_max, number * PIECES_MAX, -1))
@@ -204,7 +203,7 @@ class _Selection:
                 self.push(self._first_rate(index), index)
             if not index % LOOKS_A_STEP:
                 yield
-        while self.heap and self.heap[0][2] < 0:  # the best rate must be known, whether there is room for it or not
+        while self.heap and self.heap[0][2] < 0:  # the best rate must be known, whether or not there is room for it
             self._replace(heapq.heappop(self.heap)[1])
             yield
 
@@ -213,7 +212,7 @@ class _Selection:
             self._below.setdefault(self._parents[index], []).append(index)
 
     def make(self, order: int) -> None:
-        """Put in place of a bound what it stands for; or set it aside, if there is no room for any of it."""
+        """Replace a bound with its pieces; or set it aside, if there is no room for any of them."""
         index, draft = self._unweighed.get(order, -1), self._drafts[order // PIECES_MAX]
         if index >= 0 and self.costs[index] > self.left:
             self._out_of_room.append(self._unweighed.pop(order))
@@ -239,7 +238,7 @@ class _Selection:
             self.push(self._first_rate(index), index)
 
     def _added(self, number: int) -> range:
-        """The pieces of a draft that is made now."""
+        """Make a draft now and return the indexes of its pieces."""
         draft, first = self._drafts[number], len(self.costs)
         self._add(number, draft.make() if isinstance(draft, LaterDraft) else draft)
         added = range(first, len(self.costs))
@@ -252,7 +251,7 @@ class _Selection:
         heapq.heappush(self.heap, (rate, self._orders[index], index))
 
     def _first_rate(self, index: int) -> float:
-        """The rate of a piece before anything was chosen, also if its draft is made later."""
+        """Return the rate of a piece before anything was chosen, also if its draft is made later."""
         gain, cost = 0.0, 0
         costs, terms, parents = self._first_costs, self._terms, self._parents
         while index >= 0:
@@ -263,7 +262,7 @@ class _Selection:
         return -gain / (cost or 1)
 
     def _rate_bound(self, index: int) -> float:
-        """What `_first_rate` of the piece is at best, without weighing its terms or those of its ancestors."""
+        """Return a bound on `_first_rate`, without weighing the terms of the piece or its ancestors."""
         gain, cost = 0.0, 0
         while index >= 0:
             terms = self._terms[index]
@@ -273,9 +272,9 @@ class _Selection:
         return -gain * ROUNDING_FACTOR / (cost or 1)
 
     def look(self, index: int) -> tuple[float, int]:
-        """What choosing the piece, with those of its ancestors that are not chosen yet, gains and costs.
+        """Return the gain and cost of choosing the piece with its ancestors that are not chosen yet.
 
-        The gain is the negative of the coverage added by a character, the cost is in characters.
+        The gain is the negative of the added coverage per character; the cost is in characters.
         """
         gain, cost = 0.0, 0
         chosen, shares, costs, terms, parents = self.chosen, self._shares, self.costs, self._terms, self._parents
@@ -287,7 +286,7 @@ class _Selection:
         return -gain / (cost or 1), cost
 
     def is_behind(self, current: float, rate: float, order: int) -> bool:
-        """Whether a piece that came up at `rate`, and is worth `current` now, must wait for the next one."""
+        """Return True if a piece that came up at `rate`, and is now worth `current`, must wait for the next one."""
         while rate < current and self.heap and self.heap[0][0] <= current:
             next_rate, next_order, index = self.heap[0]
             if index >= 0:
@@ -296,9 +295,9 @@ class _Selection:
         return False
 
     def _is_parted(self, current: float, rate: float, order: int) -> bool:
-        """Whether a piece that was set aside stands between the two rates.
+        """Return True if the rate of a piece that was set aside lies between the two rates.
 
-        It would delay the piece, so that an earlier one of the same worth goes first.
+        Such a piece would delay this one, so that an earlier piece of the same worth goes first.
         """
         aside = [*self._out_of_room, *chain.from_iterable(map(self._added, self._set_aside))]
         self._aside += [(self._first_rate(index), self._orders[index]) for index in aside]
@@ -307,7 +306,7 @@ class _Selection:
         return any((rate, order) < one and one[0] < current for one in self._aside)
 
     def choose(self, index: int, cost: int) -> list[int]:
-        """Choose a piece with its ancestors. Returns what became cheaper by it: what hangs below, and neighbours."""
+        """Choose a piece with its ancestors. Return the pieces that became cheaper: descendants and neighbours."""
         self.left -= cost
         cheaper: list[int] = []
         top = index
@@ -324,7 +323,7 @@ class _Selection:
         return [index for index in dict.fromkeys([*self._under(top), *cheaper]) if not self.chosen[index]]
 
     def _under(self, top: int) -> list[int]:
-        """Every piece under `top` that is not chosen yet, in a fixed order."""
+        """Return all pieces under `top` that are not chosen yet, in a fixed order."""
         found: list[int] = []
         waiting = [top]
         while waiting:
@@ -336,7 +335,7 @@ class _Selection:
         return found
 
     def by_draft(self) -> list[tuple[LineDraft, list[int]]]:
-        """The drafts of the chosen pieces, in order, with the places of these."""
+        """Return the drafts of the chosen pieces, in order, each with the indexes of its chosen pieces."""
         places: dict[int, list[int]] = {}
         for order in sorted(self._taken):
             places.setdefault(order // PIECES_MAX, []).append(order % PIECES_MAX)
@@ -344,21 +343,21 @@ class _Selection:
 
 
 def follows(piece: LinePiece, other: LinePiece) -> bool:
-    """Whether a statement stands directly behind another in its text."""
+    """Return True if a statement directly follows another in its text."""
     return other.at[0] >= 0 and piece.at == (other.at[0], other.at[1] + 1)
 
 
 def selecting(
     drafts: Sequence[LineDraft | LaterDraft], budget_tokens: float, size: Callable[[str], int] = len
 ) -> Steps[list[tuple[LineDraft, list[int]]]]:
-    """The drafts of which pieces are chosen, in order, with the places of these; together within the budget."""
+    """Return the drafts with chosen pieces, in order, each with the indexes of these, together within the budget."""
     run = _Selection(drafts, budget_tokens * CHARS_PER_TOKEN, size)
     yield from run.begin()
     chosen, costs, look, heap = run.chosen, run.costs, run.look, run.heap
     floor = min(RATE_MIN, -RATE_SHARE_MIN * heap[0][0]) if heap else 0.0
     delays: dict[int, int] = {}
     known: dict[int, tuple[float, int]] = {}
-    """The pieces that were looked at since the last choice: until the next one that holds."""
+    """Gains and costs of the pieces that were evaluated since the last choice; valid until the next one."""
     looks = 0
     while heap:
         looks += 1

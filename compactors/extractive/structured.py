@@ -1,9 +1,8 @@
-"""JSON texts as records of leaves: the shape in which tools answer.
+"""JSON texts as records of leaves: the form in which tools answer.
 
-A record is an object with its scalar values, together with those of the plain
-objects inside it (a name, a price table). Objects in lists and objects filed
-under an identifier are records of their own. Nothing is interpreted: numbers
-keep the spelling they had.
+A record is an object with its scalar values, together with those of the plain objects inside it (a name, a price
+table). Objects in lists and objects keyed by an identifier are records of their own. Nothing is interpreted: numbers
+keep their spelling.
 """
 
 import json
@@ -29,23 +28,24 @@ from memory_engine.language.sentences import GAP, clean, words
 
 SHAPES_MAX = 1_024
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | bool | None"
-"""Numbers are read as the text they were written in, so that they are quoted verbatim."""
+"""A JSON value. Numbers are read as their source text, so that they are quoted verbatim."""
 
 
 class ScalarRecord(msgspec.Struct, frozen=True, gc=False):
-    """Scalars that belong together; `label` is the key they were filed under, "" for the outermost."""
+    """Scalars that belong together; `label` is the key of their object, `""` for the outermost."""
 
     label: str
     keys: tuple[tuple[str, ...], ...]
-    """Of each scalar: the keys that lead to it inside the record."""
+    """For each scalar, the keys that lead to it inside the record."""
     texts: tuple[str, ...]
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """The text of a leaf as it counts and as it is told, and what its shape says of it.
+    """The text of a leaf as it is weighed and as it is shown, and the facts that its shape reveals.
 
-    `term` is the one by which the whole is taken up, `prior` how likely it is needed again. Covering its words is worth
-    `worth_max` at most, unless a term in `values` was taken up; it takes `chars_min` characters at least.
+    `term` is the term by which the whole value is referred to later; `prior` is the probability that it is needed
+    again. Covering its words is worth at most `worth_max`, unless a term in `values` was used later. It takes at least
+    `chars_min` characters.
     """
 
     term: str
@@ -60,9 +60,9 @@ class Value(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinePart(msgspec.Struct, frozen=True, gc=False):
-    """A part of a record's line. `below` is the part that must stand with it, -1 what the record hangs below.
+    """A part of a record's line. `below` is the index of the part that must appear with it, -1 the record's parent.
 
-    `key` is the name of its value's key without positions. `prose` is the text of a leaf too long for a value.
+    `key` is the name of its value's key without positions. `prose` is the text of a leaf that is too long for a value.
     """
 
     text: str
@@ -73,46 +73,46 @@ class LinePart(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToldRecord(msgspec.Struct, gc=False):
-    """A record as its line tells it: see `told`."""
+    """A record in the form that its line shows: see `told`."""
 
     record: ScalarRecord
     identity: tuple[str, str]
-    """Its label (the key it was filed under, "" for the outermost) and the text that names it."""
+    """Its label (the key of its object, `""` for the outermost) and the text that names it."""
     keys: tuple[str, ...]
-    """The names of its scalars' keys."""
+    """Names of its scalars' keys."""
     values: tuple[Value, ...]
     named_by: int
     opening: str
-    """How its line begins."""
+    """Beginning of its line."""
     tells_prose: bool
     """Whether a scalar is too long for a value."""
     _parts: tuple[LinePart, ...] = ()
 
     @property
     def label(self) -> str:
-        """The key it was filed under."""
+        """Key of the record's object."""
         return self.record.label
 
     @property
     def name(self) -> Value:
-        """The value that names it."""
+        """Value that names the record."""
         return self.values[self.named_by]
 
     @property
     def key(self) -> str:
-        """The name of the key of the value that names it."""
+        """Name of the key of the value that names the record."""
         return self.keys[self.named_by]
 
     @property
     def parts(self) -> Sequence[LinePart]:
-        """The leaf that names it first, the others as they were grouped: made when they are first asked for."""
+        """Parts of the line: first the leaf that names the record, then the others in groups. Made on first access."""
         if not self._parts:
             self._parts = tuple(_parts(self.record, self.values, self.named_by, self.opening))
         return self._parts
 
 
 def _first_identifier(values: Sequence[Value]) -> int:
-    """The place of the value that names a record: the first one if none is an identifier."""
+    """Return the index of the value that names a record: the first identifier, else 0."""
     for place, value in enumerate(values):
         if value.is_identifier:
             return place
@@ -120,7 +120,7 @@ def _first_identifier(values: Sequence[Value]) -> int:
 
 
 def read_json(text: str) -> Json:
-    """The objects and lists of a JSON text; None where the text is anything else, however deep or broken."""
+    """Return the objects and lists of a JSON text; `None` for any other text, however deep or broken."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -131,7 +131,7 @@ def read_json(text: str) -> Json:
 
 
 def told(value: Json) -> Iterator[ToldRecord]:
-    """The records of a value as their lines tell them."""
+    """Yield the records of a value in the form that their lines show."""
     label = ""
     for record in records(value):
         yield _told(record, labelled=record.label != label)
@@ -144,7 +144,7 @@ def _told(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
     at = _first_identifier(values)
     shape = _shape(record.label, record.keys)
     label = f"{clean(record.label)} " if labelled and record.label not in texts[at] else ""
-    # a record's only identifier names it without a word; of several each says which it is
+    # a record's only identifier names it without a key; among several, each key says which one it is
     keys = record.keys[at]
     is_plain = len(keys) < 2 and values[at].is_identifier and sum([value.is_identifier for value in values]) == 1
     key = " ".join([*map(clean, keys[:-1]), shape.shown[at]])
@@ -154,7 +154,7 @@ def _told(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
 
 
 def records(value: Json) -> Iterator[ScalarRecord]:
-    """The records of a value in reading order, the enclosing one first; a stack, not recursion."""
+    """Yield the records of a value in reading order, the enclosing one first. Uses a stack, not recursion."""
     waiting: list[tuple[str, Json]] = [("", value)]
     while waiting:
         label, node = waiting.pop()
@@ -179,7 +179,7 @@ _BRANCHES = frozenset((dict, list))
 
 
 def _object_scalars(node: dict[str, Json], inner: list[tuple[str, Json]]) -> tuple[list[tuple[str, ...]], list[str]]:
-    """The scalars of an object and of the plain objects in it, with their keys; other values go to `inner`."""
+    """Return the scalars of an object and of the plain objects in it, with their keys; add other values to `inner`."""
     if _is_plain(node):
         return list(zip(node)), [_scalar(child) for child in node.values()]
     keys: list[tuple[str, ...]] = []
@@ -197,7 +197,7 @@ def _object_scalars(node: dict[str, Json], inner: list[tuple[str, Json]]) -> tup
 
 
 def _with_names_joined(label: str, keys: tuple[tuple[str, ...], ...], texts: list[str]) -> ScalarRecord:
-    """A record, neighbours like first_name and last_name being one scalar: half a name identifies nobody."""
+    """Return a record that joins neighbours like first_name and last_name: half a name identifies nobody."""
     if not _may_be_names(keys):
         return ScalarRecord(label, keys, tuple(texts))
     joined, told = list(keys[:1]), texts[:1]
@@ -218,7 +218,7 @@ def _may_be_names(keys: tuple[tuple[str, ...], ...]) -> bool:
 
 
 def _shared_part(path: tuple[str, ...], before: tuple[str, ...]) -> str | None:
-    """The one part that the keys of two neighbours have in common."""
+    """Return the only part that the keys of two neighbours have in common, or `None`."""
     if not path or path[:-1] != before[:-1]:
         return None
     shared = set(path[-1].split("_")) & set(before[-1].split("_"))
@@ -234,7 +234,7 @@ def _is_plain(node: dict[str, Json]) -> bool:
 
 
 def _scalar(node: Json) -> str:
-    """The text of a scalar; "" for null, which says nothing. That a list is empty says something."""
+    """Return the text of a scalar; `""` for null, which has no information. An empty list is information."""
     if isinstance(node, str):
         return node
     if isinstance(node, list | dict):
@@ -242,23 +242,23 @@ def _scalar(node: Json) -> str:
     return "" if node is None else "true" if node else "false"
 
 
-# How a record is told.
+# The text form of a record.
 
 LONG_VALUE_CHARS = 100
 DATE_CHARS_MAX = 10
 VALUES_MAX = 16_384
 LIKELY = 0.6
 UNLIKELY = 0.15
-"""How likely a value of its shape is needed again, before its key has shown it."""
+"""Probabilities that a value of some shape is needed again, before its key has shown it."""
 
 
 class _Shape(msgspec.Struct, frozen=True, gc=False):
-    """What the keys of a record say, one for each leaf: tools answer in the same shapes again and again."""
+    """Facts about the keys of a record, one per leaf. Cached, because tools answer in the same shapes repeatedly."""
 
     names: tuple[str, ...]
-    """Under which the usefulness of a key is counted, without positions or identifiers."""
+    """Names under which the usefulness of a key is counted, without positions or identifiers."""
     shown: tuple[str, ...]
-    """The parts of a key that distinguish it from its neighbours; "" for none."""
+    """The parts of a key that distinguish it from its neighbours; `""` if there are none."""
 
 
 @lru_cache(maxsize=SHAPES_MAX)
@@ -291,7 +291,7 @@ def _parts(record: ScalarRecord, values: Sequence[Value], at: int, opening: str)
 
 
 class _Values(dict[str, Value]):
-    """The values of leaves by their texts: tools answer with the same ones again and again. Bounded."""
+    """Cache of the values of leaves by their texts, because tools repeat the same values. Bounded."""
 
     def __missing__(self, text: str) -> Value:
         found = _value(text)
@@ -307,7 +307,7 @@ _VALUES = _Values()
 
 def _value(text: str) -> Value:
     said = tuple(words(text[:LONG_VALUE_CHARS])) or (text[:LONG_VALUE_CHARS],)
-    if said == (text,) and text.isascii():  # most values: what is known of the word holds for the value
+    if said == (text,) and text.isascii():  # most values: the facts about the word hold for the value
         return _word_value(text, said)
     specific = is_specific(text)
     is_id = specific and refers(text)
@@ -351,5 +351,5 @@ def _is_date(text: str) -> bool:
 
 
 def _shown(keys: tuple[str, ...], key: str, value: Value) -> str:
-    """The value after its key: "via ORD" says what "ORD" does not."""
+    """Return the value after its key: "via ORD" says more than "ORD"."""
     return f"{key} {value.shown}" if keys else value.shown

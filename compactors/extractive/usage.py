@@ -1,8 +1,8 @@
-"""The later use of each value: who named it, which call used it, which keys hold such values.
+"""The later use of each value: who named it, which call used it, and which keys have such values.
 
-No tool's schema is known here. That a field matters is learned from the conversation itself: a key whose values people
-and later calls took up before is a key whose values will be needed again. For that the whole input is read before any
-part of it is weighed, calls with the results that answer them.
+No tool's schema is known here. The conversation itself shows which fields matter: a key whose values people and later
+calls used before is a key whose values will be needed again. The whole input is therefore read before any part of it is
+weighed, calls together with the results that answer them.
 """
 
 from collections import Counter
@@ -35,14 +35,14 @@ FIRST_MENTION_BONUS = 1.4
 RARITY_EXPONENT = 0.55
 CAPITAL_FACTOR = 0.8
 SMALL_FACTOR = 0.4
-"""Factors for a word of a structured value that no digit or sign makes specific, by the case of its first letter."""
+"""Factors, by the case of its first letter, for a word of a structured value that has no digit or symbol."""
 NEVER = 1 << 62
 ISO_DAY = regex(r"\d{4}-\d{2}-\d{2}")
 DAY_CHARS_MAX = 32
 
 
 class Heard(msgspec.Struct, frozen=True, gc=False):
-    """An entry with what its texts alone show."""
+    """An entry with the facts that its own texts show."""
 
     entry: Entry
     text: SourceText
@@ -52,14 +52,14 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
 
 
 SaidTerm = tuple[str, float, int]
-"""A term of a word in speech, its worth there, and the first entry that holds it."""
+"""Term of a word in speech, its worth there, and the index of the first entry that contains it."""
 
 
 class TermUsage:
-    """Counts over one input: in how many entries each term occurs, and how values were taken up."""
+    """Counts over one input: the number of entries that contain each term, and the later use of values."""
 
     def __init__(self, earlier: Iterable[SourceText] = ()) -> None:
-        """Count the texts of earlier lines; `hear` then takes each entry in turn. Linear in their length."""
+        """Count the texts of earlier lines; `hear` then reads each entry in turn. Linear in their length."""
         self.frequency: Counter[str] = Counter()
         self._first: dict[str, int] = {}
         self._last_taken_up: dict[str, int] = {}
@@ -74,13 +74,13 @@ class TermUsage:
         for text in earlier:
             self._meet(0, text.terms)
         self.opening = _Worths(self._opening_term)
-        """By word: its terms at the beginning of a statement."""
+        """Maps a word to its terms at the beginning of a statement."""
         self.said = _Worths(self._said_term)
-        """By word: its terms elsewhere in a statement, where a capital marks a name."""
+        """Maps a word to its terms elsewhere in a statement, where a capital marks a name."""
         self.said_max = _MostWorth(self.said)
-        """By word: the most that its terms can be worth anywhere in speech."""
+        """Maps a word to the maximum worth of its terms anywhere in speech."""
         self.told = _Worths(self._told_term)
-        """By word: its terms in a structured value, each with its worth there."""
+        """Maps a word to its terms in a structured value, each with its worth there."""
 
     def _meet(self, index: int, terms: Iterable[str]) -> None:
         self.frequency.update(terms)
@@ -88,7 +88,7 @@ class TermUsage:
         first.update(dict.fromkeys(filterfalse(first.__contains__, terms), index))
 
     def hear(self, index: int, heard: Heard) -> None:
-        """Take the next entry, at `index`."""
+        """Read the next entry, at `index`."""
         kind = heard.entry.kind
         if heard.is_work and kind != "tool_call":
             return
@@ -131,12 +131,12 @@ class TermUsage:
         return 0.1 + 0.9 * (self._key_hits[key] + 2 * prior) / (self._key_total[key] + 2)
 
     def is_superseded(self, index: int, record: ToldRecord) -> bool:
-        """Return True if a later result holds a record of the same identity, which is then the current state."""
+        """Return True if a later result contains a record of the same identity, which is then the current state."""
         return self._last_record.get(record.identity, index) > index
 
     @cached_property
     def taken_up(self) -> frozenset[str]:
-        """Return the values that anybody named or said, or a later call used. Call this once all entries are heard."""
+        """Values that anybody named or said, or that a later call used. Read this only after all entries are heard."""
         return frozenset(self._named | self._used | self._said)
 
     def _weight(self, unit: Unit, size: float) -> float:
@@ -155,14 +155,14 @@ class TermUsage:
         return (term, weight * NAME_FACTOR, first) if unit.is_capital else opening
 
     def _told_term(self, unit: Unit) -> tuple[str, float]:
-        """The worth of a word of a structured value by its own shape and history (about 0.2 to 30)."""
+        """Return the worth of a word of a structured value by its own shape and history (about 0.2 to 30)."""
         if unit.specificity:
             return unit.term, unit.specificity * self.bonus(unit.term)
         factor = CAPITAL_FACTOR if unit.is_capital else SMALL_FACTOR
         return unit.term, self._weight(unit, unit.whole_size) * factor
 
     def bonus(self, term: str) -> float:
-        """Return the factor a value gains because a later call used it, the user named it or somebody said it."""
+        """Return the factor that a value gains because a later call used it, the user named it or somebody said it."""
         if term not in self.taken_up:
             return 1.0
         factor = USED_BONUS if term in self._used else 1.0
@@ -173,12 +173,12 @@ class TermUsage:
         return factor
 
     def is_only_said(self, term: str) -> bool:
-        """Return True if a term is a value in no tool result: if the summary drops the speech, the value is lost."""
+        """Return True if a term is a value that no tool result contains: without the speech, the value is lost."""
         return term[0] == VALUE_MARK and term not in self._in_results
 
 
 def _named_in(heard: Heard) -> SourceText:
-    """Return the part of a call's arguments that names things, without the texts it writes."""
+    """Return the part of a call's arguments that names things, without the texts that the call writes."""
     if not heard.is_work:
         return heard.arguments
     asked = heard.arguments.asked
@@ -186,7 +186,7 @@ def _named_in(heard: Heard) -> SourceText:
 
 
 class _Worths(dict[str, tuple[T, ...]]):
-    """The worths of each word in this input, by the units that it counts as, computed when first asked for."""
+    """Cache of the worths of each word in this input, one per unit of the word."""
 
     def __init__(self, weigh: Callable[[Unit], T]) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ class _Worths(dict[str, tuple[T, ...]]):
 
 
 class _MostWorth(dict[str, float]):
-    """The most that each word's terms are worth in speech, reached in the first entry that holds them."""
+    """Cache of each word's maximum worth in speech, which it reaches in the first entry that contains its terms."""
 
     def __init__(self, said: _Worths[SaidTerm]) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class _MostWorth(dict[str, float]):
 
 
 class _Learned(dict[tuple[str, float], float]):
-    """The worth of each key's values, by key and prior. Use it once all entries are heard."""
+    """Cache of the worth of each key's values, by key and prior. Use it only after all entries are heard."""
 
     def __init__(self, learned: Callable[[str, float], float]) -> None:
         super().__init__()
@@ -222,14 +222,14 @@ class _Learned(dict[tuple[str, float], float]):
 
 
 class Action(msgspec.Struct, frozen=True, gc=False):
-    """A call and its outcome as places in the entries; -1 where one of them is missing."""
+    """A call and its outcome as indexes of entries; -1 if one of them is missing."""
 
     call: int
     outcome: int
 
     @property
     def place(self) -> int:
-        """Return the action's place in the input."""
+        """The action's index in the input."""
         return self.call if self.call >= 0 else self.outcome
 
 
@@ -261,7 +261,7 @@ def _has_failed(entry: Entry, text: SourceText) -> bool:
 
 
 FRAME_SHARE, FRAMES_MIN = 0.3, 4
-"""Minimum share and number of results that end in lines beginning alike; such lines are a frame."""
+"""Minimum share and number of results that end in similar lines; such lines are a frame."""
 FRAME_LINES = 4
 """Maximum number of a result's last lines that can be a frame."""
 
@@ -326,28 +326,28 @@ SAID_KINDS: frozenset[EntryKind] = frozenset(
 
 
 class InputReading(msgspec.Struct, frozen=True, gc=False):
-    """What the whole input shows, used to read its entries one by one."""
+    """Facts about the whole input, used to read its entries one by one."""
 
     entries: Sequence[Entry]
     heard: Sequence[Heard]
     days: Sequence[str]
-    """By entry: when it happened, "" where that is not known."""
+    """Day of each entry; `""` if it is not known."""
     actions: tuple[Action, ...]
     work: Mapping[Action, tuple[WorkFact, ...]]
-    """The records of those actions that are work on files and commands."""
+    """Records of the actions that are work on files and commands."""
     usage: TermUsage
     agenda: Agenda
     has_agent: bool
     """Whether an agent takes part: its user's words then weigh more than its own."""
     closing: frozenset[int]
-    """Places of the last thing each side said: the state of the conversation."""
+    """Indexes of the last thing that each side said: the state of the conversation."""
     last_todo: int
     wordings: Mapping[str, int]
-    """By wording (words without names and values): how many different statements have it."""
+    """Maps a wording (words without names and values) to the number of different statements that have it."""
     names: frozenset[str]
-    """The speakers' names, case-folded: those that a greeting may address."""
+    """Speakers' names, case-folded: the names that a greeting may address."""
     seen: set[str]
-    """Sentences met so far; repetitions weigh less."""
+    """Sentences seen so far; repetitions weigh less."""
 
 
 def day_of(at: str) -> str:
@@ -404,7 +404,7 @@ def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReadin
 
 
 def _closing(heard: Sequence[Heard], names: frozenset[str]) -> frozenset[int]:
-    """Return the places of the last substantial thing that each of the last two voices said."""
+    """Return the indexes of the last substantial entries of the last two voices."""
     found: dict[tuple[str, str], int] = {}
     for index in range(len(heard) - 1, -1, -1):
         entry = heard[index].entry

@@ -1,4 +1,4 @@
-"""Compaction: thresholds, plans on cut points, and the protocol that blocks, compacts, replaces, unblocks."""
+"""Compaction: thresholds, plans on cut points, and the protocol (block, compact, replace, unblock)."""
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
 

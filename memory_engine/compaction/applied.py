@@ -1,4 +1,4 @@
-"""The policy that a log was compacted by, as the log itself says."""
+"""The compaction policy that applied to a thread, read from its log."""
 
 from memory_engine.core.chain import decode_row
 from memory_engine.core.events.compaction import CompactionStarted
@@ -13,10 +13,10 @@ _TELLING = frozenset({CompactionStarted.event_type, ThreadUpdated.event_type})
 async def applied_policy(
     reader: LogReader, record: ThreadRecord, upto: int, default: CompactionPolicy
 ) -> CompactionPolicy:
-    """The policy that applied to a thread at a seq.
+    """Return the compaction policy that applied to a thread at a seq.
 
-    It is that of the latest compaction up to there, or the one that the thread was given since. In a log that says
-    nothing of it, it is the thread's own, else `default`, the engine's.
+    Use the policy of the latest compaction up to that seq, or a policy that the thread received later. If the log
+    records neither, return the thread's own policy, or else `default`, the engine's policy.
     """
     rows: list[StoredEvent] = []
     async for page in reader.pages(record.id, after=0, upto=upto, types=_TELLING):

@@ -1,6 +1,7 @@
-"""Which compactor gets which chunks of a plan.
+"""Assignment of the chunks of a plan to compactors.
 
-A compactor is asked about what it would get: first all atoms that are left, then runs of atoms, the longest first.
+A compactor is asked only about chunks that it would receive: first about all remaining atoms, then about runs of atoms,
+the longest run first.
 """
 
 import logging
@@ -18,24 +19,24 @@ from memory_engine.errors import InvalidCompactor
 
 _log = logging.getLogger("memory_engine.compaction")
 Afresh = Mapping[str, Sequence[Chunk]]
-"""By summary that is made again: the originals that a compactor gets in place of its lines."""
+"""Maps each summary that is recreated to the originals that a compactor receives instead of the summary's lines."""
 Pieces = tuple[tuple[Compactor, tuple[str, ...]], ...]
-"""Compactors, each with the ids of chunks that it makes one summary of. One may come several times."""
+"""Pairs of a compactor and the ids of the chunks that it summarizes together. A compactor may occur several times."""
 RUN_ATOMS_MAX = 32
-"""Atoms of the longest run that a compactor is asked about: asking takes this many questions an atom at most."""
+"""Maximum number of atoms in a run that a compactor is asked about, and so of questions per atom."""
 DECLARABLE = frozenset({Category.WORKING_FLOW, Category.ENVIRONMENT})
-"""Categories that a compactor may declare. The engine and its views keep up the others."""
+"""Categories that a compactor may declare. The engine and its views maintain the other categories."""
 _NONE: Afresh = {}
 
 
 class Again(msgspec.Struct, frozen=True):
-    """The chunks to compact once more. `afresh` maps a summary to the originals that take the place of its lines."""
+    """Chunks to compact again. `afresh` maps a summary to the originals that replace its lines."""
 
     plan: Plan
     afresh: Afresh = {}
 
     def chunks_in(self, state: State) -> list[Chunk]:
-        """The chunks of a state that a compactor gets."""
+        """Return the chunks that a compactor receives, read from `state`."""
         standing = ((chunk_id, state.get(chunk_id)) for chunk_id in self.plan.chunk_ids)
         return [
             one
@@ -45,18 +46,18 @@ class Again(msgspec.Struct, frozen=True):
 
 
 class AtomPart(msgspec.Struct, frozen=True, gc=False):
-    """The chunks of an atom that are to be compacted, and the chunks that a compactor gets for them."""
+    """Chunks of one atom to compact (`ids`), and the chunks that a compactor receives for them (`given`)."""
 
     ids: tuple[str, ...]
     given: tuple[Chunk, ...]
 
 
 def checked_compactor(given: object) -> Compactor:
-    """The object, if it can compact. Raises `InvalidCompactor`, which says what it lacks."""
+    """Return the object as a compactor. Raises `InvalidCompactor`, which says what is missing."""
     lacks = _lacks(given)
     if lacks:
         raise InvalidCompactor(ascii(given), lacks)
-    return given  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  # it has what the protocol asks for
+    return given  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  # it satisfies the protocol
 
 
 def _lacks(given: object) -> str:
@@ -76,7 +77,7 @@ def _lacks(given: object) -> str:
     return f"its `categories` hold {other[0]!a}; only working_flow and environment can be compacted" if other else ""
 
 
-def assigned(  # noqa: PLR0913 - what is to be given, and to whom
+def assigned(  # noqa: PLR0913 - the inputs of the assignment, and the compactors
     state: State,
     plan: Plan,
     compactors: Sequence[Compactor],
@@ -85,9 +86,9 @@ def assigned(  # noqa: PLR0913 - what is to be given, and to whom
     afresh: Afresh = _NONE,
     groups: Sequence[AtomPart] | None = None,
 ) -> Pieces:
-    """Give each atom to the first compactor that can take it, else to `fallback`; a batch is split by compactor.
+    """Assign each atom to the first compactor that can take it, else to `fallback`; split a batch by compactor.
 
-    `groups` are those of the plan's batch, if they are known.
+    `groups` are the groups of the plan's batch, if the caller has already computed them.
     """
     pieces: list[tuple[Compactor, tuple[str, ...]]] = []
     for chunk_id in plan.singles:
@@ -108,9 +109,10 @@ def assigned(  # noqa: PLR0913 - what is to be given, and to whom
 def declared(
     state: State, plan: Plan, compactors: Sequence[Compactor], wanted: Collection[str] | None, spared: Collection[str]
 ) -> tuple[Plan, Pieces]:
-    """The plan with the chunks outside the working flow that compactors declare for and can take, and their pieces.
+    """Return the plan with the chunks outside the working flow that compactors take, and the pieces of these chunks.
 
-    `wanted`: only these chunks; `spared`: none of these. CRITICAL chunks are never taken.
+    A compactor takes chunks of the categories that it declares. `wanted` restricts the chunks to these ids; `spared`
+    excludes ids. CRITICAL chunks are never taken.
     """
     pieces: list[tuple[Compactor, tuple[str, ...]]] = []
     rest = list(state.chunks())
@@ -134,7 +136,7 @@ def declared(
 
 
 def _taken(compactor: Compactor, groups: Sequence[AtomPart]) -> list[list[AtomPart]]:
-    """The groups that a compactor takes: together if it can, else in runs."""
+    """Return the groups that a compactor takes: all together if it can, else in runs."""
     if not groups:
         return []
     if can_compact(compactor, _given(groups)):
@@ -145,7 +147,7 @@ def _taken(compactor: Compactor, groups: Sequence[AtomPart]) -> list[list[AtomPa
 
 
 def _runs(compactor: Compactor, groups: Sequence[AtomPart]) -> Iterator[list[AtomPart]]:
-    """Runs of groups that a compactor can take, from the first on, each as long as can be."""
+    """Yield runs of groups that a compactor can take, from the first group on, each as long as possible."""
     start = 0
     while start < len(groups):
         window = groups[start : start + RUN_ATOMS_MAX]
@@ -157,7 +159,7 @@ def _runs(compactor: Compactor, groups: Sequence[AtomPart]) -> Iterator[list[Ato
 
 
 def grouped(state: State, batch: Sequence[str], afresh: Afresh) -> list[AtomPart]:
-    """The chunks of a batch by atom, in order; a summary is a group of its own."""
+    """Return the chunks of a batch grouped by atom, in order. A summary is a group of its own."""
     leaders = {chunk.id: n for n, atom in enumerate(atoms_of(working_flow(state))) for chunk in atom.chunks}
     by_atom: dict[object, list[str]] = {}
     for chunk_id in batch:
@@ -170,7 +172,7 @@ def _group(state: State, ids: Sequence[str], afresh: Afresh) -> AtomPart:
 
 
 def _given_for(state: State, chunk_id: str, afresh: Afresh) -> Sequence[Chunk]:
-    """The chunks that a compactor is asked about for a chunk; none for one that is gone."""
+    """Return the chunks that a compactor receives for a chunk; empty if the chunk no longer exists."""
     if chunk_id in afresh:
         return afresh[chunk_id]
     chunk = state.get(chunk_id)
@@ -186,7 +188,7 @@ def _ids(groups: Sequence[AtomPart]) -> tuple[str, ...]:
 
 
 def refused(state: State, plan: Plan, compactor: Compactor, afresh: Afresh) -> Sequence[Chunk]:
-    """The chunks of the first part of a plan that a compactor cannot take alone; empty if it can take them all."""
+    """Return the chunks of the first part of a plan that a compactor cannot take alone; empty if it can take all."""
     parts = [*((chunk_id,) for chunk_id in plan.singles), *([plan.batch] if plan.batch else [])]
     given = (_group(state, part, afresh).given for part in parts)
     return next((chunks for chunks in given if not can_compact(compactor, chunks)), ())
@@ -197,9 +199,9 @@ def _takes_flow(compactor: Compactor) -> bool:
 
 
 def can_compact(compactor: Compactor, chunks: Sequence[Chunk]) -> bool:
-    """Whether a compactor says that it knows how to handle chunks."""
+    """Return True if a compactor says that it can handle the chunks."""
     try:
         return bool(compactor.can_compact(chunks))
-    except Exception:  # the boundary to user code: a compactor that raises here is passed over
+    except Exception:  # boundary to user code: a compactor that raises here is skipped
         _log.exception("compactor %s cannot say whether it can take %d chunks", compactor.name, len(chunks))
         return False

@@ -1,4 +1,4 @@
-"""The interface of compactors: what they get, and what they return."""
+"""The interface of compactors: their input and their result."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 
 
 class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that a compactor gets besides the chunks.
+    """Facts that a compactor receives in addition to the chunks.
 
-    `budget_tokens` is what the summary may take (estimated tokens). `chunks` given to `compact` are the originals, read
-    back from the log where earlier summaries cover them; `earlier` are the lines of summaries whose originals were too
-    many to read. `recorded_at` maps a chunk's id to the ISO time of its event.
+    `budget_tokens` is the maximum size of the summary (estimated tokens). The `chunks` passed to `compact` are
+    originals: chunks that earlier summaries cover are read back from the log. `earlier` contains the lines of summaries
+    whose originals were too large to read. `recorded_at` maps a chunk's id to the ISO time of its event.
 
-    `current_request` is the message that is being worked on, word for word, or else the last one of a person that
-    stays; `brief` are the statements of people that contexts show beside a summary, so that yours need not hold them;
-    `todos` are the to-dos that are not done. `instructions` say what summaries of this thread should keep, `focus` what
-    this one should go into most: both are data from outside, and take nothing away from what a summary must hold.
+    `current_request` is the verbatim message that is being worked on, or else the last message of a person that is not
+    compacted. `brief` contains the statements of people that contexts show next to a summary, so the summary need not
+    repeat them. `todos` are the to-dos that are not done. `instructions` say what summaries of this thread should keep,
+    and `focus` says what this summary should cover in most detail. Both are external data and do not relax the
+    requirements on a summary.
 
-    A compactor that computes for longer than a millisecond awaits `pause()` in between: it returns the seconds to
-    compute before the next pause. `count` counts the tokens of a text as contexts do.
+    A compactor that computes for longer than a millisecond awaits `pause()` in between; `pause()` returns the seconds
+    to compute before the next pause. `count` counts the tokens of a text as contexts do.
     """
 
     thread_id: str
@@ -55,16 +56,16 @@ async def _no_statements(_thread: "ThreadHandle", _seq: int) -> Sequence[str]:
 
 
 class StandingStatements(msgspec.Struct, frozen=True):
-    """Reads what people said in a thread and still holds at a seq, as contexts show it beside summaries.
+    """Reader of people's statements in a thread that are still valid at a seq, as contexts show them next to summaries.
 
-    A setting that the plug-in of the brief provides.
+    The plug-in of the brief provides this setting.
     """
 
     read: "Callable[[ThreadHandle, int], Awaitable[Sequence[str]]]" = _no_statements
 
 
 class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary in lines, each with the ids of the chunks it came from (empty: all of them). Lists work too."""
+    """Summary as lines, each with the ids of its source chunks (empty: all chunks). Lists are accepted too."""
 
     lines: tuple[SummaryLine, ...]
     model: str = ""
@@ -77,48 +78,48 @@ class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compactor(Protocol):
-    """Turns chunks into fewer tokens. It changes nothing itself; it may be slow and may raise.
+    """Turns chunks into fewer tokens. A compactor changes no state itself; it may be slow and may raise.
 
-    If yours asks a model, declare `calls_model = True`: what-ifs and comparisons then run it only if you allow them to.
-    If it takes chunks outside the working flow, declare the `categories` that it takes, such as `categories =
-    ("environment",)`; the default is the working flow alone. If it needs nothing but its input, and takes milliseconds,
-    you may declare `works_ahead = True`: an automatic compaction then has its result ready before it starts, and the
-    thread's events wait only while it is written.
+    If your compactor calls a model, declare `calls_model = True`: what-ifs and comparisons then run it only if you
+    allow them to. If it takes chunks outside the working flow, declare the `categories` that it takes, such as
+    `categories = ("environment",)`; the default is the working flow alone. If it uses nothing but its input and takes
+    only milliseconds, you may declare `works_ahead = True`: an automatic compaction then has its result ready before it
+    starts, and the thread's events wait only while the result is written.
     """
 
     @property
     def name(self) -> str:
-        """A short name, recorded with every result."""
+        """Short name, recorded with every result."""
         ...
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:
-        """Whether the compactor can handle these chunks together, which are what `compact` would get. Pure."""
+        """Return True if the compactor can handle the chunks together, which `compact` would receive. Must be pure."""
         ...
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
-        """Return the summary of the chunks, in order. It may raise anything: the originals then stay."""
+        """Return the summary of the chunks, which are in order. If it raises any exception, the originals stay."""
         ...
 
 
 def calls_model(compactor: Compactor) -> bool:
-    """Whether a compactor declares that it asks a model."""
+    """Return True if a compactor declares that it calls a model."""
     return bool(getattr(compactor, "calls_model", False))
 
 
 def blocks_whole(policy: CompactionPolicy, compactors: Iterable[Compactor]) -> bool:
-    """Return whether events wait while one of these works. By default they do not wait for a model."""
+    """Return True if events wait while one of the compactors works. By default, events do not wait for a model."""
     if policy.blocking == "auto":
         return not any(map(calls_model, compactors))
     return policy.blocking == "whole"
 
 
 def works_ahead(compactor: Compactor) -> bool:
-    """Whether a compactor declares that it needs only milliseconds, and nothing but its input."""
+    """Return True if a compactor declares that it takes only milliseconds and uses nothing but its input."""
     return bool(getattr(compactor, "works_ahead", False))
 
 
 def categories_of(compactor: object) -> frozenset[str]:
-    """The categories of chunks that a compactor takes."""
+    """Return the categories of chunks that a compactor takes."""
     declared: object = getattr(compactor, "categories", (Category.WORKING_FLOW,))
     if isinstance(declared, str) or not isinstance(declared, Iterable):
         declared = (declared,)

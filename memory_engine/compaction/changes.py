@@ -1,4 +1,4 @@
-"""Whether a compaction may still take its chunks: events may have come while a compactor worked on them."""
+"""Checks whether a plan is still valid after events arrived while a compactor worked."""
 
 from collections.abc import Collection, Sequence
 
@@ -9,9 +9,9 @@ from memory_engine.core.state import State
 
 
 def obstacle(plan: Plan, shown: Collection[str], before: State, now: State) -> str:
-    """Why a plan made of the state `before` cannot be carried out `now`; `""` if it can.
+    """Return why a plan made from the state `before` cannot be applied to `now`; `""` if it can.
 
-    `shown` are chunks that a compactor was told of beside those that it takes: its words may be theirs.
+    `shown` are chunks that the compactor saw in addition to the chunks it takes: its summary may contain their text.
     """
     if before.seq == now.seq or now.has_chunks_of(before):
         return ""
@@ -25,19 +25,20 @@ def obstacle(plan: Plan, shown: Collection[str], before: State, now: State) -> s
 
 
 def _contents(state: State, chunk_id: str) -> list[str]:
-    """The ids of a chunk and of all that stands in it; none if it is gone."""
+    """Return the ids of a chunk and of everything it contains, at any depth; empty if the chunk no longer exists."""
     placed = state.placed_at(chunk_id)
     return [inner.chunk.id for inner in state.placed_within(placed)] if placed is not None else []
 
 
 def _split(plan: Plan, flow: Sequence[Chunk]) -> str:
-    """What came since and belongs with a chunk that the plan takes; `""` if nothing does."""
+    """Return why the plan would split an atom after new chunks arrived; `""` if it does not."""
     taken = set(plan.chunk_ids)
     again = next((chunk.id for chunk in worked_on(flow) if chunk.id in taken), "")
     if again:
         return f"message {again} is being worked on again"
-    # Loops are left out: the older rounds of one under way stand alone, and the plan may have taken some of them.
-    bonds = Bonds(others=(Responses(), Questions()))  # pyright: ignore[reportCallIssue]  # as attrs names `_others`
+    # Loops are not checked: older rounds of an unfinished loop are independent, and the plan may have taken some of
+    # them.
+    bonds = Bonds(others=(Responses(), Questions()))  # pyright: ignore[reportCallIssue]  # attrs drops the underscore
     for atom in bonds.read(flow).atoms():
         ids = {chunk.id for chunk in atom.chunks}
         met = ids & taken

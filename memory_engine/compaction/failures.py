@@ -1,4 +1,4 @@
-"""What follows a failed or undone compaction: a wait, and another compactor in place of one that keeps failing."""
+"""Handling of failed and undone compactions: waiting, and replacing a compactor that keeps failing."""
 
 import logging
 from weakref import WeakKeyDictionary
@@ -13,36 +13,39 @@ from memory_engine.runtime.thread_runtime import ThreadRuntime
 
 _log = logging.getLogger("memory_engine.compaction")
 FAILURES_MAX = 3
-"""Failures in a row after which the embedded compactor stands in. Before that the originals stand, and also after a
-compaction that somebody has asked for: they are told, and may ask another."""
+"""Consecutive failures after which the embedded compactor takes over.
+
+Before that, the originals stay. They also stay after a compaction that a caller asked for: the caller gets the error
+and may ask another compactor.
+"""
 DOUBLINGS_MAX = 6
-"""Failures in a row after which the wait no longer doubles."""
+"""Consecutive failures after which the wait no longer doubles."""
 RESTS_MAX = 8
-"""Compactions at most for which a failing compactor is not asked again."""
+"""Maximum number of compactions for which a failing compactor is skipped."""
 SUPERSEDED = "superseded"
-"""The reason of a compaction that was given up since its chunks had changed: no fault of a compactor."""
+"""Reason of a compaction that was given up because its chunks had changed. The compactor is not at fault."""
 TOO_SLOW = "too_slow"
-"""The reason of a compactor that was given up since the thread passed its hard limit while it worked."""
+"""Reason of a compactor that was given up because the thread passed its hard limit while it worked."""
 INCOMPLETE = "incomplete"
-"""The reason of a summary that lacks what it must hold, also when the compactor was told so."""
+"""Reason of a summary that lacks required content even after the compactor was told what is missing."""
 
 
 class Failures(msgspec.Struct):
-    """The failures of a thread's compactors since the last success, in this process."""
+    """Failures of a thread's compactors since the last success, in this process."""
 
     in_a_row: int = 0
     resting: int = 0
     last: CompactorFailed | None = None
 
     def passed_over(self, *, by_hand: bool) -> CompactorFailed | None:
-        """The failure of the compactor that is not asked this time, if one rests."""
+        """Return the failure of the compactor to skip this time, or `None`. Counts down the compactions to skip."""
         if by_hand or not self.resting:
             return None
         self.resting -= 1
         return self.last
 
     def needs_another(self, failure: CompactorFailed, *, by_hand: bool) -> bool:
-        """Count a failure. Returns whether another compactor is to stand in for the one that failed."""
+        """Count a failure. Return True if another compactor should replace the failed one."""
         if failure.reason == SUPERSEDED:
             return False
         self.in_a_row += 1
@@ -52,22 +55,25 @@ class Failures(msgspec.Struct):
         return failure.reason == INCOMPLETE or (self.in_a_row >= FAILURES_MAX and not by_hand)
 
     def ended(self) -> None:
-        """A compaction came to its end without anyone standing in."""
+        """Reset the counters after a compaction in which no compactor was replaced."""
         self.in_a_row = self.resting = 0
         self.last = None
 
 
 def go_on(runtime: ThreadRuntime, policy: CompactionPolicy, *, has_left_out: bool) -> None:
-    """After a success, wait for nothing; where parts were left out, until they may get shorter: a quarter threshold."""
+    """Clear the backoff after a success.
+
+    If parts were left out, wait for another quarter of a threshold: they may get shorter then.
+    """
     runtime.compaction_failures = 0
     wait = runtime.state.tally.compactable + max(1, policy.threshold // 4)
     runtime.compaction_backoff = wait if has_left_out else 0
 
 
 def back_off(runtime: ThreadRuntime, policy: CompactionPolicy, error: BaseException) -> None:
-    """After a failure, wait until more has come: half a threshold, then twice as much each time.
+    """Delay the next compaction after a failure: by half a threshold of chunks, then doubled for each failure.
 
-    After a compaction that was given up, since its chunks had changed, wait for a quarter only.
+    After a compaction that was given up because its chunks had changed, the delay is a quarter of a threshold.
     """
     wait = max(1, policy.threshold // 4)
     if not (isinstance(error, CompactorFailed) and error.reason == SUPERSEDED):
@@ -80,12 +86,12 @@ def back_off(runtime: ThreadRuntime, policy: CompactionPolicy, error: BaseExcept
 
 @define
 class RestoredChunks:
-    """Leaves chunks alone that an undo put back, until half a threshold has come, whoever undid it and when."""
+    """Protects chunks that an undo restored until half a threshold of new chunks exists, whoever undid it and when."""
 
     _marks: WeakKeyDictionary[ThreadRuntime, int] = field(factory=WeakKeyDictionary)
 
     def spare(self, runtime: ThreadRuntime, policy: CompactionPolicy) -> None:
-        """Let the next compaction of a thread wait, if there was an undo since the last look."""
+        """Delay the next compaction of a thread if an undo occurred since the last call."""
         mark = runtime.head.marks.get(CompactionUndone.event_type, 0)
         if mark <= self._marks.get(runtime, 0):
             return

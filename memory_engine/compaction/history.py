@@ -1,6 +1,6 @@
 """The compactions of a log, and the fates of their summaries and of the chunks that they took.
 
-Originals of summaries are read in the order in which they stood.
+Originals of summaries are read in their original order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,33 +35,34 @@ from memory_engine.errors import IntegrityError
 from memory_engine.store.reader import LogReader, covered_in, opened
 
 _TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
-"""The recorded operations of an event that take a chunk out of the state or put another in its place."""
+"""Recorded operations of an event that remove a chunk from the state or replace it."""
 _TELLING = (MemoryForget.event_type, CompactionUndone.event_type)
-"""The events of which more is needed than their operations."""
+"""Events that are decoded as a whole, not only their operations."""
 
 Status = Literal["live", "covered", "undone", "gone", "running", "failed", "abandoned"]
 _WHY = {"auto": "a threshold was passed", "hard": "a context was over the hard limit", "manual": "it was asked for"}
 
 
 class Replaced(msgspec.Struct, frozen=True):
-    """Chunks that a compaction took, and the summaries that it put in their place (none for dropped chunks)."""
+    """Chunks that a compaction took, and the summaries that replaced them (empty for dropped chunks)."""
 
     covers: tuple[str, ...]
     summaries: tuple[str, ...]
 
 
 class Compaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """A compaction, or a try that came to nothing. `started` and `seq` are where it began and ended (0: it has not).
+    """A compaction or an unsuccessful attempt. `started` and `seq` are the seqs of its start and its end (0: none).
 
-    `trigger` is `auto`, `hard` or `manual`; `why` says it in words. `chunks` are how many it took, or was to take.
-    `focus` is what its caller asked the summary to go into most.
+    `trigger` is `auto`, `hard` or `manual`; `why` describes it in words. `chunks` is the number of chunks that it took
+    or was to take. `focus` is what its caller asked the summary to cover in most detail.
 
-    `status` of a completed one: `live` (its summaries stand), `covered` (a later compaction took them), `undone`, or
-    `gone` (they were forgotten, or went with what they stood in). `by` is the seq of the event that made it so, 0 while
-    it is live. `summaries` are the ids of its summaries now: a forgetting makes a new version of one.
+    The `status` of a completed compaction is `live` (its summaries are in the state), `covered` (a later compaction
+    took them), `undone`, or `gone` (they were forgotten, or removed with their container). `by` is the seq of the event
+    that caused this status, 0 while it is live. `summaries` are the current ids of its summaries: forgetting creates a
+    new version of a summary.
 
-    `status` of any other: `running`, `failed` or `abandoned`, for the `reason` and with the `error` that is recorded.
-    It replaced nothing, so its tokens are 0.
+    The `status` of any other is `running`, `failed` or `abandoned`, with the recorded `reason` and `error`. It replaced
+    nothing, so its token counts are 0.
     """
 
     json_names = (
@@ -94,22 +95,22 @@ class Compaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_completed(self) -> bool:
-        """Whether it replaced chunks, whatever became of its summaries since."""
+        """Whether it replaced chunks, regardless of what happened to its summaries since."""
         return self.status not in ("running", "failed", "abandoned")
 
     @property
     def covered(self) -> tuple[str, ...]:
-        """The chunks that its summaries stand for."""
+        """Ids of the chunks that its summaries replaced."""
         return tuple(chunk_id for one in self.replaced if one.summaries for chunk_id in one.covers)
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """The chunks that left nothing behind."""
+        """Ids of the chunks that were dropped without a summary."""
         return tuple(chunk_id for one in self.replaced if not one.summaries for chunk_id in one.covers)
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """The fate of a chunk: `live` under an id, or taken by the event at a seq (0: with its container)."""
+    """Fate of a chunk: `live` under an id, or taken by the event at `seq` (0: removed with its container)."""
 
     status: Literal["live", "covered", "gone"]
     chunk_id: str = ""
@@ -117,7 +118,7 @@ class Fate(msgspec.Struct, frozen=True):
 
 
 class _Link(msgspec.Struct, frozen=True):
-    """The chunk that stands for another (`""`: none), the event that put it there, and whether it is a summary."""
+    """Chunk that replaced another (`""`: none), the seq of the event that did so, and whether it is a summary."""
 
     chunk_id: str
     seq: int
@@ -126,10 +127,10 @@ class _Link(msgspec.Struct, frozen=True):
 
 @define
 class Steps:
-    """What the events of the protocol tell, as far as they are read: fates of summaries they do not know.
+    """Compactions as far as the events of the protocol describe them, without the fates of their summaries.
 
-    `finished` are completed compactions in their order, `tries` the others by their ids. `undone` and `restored` say by
-    the seq of a result which event undid it, and which chunks that gave back.
+    `finished` are completed compactions in order; `tries` are the others by id. `undone` maps the seq of a result to
+    the seq of the event that undid it, and `restored` maps it to the chunks that this event restored.
     """
 
     finished: list[Compaction] = field(factory=list)
@@ -138,11 +139,11 @@ class Steps:
     restored: dict[int, tuple[str, ...]] = field(factory=dict)
 
     def copied(self) -> "Steps":
-        """The same, to go on with."""
+        """Return a copy that can be extended."""
         return Steps(list(self.finished), dict(self.tries), dict(self.undone), dict(self.restored))
 
     def step(self, thread_id: str, stored: StoredEvent, registry: EventRegistry) -> None:
-        """Go on by an event. Raises `IntegrityError` for one that cannot be read."""
+        """Apply an event. Raises `IntegrityError` if it cannot be read."""
         event, reduction = decode_row(thread_id, stored, registry)
         at = to_datetime(stored.recorded_at_us)
         match event:
@@ -174,14 +175,15 @@ class Steps:
                 self.restored[event.completed] = tuple(chunk.id for chunk in reduction.chunks)
 
     def _known(self, compaction_id: str, seq: int, at: datetime) -> Compaction:
-        """What is known of a compaction that ends."""
+        """Return what is known of a compaction that ends."""
         known = self.tries.get(compaction_id) or Compaction(compaction_id=compaction_id, recorded_at=at)
         return replace(known, seq=seq, recorded_at=at)
 
     def in_order(self, finished: Iterable[Compaction], open_at: int | None = None) -> list[Compaction]:
-        """The finished ones and the tries, in the order of their beginnings.
+        """Return the finished compactions and the attempts, in the order in which they started.
 
-        `open_at` is where the compaction under way began (0: there is none): any other without an end was abandoned.
+        `open_at` is the seq at which the running compaction started (0: none runs). Any other compaction without an end
+        counts as abandoned.
         """
         tries = (
             replace(one, status="abandoned", reason="it did not end")
@@ -194,7 +196,7 @@ class Steps:
 
 @frozen
 class Aftermath:
-    """The fates of chunks after an event, up to the state at the head."""
+    """Fates of chunks after an event, up to the state at the head."""
 
     state: State
     forgettings: Forgettings
@@ -202,7 +204,7 @@ class Aftermath:
     _links: dict[str, _Link] = field(repr=False)
 
     def fate(self, chunk_id: str) -> Fate:
-        """Where a chunk is now: itself, as a later version, or restored; else the event that took it."""
+        """Return the fate of a chunk: live as itself, as a later version or restored; else the event that took it."""
         while self.state.get(chunk_id) is None:
             link = self._links.get(chunk_id)
             if link is None or not link.chunk_id:
@@ -213,7 +215,7 @@ class Aftermath:
         return Fate("live", chunk_id)
 
     def standing(self, chunk_id: str) -> str:
-        """The id that stands for a chunk in the state, its own or a summary's at any remove; `""` if nothing does."""
+        """Return the id that represents a chunk in the state: its own or a summary's, at any depth; `""` if none."""
         while chunk_id and self.state.get(chunk_id) is None:
             link = self._links.get(chunk_id)
             chunk_id = link.chunk_id if link is not None else ""
@@ -221,7 +223,7 @@ class Aftermath:
 
 
 async def read_steps(reader: LogReader, thread_id: str, upto: int, known: Steps | None = None, after: int = 0) -> Steps:
-    """The compactions of a log, their fates not yet known: those `known` up to `after`, and what came since."""
+    """Read the compactions of a log, without fates: those `known` up to `after`, and those that came since."""
     steps = Steps() if known is None else known.copied()
     async for page in reader.pages(thread_id, after=after, upto=upto, types=STEPS):
         for stored in page:
@@ -246,7 +248,7 @@ def _finished(known: Compaction, event: CompactionCompleted, operations: Iterabl
 
 
 async def read_aftermath(reader: LogReader, thread_id: str, state: State, *, after: int) -> Aftermath:
-    """The fates of the chunks that the state after an event held, up to the given state."""
+    """Read the fates, up to the given state, of the chunks in the state after the event at `after`."""
     links: dict[str, _Link] = {}
     forgettings: list[tuple[int, Targets]] = []
     ended = False
@@ -282,7 +284,7 @@ def _follow(thread_id: str, stored: StoredEvent, links: dict[str, _Link]) -> Non
 
 
 async def read_compactions(reader: LogReader, thread_id: str, state: State, open_at: int | None) -> list[Compaction]:
-    """The compactions up to a state, completed or not, in order, with their fates. See `Steps.in_order`."""
+    """Read the compactions up to a state, completed or not, in order, with their fates. See `Steps.in_order`."""
     steps = await read_steps(reader, thread_id, state.seq)
     finished: Sequence[Compaction] = steps.finished
     if finished:
@@ -292,7 +294,7 @@ async def read_compactions(reader: LogReader, thread_id: str, state: State, open
 
 
 def with_fate(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Compaction:
-    """A compaction with its fate."""
+    """Return a compaction with its fate."""
     fates = [aftermath.fate(summary) for one in compaction.replaced for summary in one.summaries]
     live = tuple(fate.chunk_id for fate in fates if fate.status == "live")
     undone_by = steps.undone.get(compaction.seq)
@@ -307,7 +309,7 @@ def with_fate(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Com
 
 
 async def summary_root(reader: LogReader, thread_id: str, chunk_id: str) -> str:
-    """The id under which a compaction made a summary, given a later version's id; `""` for any other chunk's."""
+    """Return the id that a compaction gave a summary, from the id of any later version; `""` for any other chunk."""
     while True:
         rows = await reader.rows_at(thread_id, {_seq(chunk_id)})
         found = [c for row in rows.values() for c in decode_row(thread_id, row, reader.registry)[1].chunks]
@@ -326,15 +328,15 @@ def _seq(chunk_id: str) -> int:
 
 
 class LogOriginals(msgspec.Struct, frozen=True):
-    """The log of one thread, as a compaction reads it (see `protocol.Originals`)."""
+    """The log of one thread as a compaction reads it (see `protocol.Originals`)."""
 
     reader: LogReader
     thread_id: str
 
     async def covered_by(self, summary: Chunk, tokens_max: int) -> Sequence[Chunk] | None:
-        """The originals, in order, through summaries of summaries.
+        """Return the originals, in order, resolved through summaries of summaries.
 
-        `None` if they take more than `tokens_max`, or if some of them were forgotten.
+        Return `None` if they take more than `tokens_max`, or if some of them were forgotten.
         """
         known: dict[str, Chunk] = {}
         tokens, waiting = 0, list(summary.parent_ids)
@@ -350,7 +352,7 @@ class LogOriginals(msgspec.Struct, frozen=True):
         return list(opened(summary.parent_ids, known))
 
     async def afresh(self, chunk_ids: Sequence[str], forgettings: Forgettings) -> list[Chunk]:
-        """The originals of these chunks, however many, without forgotten ones."""
+        """Return the originals of these chunks, without a size limit and without forgotten chunks."""
         known: dict[str, Chunk] = {}
         waiting = list(chunk_ids)
         while waiting:
@@ -361,9 +363,9 @@ class LogOriginals(msgspec.Struct, frozen=True):
         return [chunk for chunk in whole if chunk is not None]
 
     async def times(self, chunks: Sequence[Chunk]) -> Mapping[str, str]:
-        """ISO times of the events behind chunks: when it happened, else when it was recorded.
+        """Return the ISO times of the events behind chunks: when the event happened, else when it was recorded.
 
-        Of a chunk that an undone compaction had put back, it is the time of the original.
+        A chunk that was restored by an undo has the time of its original.
         """
         first = await self.reader.as_first(self.thread_id, chunks)
         rows = await self.reader.rows_at(self.thread_id, {chunk.seq for chunk in first.values()})

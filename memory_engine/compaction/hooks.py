@@ -1,4 +1,4 @@
-"""Hooks that run before a compaction: they may write down what must not be lost, or say what a summary should keep."""
+"""Hooks that run before a compaction: they may record what must not be lost, or say what a summary should keep."""
 
 import asyncio
 import inspect
@@ -17,7 +17,7 @@ from memory_engine.core.state import Tally
 _log = logging.getLogger("memory_engine.compaction")
 T = TypeVar("T")
 NOTE_CHARS_MAX = 300
-"""Characters of a hook's failure that the log keeps."""
+"""Maximum number of characters of a hook's failure in the log."""
 
 
 class UpcomingCompaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,19 +36,19 @@ class UpcomingCompaction(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, thread_id: str, trigger: Literal["auto", "manual", "hard"], tally: Tally, focus: str
     ) -> "UpcomingCompaction":
-        """The compaction of a state with these counters."""
+        """Return the upcoming compaction of a state with these counters."""
         chunks, tokens = tally.compactable, tally.compactable_tokens
         return cls(thread_id=thread_id, trigger=trigger, chunks=chunks, tokens=tokens, focus=focus)
 
     @classmethod
     def of_chunks(cls, thread_id: str, chunks: Sequence[Chunk]) -> "UpcomingCompaction":
-        """A compaction that somebody asked for, of these chunks."""
+        """Return an upcoming compaction of these chunks that a caller asked for."""
         tokens = sum(chunk.tokens for chunk in chunks)
         return cls(thread_id=thread_id, trigger="manual", chunks=len(chunks), tokens=tokens)
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compactor is told beside its chunks: what summaries should keep, and what this one should go into.
+    """Instructions for a compactor: what summaries should keep, and what this summary should focus on.
 
     `note` says which hooks before the compaction failed, and how.
     """
@@ -59,18 +59,18 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, *instructions: Iterable[str], focus: str = "", note: str = "") -> "Wishes":
-        """The instructions of several sources, a line for each."""
+        """Return the instructions of several sources, one per line."""
         told = (text.strip() for source in instructions for text in source)
         return cls(instructions="\n".join(filter(None, told)), focus=focus.strip(), note=note)
 
 
 Hook = Callable[[UpcomingCompaction], Awaitable[str | None] | str | None]
-"""Runs before a compaction. The text that it returns joins the compaction's instructions."""
+"""Callable that runs before a compaction. The text that it returns is added to the compaction's instructions."""
 
 
 @define
 class CompactionHooks:
-    """The hooks of an engine, which have `timeout_s` seconds together."""
+    """Hooks of an engine, which share a time limit of `timeout_s` seconds."""
 
     timeout_s: float
     _hooks: list[Hook] = field(factory=list)
@@ -82,7 +82,7 @@ class CompactionHooks:
     def add(
         self, hook: Callable[[T, UpcomingCompaction], Awaitable[str | None] | str | None], handle: Callable[[str], T]
     ) -> Callable[[], None]:
-        """Run a hook before each compaction, with a handle of the thread; returns a function that takes it away."""
+        """Run a hook, with a handle of the thread, before each compaction. Return a function that removes it."""
 
         @wraps(hook)
         def called(upcoming: UpcomingCompaction) -> Awaitable[str | None] | str | None:
@@ -97,11 +97,11 @@ class CompactionHooks:
         return stop
 
     def are_running(self, thread_id: str) -> bool:
-        """Whether hooks are at work before a compaction of this thread."""
+        """Return True if hooks are running before a compaction of this thread."""
         return thread_id in self._running
 
     async def run(self, upcoming: UpcomingCompaction) -> tuple[list[str], str]:
-        """What the hooks want summaries to keep, and a note of those that failed or took too long. Raises nothing."""
+        """Return what the hooks want summaries to keep, and a note of hooks that failed or timed out. Never raises."""
         said: list[str] = []
         notes: list[str] = []
         if not self._hooks:
@@ -119,7 +119,7 @@ class CompactionHooks:
         return said, "\n".join(notes)
 
     async def _one(self, hook: Hook, upcoming: UpcomingCompaction, until_s: float, said: list[str]) -> str:
-        """Run one hook; what it says joins `said`. Returns why it failed, if it did."""
+        """Run one hook and add what it returns to `said`. Return why it failed, or `""`."""
         name = str(getattr(hook, "__name__", type(hook).__name__))
         try:
             outcome = hook(upcoming)
@@ -127,7 +127,7 @@ class CompactionHooks:
                 outcome = await _in_time(outcome, until_s)
         except TimeoutError:
             return f"{name}: no end within {self.timeout_s:g} s"
-        except Exception as error:  # the boundary to user code: a compaction does not depend on it
+        except Exception as error:  # boundary to user code: a compaction does not depend on it
             return f"{name}: {type(error).__name__}: {error}"[:NOTE_CHARS_MAX].encode("utf-8", "replace").decode()
         returned: object = outcome
         if not isinstance(returned, str | None):
@@ -138,7 +138,7 @@ class CompactionHooks:
 
 
 async def _in_time(outcome: Awaitable[str | None], until_s: float) -> str | None:
-    """The outcome. Raises `TimeoutError` past a time; a hook that ignores its cancellation is left behind."""
+    """Return the outcome. Raises `TimeoutError` at `until_s`; a hook that ignores its cancellation is not awaited."""
     working = asyncio.ensure_future(outcome)
     working.add_done_callback(observed)
     try:

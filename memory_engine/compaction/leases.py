@@ -1,4 +1,4 @@
-"""Which process may compact a thread, and what ends a compaction whose process is gone."""
+"""Which process may compact a thread, and how compactions of dead processes are ended."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -11,17 +11,17 @@ from memory_engine.core.events.compaction import CompactionAbandoned, Compaction
 from memory_engine.store.protocol import Store
 
 LEASE_POLL_S = 0.05
-"""Seconds between looks of a waiting compaction at whether another process has ended its own."""
+"""Seconds between two attempts of a waiting compaction to take the lease from another process."""
 
 
 @asynccontextmanager
 async def leased(store: Store, thread_id: str, *, wait_s: float) -> AsyncIterator[bool | None]:
-    """Keep other processes from compacting a thread. Gives whether they can be kept from it.
+    """Keep other processes from compacting a thread. Yield True on success, `None` if the store cannot tell.
 
-    One that does not give the thread back within `wait_s` is stuck: nobody waits for it longer.
+    Yield False if another process does not release the thread within `wait_s` seconds: it is considered stuck.
     """
     until = asyncio.get_running_loop().time() + wait_s
-    while (  # noqa: ASYNC110 - another process has it, and none can tell this one
+    while (  # noqa: ASYNC110 - another process has it and cannot notify this one
         is_ours := await store.lease(thread_id)
     ) is False and asyncio.get_running_loop().time() < until:
         await asyncio.sleep(LEASE_POLL_S)
@@ -33,7 +33,10 @@ async def leased(store: Store, thread_id: str, *, wait_s: float) -> AsyncIterato
 
 
 def abandonment(started: CompactionStarted, now_us: int, is_ours: bool | None) -> CompactionAbandoned | None:
-    """The end of a compaction that was left open, if nobody can end it: whoever has the lease knows that."""
+    """Return the event that ends an open compaction if no process can end it any more, else `None`.
+
+    The holder of the lease knows that no other process works on it.
+    """
     late = now_us > started.deadline_us
     if not (late or is_ours or (is_ours is None and owner_is_gone(started.owner))):
         return None
@@ -43,7 +46,7 @@ def abandonment(started: CompactionStarted, now_us: int, is_ours: bool | None) -
 
 @define
 class ModelsAtWork:
-    """The models that summarise threads now, whose results nobody has to wait for."""
+    """Models that are summarizing threads now, whose results nobody has to wait for."""
 
     _hurries: dict[str, asyncio.Event] = field(factory=dict)
 
@@ -52,7 +55,7 @@ class ModelsAtWork:
 
     @contextmanager
     def working(self, run: CompactionRun) -> Iterator[None]:
-        """A run is under way, which can be given up if it has a `hurry`."""
+        """Mark a run as under way; it can be given up if it has a `hurry`."""
         if run.hurry is None:
             yield
             return
@@ -63,6 +66,6 @@ class ModelsAtWork:
             del self._hurries[run.thread_id]
 
     def give_up(self, thread_id: str) -> None:
-        """End the work of a thread's model, so that another compactor stands in for it."""
+        """Stop the work of a thread's model, so that another compactor replaces it."""
         if thread_id in self._hurries:
             self._hurries[thread_id].set()

@@ -28,9 +28,9 @@ from memory_engine.runtime.threads import OpenThreads
 
 
 class DueCompaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """A compaction that the thresholds ask for, and what there is to compact (estimated tokens).
+    """A compaction that the thresholds ask for, with the number of chunks and (estimated) tokens to compact.
 
-    `auto` waits for a quiet moment, or for somebody who writes; `hard` is made before the next context.
+    `auto` waits for a quiet moment or for the next event; `hard` runs before the next context.
     """
 
     trigger: Literal["auto", "hard"]
@@ -57,7 +57,7 @@ class CompactionHistory(Sequence[Compaction], JsonForm):
     @overload
     def __getitem__(self, at: slice) -> tuple[Compaction, ...]: ...
     def __getitem__(self, at: int | slice) -> Compaction | tuple[Compaction, ...]:
-        """A compaction, or a slice of them."""
+        """Return a compaction, or a tuple of compactions for a slice."""
         return self.compactions[at]
 
     def __len__(self) -> int:
@@ -98,7 +98,10 @@ _HEADS = [
 
 
 def history_lines(found: CompactionHistory, width: int | None = WIDTH, *, how: str = "") -> Iterator[Line]:
-    """A row for each compaction, with its focus where any had one; whether one is due, and `how` to make it."""
+    """Yield a row for each compaction, with a focus column if any has one, and a line if one is due.
+
+    `how` says how to run the compaction that is due.
+    """
     due = ""
     if found.due is not None:
         due = f"one is due ({counted(found.due.chunks, 'chunk')}, {counted(found.due.tokens, 'token')}){how}"

@@ -1,7 +1,7 @@
 """The plan of a compaction: which chunks it takes.
 
-It takes whole, closed atoms, DISPOSABLE chunks first, and never CRITICAL or too new ones, nor the message that is
-being worked on.
+A plan takes whole, closed atoms, DISPOSABLE chunks first. It never takes CRITICAL chunks, chunks that are too new, or
+the message that is being worked on.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,23 +23,23 @@ else:
     origin = lazy_module("memory_engine.formats.origin")
 
 SINGLE_TOKENS_MIN = 64
-"""A COMPRESSIBLE chunk below this stays as it is: a summary of one line would not be shorter."""
+"""Minimum tokens of a COMPRESSIBLE chunk to compact alone: a summary of a smaller one would not be shorter."""
 SUMMARY_TOKENS_MIN = 400
-"""Tokens that a summary may always take, however small its share of the history is."""
+"""Tokens that a summary may always use, however small its share of the history is."""
 
 PRESSING = 2
-"""From so many thresholds of chunks on, a compaction waits for no quiet moment, if a limit of tokens is passed, too."""
+"""Multiple of the chunk threshold from which a compaction waits for no quiet moment, if a token limit is passed too."""
 PRESSING_TOKENS = 1.25
-"""The multiple of a limit of tokens from which on a compaction waits for no quiet moment."""
+"""Multiple of a token limit from which a compaction waits for no quiet moment."""
 FLOODED = 10
-"""From so many thresholds of chunks on, those who write wait for the compaction under way."""
+"""Multiple of the chunk threshold from which writers wait for the running compaction."""
 FLOODED_TOKENS = 2
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Chunk ids: those to drop, those to replace one by one, and those to replace together (in order).
+    """Chunk ids to drop, to replace one by one, and to replace together (in order).
 
-    `outside` are chunks outside the working flow that a compactor has declared for.
+    `outside` are chunks outside the working flow that a compactor takes by its declared categories.
     """
 
     drops: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chunk_ids(self) -> tuple[str, ...]:
-        """Every chunk id that the plan touches."""
+        """Ids of all chunks that the plan touches."""
         return (*self.drops, *self.singles, *self.batch, *self.outside)
 
     def __bool__(self) -> bool:
@@ -57,31 +57,31 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_due(tally: Tally, policy: CompactionPolicy) -> bool:
-    """Whether the limits of an applied policy ask for a compaction. O(1): the counters are kept with the state.
+    """Return True if the limits of an applied policy ask for a compaction. O(1): the state maintains the counters.
 
-    They count all compactable chunks: whether a compaction may take enough of them, `plan_auto` finds out.
+    The counters include all compactable chunks. `plan_auto` determines whether a compaction may take enough of them.
     """
     return policy.enabled and (_passes(tally, policy, policy.threshold, 1) or _exceeds(tally, policy.soft_tokens))
 
 
 def is_pressing(tally: Tally, policy: CompactionPolicy) -> bool:
-    """Whether so much waits that a compaction no longer waits for a quiet moment: who writes without rest has none."""
+    """Return True if so much waits that a compaction must not wait for a quiet moment: busy writers leave none."""
     many = _passes(tally, policy, PRESSING * policy.threshold, PRESSING_TOKENS)
     return many or _exceeds(tally, PRESSING_TOKENS * (policy.soft_tokens or 0))
 
 
 def is_flooded(tally: Tally, policy: CompactionPolicy) -> bool:
-    """Whether so much waits that events must: else a state grows faster than a compactor reads it."""
+    """Return True if so much waits that events must wait too: else a state grows faster than a compactor reads it."""
     return _passes(tally, policy, FLOODED * policy.threshold, FLOODED_TOKENS) or is_overdue(tally, policy)
 
 
 def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:
-    """Whether the hard limit asks for a compaction before the next context."""
+    """Return True if the hard limit asks for a compaction before the next context."""
     return policy.enabled and _exceeds(tally, policy.hard_tokens)
 
 
 def is_needed(tally: Tally, policy: CompactionPolicy, trigger: Literal["auto", "manual", "hard"]) -> bool:
-    """Whether a compaction for this reason is still needed: another process may have done it."""
+    """Return True if a compaction for this reason is still needed: another process may have done it."""
     return {"auto": is_due, "hard": is_overdue}[trigger](tally, policy) if trigger != "manual" else True
 
 
@@ -94,12 +94,12 @@ def _exceeds(tally: Tally, tokens: float | None) -> bool:
 
 
 def plan_auto(state: State, policy: CompactionPolicy, incompressible: Collection[str] = ()) -> Plan:
-    """The plan for a passed threshold; empty where no cut makes progress.
+    """Return the plan for a passed threshold; empty if no cut makes progress.
 
-    What may not be taken counts for no limit: open atoms, the message being worked on, and the COMPRESSIBLE chunks
-    that a compactor could not shorten (`incompressible`). If dropping DISPOSABLE chunks gets below the thresholds, no
-    more is done. Where the count of chunks is what asks for it, nothing is summarised that a summary might take as
-    many tokens as.
+    Chunks that may not be taken count towards no limit: open atoms, the message being worked on, and COMPRESSIBLE
+    chunks that a compactor could not shorten (`incompressible`). If dropping DISPOSABLE chunks is enough to get below
+    the thresholds, the plan does nothing more. If the number of chunks triggers the compaction, the plan summarizes
+    nothing that is no larger than a summary may be.
     """
     flow = working_flow(state)
     free = _free(flow)
@@ -117,13 +117,13 @@ def plan_auto(state: State, policy: CompactionPolicy, incompressible: Collection
 
 
 def countable(state: State, incompressible: Collection[str] = ()) -> Tally:
-    """The counters of a state, its compactable tokens without those that no compaction may take now."""
+    """Return the counters of a state, whose compactable tokens exclude chunks that no compaction may take now."""
     flow = working_flow(state)
     return _countable(state.tally, flow, _free(flow), incompressible)
 
 
 def _countable(tally: Tally, flow: Sequence[Chunk], free: Sequence[Atom], incompressible: Collection[str]) -> Tally:
-    """The same for a flow and its free atoms. Chunks are counted as they are: the threshold is of chunks."""
+    """Return the counters for a flow and its free atoms. Only the tokens change: the threshold counts all chunks."""
     takeable = {chunk.id for atom in free if _is_takeable(atom, incompressible) for chunk in atom.chunks}
     held = sum(chunk.tokens for chunk in flow if chunk.is_compactable and chunk.id not in takeable)
     return replace(tally, compactable_tokens=tally.compactable_tokens - held)
@@ -134,9 +134,9 @@ def _is_takeable(atom: Atom, incompressible: Collection[str]) -> bool:
 
 
 def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[str] | None) -> Plan:
-    """All compactable chunks, or those of the given chunks whose atoms may be taken (with their partners).
+    """Return the plan for all compactable chunks, or for the given ones whose atoms may be taken (with their partners).
 
-    It takes one chunk alone only where you ask for it.
+    A batch of a single chunk is taken only if `chunk_ids` is given.
     """
     atoms = _free(working_flow(state))
     if chunk_ids is None:
@@ -147,7 +147,7 @@ def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[st
 
 
 def working_flow(state: State) -> list[Chunk]:
-    """The working flow, without the containers that hold something CRITICAL: these stay, with their contents."""
+    """Return the working flow without containers that hold a CRITICAL chunk: these stay with their contents."""
     return [c for c in state.chunks() if c.category is Category.WORKING_FLOW and not _holds_critical(state, c)]
 
 
@@ -158,17 +158,17 @@ def _holds_critical(state: State, chunk: Chunk) -> bool:
 
 
 def _free(flow: Sequence[Chunk]) -> list[Atom]:
-    """The closed atoms, without the messages that are being worked on."""
+    """Return the closed atoms, without the messages that are being worked on."""
     held = {chunk.id for chunk in worked_on(flow)}
     return [atom for atom in atoms_of(flow) if not atom.open and held.isdisjoint(chunk.id for chunk in atom.chunks)]
 
 
 def worked_on(flow: Sequence[Chunk]) -> list[Chunk]:
-    """The messages that are being worked on: the last of a person, and what the client said last since then.
+    """Return the messages being worked on: the last of a person, and the client's last since then.
 
-    None where a final answer follows. A text is final if the agent makes no call in its response or after it, and no
-    tool answers it. Of a text at the end of the flow more may follow: of its response, where that has an id, or in a
-    loop whose actions are texts.
+    Return an empty list if a final answer follows. A text is final if the agent makes no call in its response or after
+    it, and no tool answers it. A text at the end of the flow may be continued: by its response, if the response has an
+    id, or in a loop whose actions are texts.
     """
     held: list[Chunk] = []
     answered = acts_in_text = False
@@ -191,7 +191,7 @@ def worked_on(flow: Sequence[Chunk]) -> list[Chunk]:
 
 
 def _is_begun(last: Chunk) -> bool:
-    """Whether the last chunk of a flow is a text after which more of the loop may come."""
+    """Return True if the last chunk of a flow is a text after which the loop may continue."""
     if last.type != ChunkType.AGENT_RESPONSE:
         return False
     form = None if last.response_id else origin.form_of(last.text)
@@ -199,7 +199,7 @@ def _is_begun(last: Chunk) -> bool:
 
 
 class _Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch has at least `batch_min` chunks; what gets a summary of its own takes more than `tokens_over` tokens."""
+    """Bounds of a plan: minimum chunks of a batch, and tokens that the content of each summary must exceed."""
 
     batch_min: int = 2
     tokens_over: int = 0
@@ -207,7 +207,7 @@ class _Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _plan(state: State, atoms: Sequence[Atom], policy: CompactionPolicy, bounds: _Bounds) -> Plan:
-    """An atom goes whole: its DISPOSABLE chunks are dropped only together with what they belong to."""
+    """Return the plan for atoms. An atom is taken whole: its DISPOSABLE chunks are dropped only with the rest of it."""
     drops: list[str] = []
     singles: list[str] = []
     batch: list[Chunk] = []
@@ -242,11 +242,11 @@ def _is_disposable_atom(atom: Atom) -> bool:
 
 
 def _is_disposable_chunk(chunk: Chunk) -> bool:
-    """Whether no summary needs to mention the chunk. Calls and results are mentioned, whatever their retention."""
+    """Return True if no summary needs to mention the chunk. Calls and results are mentioned at any retention."""
     return chunk.retention is Retention.DISPOSABLE and not (chunk.calls or chunk.call_id)
 
 
 def _summaries_to_merge(state: State, policy: CompactionPolicy) -> list[Chunk]:
-    """The summaries, once together they pass the limit; until then they stand, and the prefix with them."""
+    """Return the summaries to merge once their total exceeds the limit; until then they and the prefix stay."""
     summaries = [c for c in state.chunks() if c.type == ChunkType.COMPACTED and c.retention is Retention.COMPRESSIBLE]
     return summaries if sum(chunk.tokens for chunk in summaries) > policy.summary_tokens_max else []

@@ -1,7 +1,8 @@
-"""The protocol: started → compactor, outside any transaction → completed, failed or abandoned.
+"""The protocol of a compaction: started → compactor, outside any transaction → completed, failed or abandoned.
 
-The thread's queue is blocked meanwhile, or while the result is checked and written (`CompactionPolicy.blocking`). What
-works ahead has its result before it starts: start and end are then one commit.
+The thread's queue is blocked during the whole run, or only while the result is checked and written
+(`CompactionPolicy.blocking`). A compactor that works ahead has its result before the compaction starts: its start and
+its end are then one commit.
 """
 
 import asyncio
@@ -43,23 +44,23 @@ from memory_engine.errors.effects import Usage
 
 Trigger = Literal["auto", "manual", "hard"]
 ORIGINAL_TOKENS_MAX = 20_000
-"""Earlier summaries are rebuilt from originals of up to this many tokens; beyond, their lines are reused."""
+"""Maximum tokens of originals that earlier summaries are rebuilt from; above it, the summaries' lines are reused."""
 TO_DO_LIST = "todos"
-"""The name of the chunk that holds the to-dos."""
+"""Name of the chunk that contains the to-dos."""
 GRACE_S = 0.5
-"""Seconds that a cancelled compactor may take to end. After that it is no longer awaited."""
+"""Seconds that a cancelled compactor may take to end. After that, it is no longer awaited."""
 DEADLINE_S_MAX = 1e9
-"""A later deadline is recorded as this one: thirty years from now."""
+"""Maximum deadline in seconds (about thirty years). A longer deadline is recorded as this one."""
 ERROR_CHARS_MAX = 2_000
-"""Characters of an error's text to record."""
+"""Maximum number of characters of an error's text to record."""
 
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a compaction. `new_chunks` replace `covered`; `dropped` left nothing behind.
+    """Outcome of a compaction. `new_chunks` replace `covered`; `dropped` were removed without a summary.
 
-    `focus` is what the caller asked the summary to go into most.
-    `instead_of` names the failed compactor, if another replaced it. `left_out` are chunks that stay, since what
-    `left_out_by` (names joined by "+") made of them was no shorter.
+    `focus` is what the caller asked the summary to cover in most detail. `instead_of` names the failed compactor, if
+    another replaced it. `left_out` are chunks that stay because the summary by `left_out_by` (names joined by "+") was
+    not shorter.
     """
 
     compaction_id: str
@@ -79,36 +80,36 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _LeftOut(msgspec.Struct, frozen=True):
-    """A part that got no shorter, and why."""
+    """A part whose summary was not shorter, and the reason."""
 
     chunk_ids: tuple[str, ...]
     failure: CompactorFailed
 
 
 class Originals(Protocol):
-    """Reads the chunks that earlier summaries cover."""
+    """Reader of the chunks that earlier summaries cover."""
 
     async def covered_by(self, summary: Chunk, tokens_max: int) -> Sequence[Chunk] | None:
-        """The originals, in order, through summaries of summaries.
+        """Return the originals, in order, resolved through summaries of summaries.
 
-        `None` if they take more than `tokens_max`, or if some of them were forgotten.
+        Return `None` if they take more than `tokens_max`, or if some of them were forgotten.
         """
         ...
 
     async def times(self, chunks: Sequence[Chunk]) -> Mapping[str, str]:
-        """ISO times by chunk id."""
+        """Return ISO times by chunk id."""
         ...
 
 
 async def _at_once() -> None:
-    """Write the result at once."""
+    """Do nothing: the result may be written immediately."""
 
 
 class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     """One compaction of one thread, planned on `state`.
 
-    If events may come meanwhile, `ready` keeps them out before the result is written, and `append` must call `check`
-    with the state that the result is applied to, and the result.
+    If events may arrive during the run, `ready` blocks them before the result is written, and `append` must call
+    `check` with the result and the state that the result is applied to.
     """
 
     thread_id: str
@@ -120,33 +121,33 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     policy: CompactionPolicy
     originals: Originals
     append: Callable[[Sequence[Event]], Awaitable[Receipt]]
-    """Commits events together, and returns the last one's receipt."""
+    """Commits events together, and returns the receipt of the last one."""
     now_us: int
     incompressible: set[str]
     """Collects the COMPRESSIBLE chunks that did not get shorter."""
     afresh: Mapping[str, Sequence[Chunk]] = {}
-    """By covered summary: the originals to compact in its place, which count for its length."""
+    """Maps covered summaries to the originals to compact instead. Lengths are compared with these originals."""
     failure: CompactorFailed | None = None
-    """The failure of the compactor that others replace."""
+    """Failure of the compactor that others replace."""
     ready: Callable[[], Awaitable[None]] = _at_once
     pause: Pause = let_others
-    """For compactors that compute (`CompactionContext.pause`)."""
+    """Pause function for compactors that compute (`CompactionContext.pause`)."""
     ahead: bool = False
-    """Whether nothing is recorded until the result is there."""
+    """Whether nothing is recorded until the result is available."""
     wishes: Wishes = Wishes()
     count: Callable[[str], int] = estimate_text
     brief: Callable[[], Awaitable[Sequence[str]]] | None = None
-    """Reads the statements of people that contexts show beside summaries."""
+    """Reads the statements of people that contexts show next to summaries."""
     hurry: asyncio.Event | None = None
-    """Set while the compactors work: the one at work is given up at once."""
+    """Event that makes the run give up the working compactor immediately."""
     left_out: list[_LeftOut] = []
-    """Collects the parts that got no shorter."""
+    """Collects the parts that did not get shorter."""
 
     async def execute(self) -> CompactionReport:
-        """Run the compaction, and record how it ends, whatever happens.
+        """Run the compaction, and record its end in every case.
 
-        Raises `CompactorFailed` after recording it, with the originals in place. If cancelled, records that the
-        compaction is abandoned.
+        Raises `CompactorFailed` after recording the failure; the originals stay. If cancelled, records that the
+        compaction was abandoned.
         """
         name = "+".join(dict.fromkeys(compactor.name for compactor, _ in self.pieces)) or "drop"
         deadline_us = self.now_us + int(min(self.policy.deadline_s, DEADLINE_S_MAX) * 1_000_000)
@@ -177,7 +178,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             if not opening:
                 await self._abandon()
             raise
-        except Exception as error:  # the boundary to compactors: every error is recorded and re-raised typed
+        except Exception as error:  # boundary to compactors: every error is recorded and re-raised with a type
             raise await self._fail(name, error, opening) from error
         try:
             receipt = await self.append([*opening, completed])
@@ -200,7 +201,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             raise CompactorFailed("", SUPERSEDED, why)
 
     def _gone_to_do(self, completed: CompactionCompleted, now: State) -> str:
-        """Why a result cannot stand that has the words of a to-do, and of no chunk: the to-do may be forgotten."""
+        """Return why a result that quotes a removed to-do, and no chunk, is invalid: the to-do may be forgotten."""
         said = "\n".join(line.text for one in completed.replacements for line in one.lines)
         gone = [item for item in self._to_dos() if now.get(item.id) is None and item.text and item.text in said]
         taken = filter(None, map(self.state.get, self.plan.chunk_ids)) if gone else ()
@@ -218,9 +219,9 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         opening: Sequence[Event],
         usage: Usage = Usage(),  # noqa: B008 - frozen
     ) -> CompactorFailed:
-        """Record the failure behind what opens the compaction, and give it as the error to raise.
+        """Record the failure after the `opening` events, and return it as the error to raise.
 
-        `usage` is that of a result given up.
+        `usage` is the usage of a discarded result.
         """
         named = error.compactor if isinstance(error, CompactorFailed) else ""
         failure = _failure(named or name, error, usage)
@@ -235,10 +236,10 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         return failure
 
     async def _in_time(self, name: str) -> CompactionCompleted:
-        """The result, within the deadline; a compactor that ignores its cancellation is left behind."""
+        """Return the result within the deadline; a compactor that ignores its cancellation is not awaited."""
         at_work = [name]
         working = asyncio.ensure_future(self._compact(at_work))
-        working.add_done_callback(observed)  # what it raises after it was left behind concerns nobody
+        working.add_done_callback(observed)  # an error that it raises after being left behind is ignored
         hurrying = asyncio.ensure_future(self.hurry.wait()) if self.hurry is not None else None
         try:
             waiting = [working] if hurrying is None else [working, hurrying]
@@ -260,7 +261,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         return working.result()
 
     async def _compact(self, at_work: list[str]) -> CompactionCompleted:
-        """The result of all pieces. The name of the compactor that is at work goes to the end of `at_work`."""
+        """Return the result of all pieces. Appends the name of the working compactor to `at_work`."""
         name = at_work[0]
         replacements: list[Replacement] = []
         model, usage, before, after = "", Usage(), 0, 0
@@ -268,7 +269,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             at_work.append(compactor.name)
             try:
                 result, tokens, replaced = await self._one(compactor, covers)
-            except Exception as error:  # the boundary to compactors: of several, the one that failed is named
+            except Exception as error:  # boundary to compactors: among several, name the one that failed
                 raise _failure(compactor.name, error) from error
             usage = usage.plus(result.usage)
             if tokens >= replaced:
@@ -302,7 +303,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         return "ephemeral" if ephemeral else "compressible"
 
     async def _one(self, compactor: Compactor, covers: tuple[str, ...]) -> tuple[CompactionResult, int, int]:
-        """One part's result, its tokens and those of what it would replace."""
+        """Return the result of one part, its tokens, and the tokens that it would replace."""
         chunks, earlier = await self._originals(covers)
         context = await self._context(chunks, earlier)
         if self.brief is not None and not works_ahead(compactor):
@@ -314,13 +315,13 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         return replace(result, lines=_cited(result.lines, known)), tokens, replaced
 
     def _leave_out(self, compactor: Compactor, covers: tuple[str, ...], why: str) -> None:
-        """Let the chunks of a part stay: its result is no shorter. The others go on without it."""
+        """Keep the chunks of a part, because its result is not shorter. The other parts go on."""
         if len(covers) == 1 or covers[0] in self.plan.outside:
             self.incompressible.update(covers)
         self.left_out.append(_LeftOut(covers, CompactorFailed(compactor.name, "not_shorter", why)))
 
     def _drops(self) -> tuple[str, ...]:
-        """The chunks to drop, without those of an atom that is left out: an atom goes whole or not at all."""
+        """Return the chunks to drop, except those in atoms that are left out: an atom is taken whole or not at all."""
         staying = {chunk_id for part in self.left_out for chunk_id in part.chunk_ids}
         if not (staying and self.plan.drops):
             return self.plan.drops
@@ -331,7 +332,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(chunk_id for chunk_id in self.plan.drops if chunk_id not in staying)
 
     async def _originals(self, covers: Sequence[str]) -> tuple[list[Chunk], tuple[SummaryLine, ...]]:
-        """The chunks to compact, with earlier summaries opened to their originals where these are few enough."""
+        """Return the chunks to compact; earlier summaries are expanded to their originals if these are small enough."""
         chunks: list[Chunk] = []
         earlier: list[SummaryLine] = []
         room = ORIGINAL_TOKENS_MAX
@@ -379,13 +380,13 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _shown(self) -> list[str]:
-        """What a compactor is told of beside its chunks: instructions, goals, people's words, and other summaries."""
+        """Return the ids of chunks that a compactor sees as context: instructions, goals, requests, other summaries."""
         taken = set(self.plan.chunk_ids)
         told = (ChunkType.SYSTEM, ChunkType.TASK, ChunkType.COMPACTED, *SPOKEN)
         return [chunk.id for chunk in self.state.chunks() if chunk.type in told and chunk.id not in taken]
 
     def _to_dos(self) -> list[Chunk]:
-        """The to-dos that are not done."""
+        """Return the to-dos that are not done."""
         items = self.state.children(listed.id) if (listed := self.state.named(TO_DO_LIST)) else ()
         return [item for item in items if item.type == ChunkType.TODO_ITEM and item.status != "completed"]
 
@@ -419,13 +420,13 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary_budget(replaced: int, policy: CompactionPolicy) -> int:
-    """The tokens that a summary may take: its share, or 400, but never almost as many as it replaces."""
+    """Return the maximum tokens of a summary: its share or 400, but always less than what it replaces."""
     least = min(SUMMARY_TOKENS_MIN, replaced * 4 // 5)
     return max(min(max(int(replaced * policy.ratio), least), policy.summary_tokens_max // 2), 32)
 
 
 def check_result(name: str, result: CompactionResult) -> int:
-    """The tokens of a usable result. Raises `CompactorFailed` for an empty one or one with empty lines."""
+    """Return the tokens of a usable result. Raises `CompactorFailed` if it is invalid, empty, or has empty lines."""
     if not isinstance(result, CompactionResult):
         raise CompactorFailed(name, "invalid", f"it returned a {type(result).__name__}, not a CompactionResult")
     if not all(map(_is_line, result.lines)):
@@ -437,7 +438,7 @@ def check_result(name: str, result: CompactionResult) -> int:
 
 
 def _is_line(line: object) -> bool:
-    """Whether it is a line whose every field is of its type: nothing has checked that yet."""
+    """Return True if the object is a line whose fields have the right types, which nothing has checked before."""
     match line:
         case SummaryLine(section=str(), text=str(), sources=tuple() as sources):
             return all(isinstance(source, str) for source in sources)
@@ -445,12 +446,12 @@ def _is_line(line: object) -> bool:
 
 
 def _cited(lines: Sequence[SummaryLine], known: Collection[str]) -> tuple[SummaryLine, ...]:
-    """The lines without citations of chunks that the compactor did not get. A line left without any cites all."""
+    """Return the lines without citations of chunks that the compactor did not receive. A line without any cites all."""
     return tuple(replace(line, sources=tuple(source for source in line.sources if source in known)) for line in lines)
 
 
 def _failure(name: str, error: Exception, usage: Usage = Usage()) -> CompactorFailed:  # noqa: B008 - frozen
-    """The error as it can be recorded: its text may have any length and may hold lone surrogates."""
+    """Return the error in recordable form: its text may have any length and may contain lone surrogates."""
     reason, text = "raised", f"{type(error).__name__}: {error}"
     if isinstance(error, CompactorFailed):
         reason, text, usage = error.reason, error.error, error.usage.plus(usage)
@@ -462,7 +463,7 @@ def _failure(name: str, error: Exception, usage: Usage = Usage()) -> CompactorFa
 
 
 def this_process() -> str:
-    """The owner of a compaction: host, process id, and the process's start, since process ids are reused."""
+    """Return the owner of a compaction: host, process id, and the process's start time, because ids are reused."""
     return _name_of(os.getpid())
 
 
@@ -472,7 +473,7 @@ def _name_of(pid: int) -> str:
 
 
 def owner_is_gone(owner: str) -> bool:
-    """Whether the owner has certainly ended. An owner on another host may be alive for all we know."""
+    """Return True if the owner has certainly ended. An owner on another host may still be alive."""
     host, pid, started = ["", "", "", *owner.rsplit("/", 2)][-3:]
     if not pid.isdecimal() or host != this_process().rsplit("/", 2)[0]:
         return False
@@ -480,7 +481,7 @@ def owner_is_gone(owner: str) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty where no process has this id, or there is no /proc."""
+    """Return a process's start time in kernel ticks; `""` if there is no such process, or no /proc."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

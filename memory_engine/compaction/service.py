@@ -53,16 +53,16 @@ from memory_engine.runtime.thread_runtime import ThreadRuntime
 
 _log = logging.getLogger("memory_engine.compaction")
 HARD_DEADLINE_S = 20.0
-"""Seconds that a model has at most where a context waits for it, over the hard limit."""
+"""Maximum seconds for a model while a context waits for it because the thread is over the hard limit."""
 HARD_LIMITS_MAX = 2
-"""From so many hard limits of tokens on, a model at work is given up without a context that waits for it."""
+"""Multiple of the hard token limit from which a working model is given up even if no context waits for it."""
 NOTHING_LEFT = "every chunk is critical, open, being worked on, too new, or cannot get shorter"
 
 T = TypeVar("T")
 
 
 class CompactionService:
-    """Decides when to compact which thread with which compactor. One compaction a thread at a time."""
+    """Decides when to compact which thread with which compactor. Runs one compaction at a time per thread."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class CompactionService:
 
     @property
     def compactors(self) -> tuple[Compactor, ...]:
-        """The compactors in the order in which they are asked."""
+        """Compactors in the order in which they are asked."""
         return tuple(self._compactors)
 
     def register(self, compactor: Compactor) -> None:
@@ -91,17 +91,17 @@ class CompactionService:
         self._compactors.insert(0, checked_compactor(compactor))
 
     def policy_of(self, runtime: ThreadRuntime) -> CompactionPolicy:
-        """The thread's own policy, or the engine's, its limits as numbers for the window of the thread."""
+        """Return the thread's own policy, or the engine's, with limits as numbers for the window of the thread."""
         return (runtime.record.policy or self._policy).applied(runtime.window)
 
     def is_running(self, thread_id: str) -> bool:
-        """Whether a compaction of the thread is under way in this process."""
+        """Return True if a compaction of the thread is running in this process."""
         return thread_id in self._running
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Start a compaction in the background if one is due; by default the queue is blocked from this moment.
+        """Start a compaction in the background if one is due. By default, the queue is blocked from this moment.
 
-        The last event of the commit is what caused it.
+        The compaction is recorded as caused by the last event of the commit.
         """
         self._pace.here.committed()
         policy = self.policy_of(runtime)
@@ -124,7 +124,7 @@ class CompactionService:
             self._start(runtime, "auto", None)
 
     def _is_too_much(self, runtime: ThreadRuntime, tally: Tally, policy: CompactionPolicy) -> bool:
-        """Whether events must wait for the compaction under way. Nobody waits for a model that is at work."""
+        """Return True if events must wait for the running compaction; for a model, at `HARD_LIMITS_MAX` hard limits."""
         if self._works_ahead("auto"):
             return is_flooded(tally, policy)
         if runtime.id in self._models:
@@ -132,9 +132,9 @@ class CompactionService:
         return is_overdue(tally, policy)
 
     def _hold(self, runtime: ThreadRuntime) -> None:
-        """Let events wait until the compaction under way has ended, which hurries: a model is given up at once."""
+        """Block events until the running compaction has ended, and speed it up: a working model is given up at once."""
         if self.hooks.are_running(runtime.id):
-            return  # they may dispatch
+            return  # hooks may dispatch events
         self._models.give_up(runtime.id)
         if runtime.queue.blocking_reason is None:
             runtime.queue.block(BlockingReason.COMPACTING)
@@ -148,7 +148,7 @@ class CompactionService:
         *,
         focus: str = "",
     ) -> CompactionReport:
-        """Compact now, after any compaction under way. A cancelled caller does not stop it.
+        """Compact now, after any running compaction. Cancelling the caller does not stop the compaction.
 
         Raises `NothingToCompact`, or `CompactorFailed` (recorded in the log).
         """
@@ -158,16 +158,17 @@ class CompactionService:
     async def redo(
         self, runtime: ThreadRuntime, again: Callable[[], Awaitable[Again]], compactor: Compactor | None
     ) -> CompactionReport:
-        """Compact what `again` finds, with `compactor` alone if it is given, after any compaction under way.
+        """Compact what `again` finds, after any running compaction. If `compactor` is given, only this one is used.
 
-        Raises what `again` raises, `NothingToCompact`, `CompactorFailed`. A cancelled caller does not stop it.
+        Raises what `again` raises, `NothingToCompact` or `CompactorFailed`. Cancelling the caller does not stop the
+        compaction.
         """
         await self._turn(runtime)
         hooked = bool(self.hooks)
 
         async def work() -> CompactionReport:
             wishes = Wishes.of(self._instructions(runtime))
-            if hooked:  # they may dispatch, so nothing is blocked while they run
+            if hooked:  # hooks may dispatch, so nothing is blocked while they run
                 await self._look(runtime)
                 wishes = await self._wishes(
                     runtime, UpcomingCompaction.of_chunks(runtime.id, (await again()).chunks_in(runtime.state))
@@ -175,15 +176,15 @@ class CompactionService:
                 await self._block(runtime)
             return await self._compaction(runtime, lambda: self._again(runtime, again, compactor, wishes))
 
-        # blocked while it reads what there is to redo
+        # The queue is blocked while `again` reads what there is to redo.
         return await asyncio.shield(self._alone(runtime, work, is_blocked=not hooked))
 
     async def commit(self, runtime: ThreadRuntime, make: Callable[[], Awaitable[NewEvent]]) -> Receipt:
-        """Commit an event that `make` derives from the current state, after any compaction under way.
+        """Commit an event that `make` derives from the current state, after any running compaction.
 
-        No other event of this process comes in between; where another process writes, the event is made anew.
-        Raises what `make` raises, and `ContentionError` where others write without pause. A cancelled caller does
-        not stop it.
+        No other event of this process is committed in between. If another process writes, `make` is called again.
+        Raises what `make` raises, and `ContentionError` if other processes write continuously. Cancelling the caller
+        does not stop the commit.
         """
         await self._turn(runtime)
         return await asyncio.shield(self._alone(runtime, lambda: self._commit(runtime, make)))
@@ -194,7 +195,7 @@ class CompactionService:
             await self._look(runtime)
             try:
                 return await self._append(runtime, [await make()])
-            except IdempotencyConflict:  # another process did the same with other text
+            except IdempotencyConflict:  # another process did the same with different text
                 continue
             except ReducerError as error:
                 if not isinstance(error.__cause__, StaleEvent):
@@ -202,18 +203,18 @@ class CompactionService:
         raise ContentionError(runtime.id, tries)
 
     async def _look(self, runtime: ThreadRuntime) -> None:
-        """See what other processes have committed."""
+        """Catch up with events that other processes committed."""
         head = await self._kernel.store.head(runtime.id)
         if (head.seq, head.epoch) != (runtime.head.seq, runtime.head.epoch):
             await runtime.exclusively(runtime.catch_up)
 
     async def before_context(self, runtime: ThreadRuntime) -> None:
-        """Over the hard limit, wait for a compaction; where the compactor fails, the embedded one is used."""
+        """If the hard limit is passed, wait for a compaction. If the compactor fails, the embedded one replaces it."""
         policy = self.policy_of(runtime)
         if self.hooks.are_running(runtime.id):
-            return  # a hook asks: the compaction waits for it
+            return  # a hook asks for the context, and the compaction waits for the hook
         if is_overdue(runtime.state.tally, policy):
-            await self._end_of(runtime)  # the one under way may be enough
+            await self._end_of(runtime)  # the running compaction may be enough
         if not is_overdue(runtime.state.tally, policy):
             return
         try:
@@ -224,7 +225,7 @@ class CompactionService:
             _log.warning("thread %r: over the hard limit and not compacted: %s", runtime.id, error)
 
     async def _end_of(self, runtime: ThreadRuntime) -> None:
-        """Wait until no compaction is under way; a model that takes longer than a context waits is given up."""
+        """Wait until no compaction is running. Give up a model that takes longer than a context may wait."""
         if runtime.id in self._models:
             with self._pace.here.awaited():
                 await asyncio.wait([self._running[runtime.id]], timeout=HARD_DEADLINE_S)
@@ -232,7 +233,7 @@ class CompactionService:
         await self.settle(runtime)
 
     async def settle(self, runtime: ThreadRuntime) -> None:
-        """Wait until no compaction of the thread is under way; how it ended is in the log."""
+        """Wait until no compaction of the thread is running. Its outcome is in the log."""
         with self._pace.here.awaited():
             while runtime.id in self._running:
                 await asyncio.wait([self._running[runtime.id]])
@@ -243,15 +244,15 @@ class CompactionService:
             raise EngineClosed
 
     async def recover(self, runtime: ThreadRuntime) -> None:
-        """Record a compaction that was started and never ended as abandoned, if nobody can end it. No retry."""
+        """Record an unfinished compaction as abandoned, if no process can end it any more. Does not retry it."""
         if not runtime.head.open_compaction or self.is_running(runtime.id):
             return
         async with leased(self._kernel.store, runtime.id, wait_s=0) as is_ours:
-            await self._look(runtime)  # it may have ended since, and given the thread back
+            await self._look(runtime)  # the compaction may have ended since, and its lease been released
             await self._close(runtime, is_ours)
 
     async def _close(self, runtime: ThreadRuntime, is_ours: bool | None) -> None:
-        """End what was left open, if nobody else can."""
+        """Record the end of an open compaction, if no other process can."""
         seq = runtime.head.open_compaction
         for stored in await self._kernel.store.read(runtime.id, after=seq - 1, upto=seq, limit=1) if seq else ():
             event = self._kernel.reader.decode(runtime.id, stored).event
@@ -263,7 +264,7 @@ class CompactionService:
             try:
                 with linked(Links(stored.id, stored.correlation_id)):
                     await self._append(runtime, [abandoned])
-            except MemoryEngineError as error:  # the thread can be read; the next to open it tries again
+            except MemoryEngineError as error:  # the thread is readable; the next process that opens it tries again
                 _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
 
     def _start(
@@ -288,12 +289,12 @@ class CompactionService:
         return self._alone(runtime, work, is_blocked=is_blocked and not hooked)
 
     async def _block(self, runtime: ThreadRuntime) -> None:
-        """Let events wait from now on, and those on their way arrive."""
+        """Block events from now on, and wait for those that are already queued."""
         runtime.queue.block(BlockingReason.COMPACTING)
         await runtime.idle()
 
     async def _wishes(self, runtime: ThreadRuntime, upcoming: UpcomingCompaction) -> Wishes:
-        """What the compactor is told: by the engine, the thread's policy, the hooks, and who asked."""
+        """Return the instructions for the compactor: from the engine, the thread's policy, the hooks and the caller."""
         said, note = await self.hooks.run(upcoming)
         return Wishes.of(self._instructions(runtime), said, focus=upcoming.focus, note=note)
 
@@ -301,13 +302,13 @@ class CompactionService:
         return self._kernel.config.compaction_instructions, self.policy_of(runtime).instructions
 
     def _works_ahead(self, trigger: Trigger) -> bool:
-        """Whether a compaction has its result before it starts, once there is time: nobody waits for it."""
+        """Return True if a compaction computes its result before it starts, at a quiet moment: nobody waits for it."""
         return trigger == "auto" and all(map(works_ahead, (*self._compactors, self.fallback)))
 
     async def _compaction(
         self, runtime: ThreadRuntime, attempt: Callable[[], Awaitable[CompactionReport]], trigger: Trigger = "manual"
     ) -> CompactionReport:
-        """One compaction, by one process; after one that failed, the next that is due waits."""
+        """Run one compaction in one process at a time. A failure delays the next due compaction."""
         policy = self.policy_of(runtime)
         try:
             async with leased(
@@ -335,13 +336,13 @@ class CompactionService:
     def _alone(
         self, runtime: ThreadRuntime, work: Callable[[], Awaitable[T]], *, is_blocked: bool = True
     ) -> "asyncio.Future[T]":
-        """Run work that no other compaction of the thread may cross, and no event where the queue is blocked.
+        """Run work exclusively: no other compaction of the thread runs, and no event if the queue is blocked.
 
-        It is blocked from this moment until the work is done, or lets events go on.
+        The queue is blocked from this moment until the work is done or unblocks it.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        future.add_done_callback(observed)  # its failure is in the log
+        future.add_done_callback(observed)  # a failure is already in the log
         self._running[runtime.id] = loop.create_future()
         if is_blocked:
             runtime.queue.block(BlockingReason.COMPACTING)
@@ -349,13 +350,13 @@ class CompactionService:
         return future
 
     async def _run(self, runtime: ThreadRuntime, work: Callable[[], Awaitable[T]], future: "asyncio.Future[T]") -> None:
-        """Run from block to unblock. It ends the future in every case."""
+        """Run the work, then unblock the queue. The future is resolved in every case."""
         try:
             await runtime.idle()
             result = await work()
             if not future.done():
                 future.set_result(result)
-        except BaseException as error:  # every error ends the future, so that nobody waits for ever
+        except BaseException as error:  # every error ends the future, so that nobody waits forever
             fail(future, error)
             if not isinstance(error, MemoryEngineError):
                 raise
@@ -384,7 +385,7 @@ class CompactionService:
     async def _attempt(
         self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None, wishes: Wishes
     ) -> CompactionReport:
-        """Compact once; where a compactor keeps failing, or the hard limit is passed, another stands in for it."""
+        """Compact once. If a compactor keeps failing, or the hard limit is passed, another compactor replaces it."""
         failures = self._failures.setdefault(runtime, Failures())
         by_hand = trigger == "manual"
         failure = failures.passed_over(by_hand=by_hand)
@@ -416,7 +417,7 @@ class CompactionService:
         failure: CompactorFailed | None,
         wishes: Wishes,
     ) -> CompactionReport:
-        """Plan and compact, without the compactor of the failure. Raises `NothingToCompact`."""
+        """Plan and compact, without the compactor that failed. Raises `NothingToCompact`."""
         state, policy = runtime.state, self.policy_of(runtime)
         if trigger == "manual":
             work = partial(plan_manual, state, policy, chunk_ids)
@@ -428,7 +429,7 @@ class CompactionService:
             runtime, trigger, again, compactors, wanted=chunk_ids, failure=failure, state=state, wishes=wishes
         )
 
-    async def _execute(  # noqa: PLR0913 - what it is made of, and two facts about how it came to be
+    async def _execute(  # noqa: PLR0913 - the inputs of a run, and two facts about its origin
         self,
         runtime: ThreadRuntime,
         trigger: Trigger,
@@ -485,16 +486,16 @@ class CompactionService:
             return await run.execute()
 
     async def _brief(self, runtime: ThreadRuntime, seq: int) -> Sequence[str]:
-        """What people said in a thread and still holds, as contexts show it."""
+        """Return the statements of people that are still valid, as contexts show them."""
         statements = self._kernel.made(StandingStatements)
         return await statements.read(ThreadHandle(self._kernel, runtime.id), seq)
 
     async def _append(
         self, runtime: ThreadRuntime, events: Sequence[Event | NewEvent], check: Callable[[State], None] | None = None
     ) -> Receipt:
-        """Commit events of the protocol itself, past the block, to the end even where the caller is cancelled.
+        """Commit events of the protocol, which pass the block, to completion even if the caller is cancelled.
 
-        Gives the last one's receipt.
+        Return the receipt of the last event.
         """
         request = self._kernel.request(events, system=True, check=check)
         return (await finished(runtime.submit(request)))[-1]

@@ -1,7 +1,7 @@
-"""Undoing compactions, and making them again from their originals.
+"""Undoing compactions, and repeating them from their originals.
 
-The chunks that an undo puts back, their versions and their places, are a pure function of two states and of the
-events in between.
+The chunks that an undo restores, their versions and their places are a pure function of two states and the events
+between them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,24 +41,24 @@ from memory_engine.store.reader import PAGE, LogReader
 
 @frozen
 class _RestorePlace:
-    """Directly before or after another chunk; first of all where neither is given."""
+    """Place directly before or after another chunk; the first place if neither is given."""
 
     before: str = ""
     after: str = ""
 
 
 def restored_chunks(before: State, aftermath: Aftermath, taken: Mapping[str, str]) -> tuple[RestoredChunk, ...]:
-    """The chunks that come back, each after its anchor.
+    """Return the chunks to restore, each after its anchor.
 
-    `before` is the state that the compaction found. `taken` maps the id of each chunk that it took to that of the
-    summary that stands for it now (`""`: it was dropped). Chunks that were forgotten since, or went with their session,
-    are left out.
+    `before` is the state before the compaction. `taken` maps the id of each chunk that the compaction took to the id of
+    the summary that represents it now (`""`: it was dropped). Chunks that were forgotten since, or removed with their
+    session, are left out.
     """
     return tuple(_Restoring(before, aftermath, taken).all())
 
 
 class _Restoring:
-    """One walk over the state that a compaction found."""
+    """A single pass over the state before a compaction."""
 
     def __init__(self, before: State, aftermath: Aftermath, taken: Mapping[str, str]) -> None:
         self._before = before
@@ -81,10 +81,10 @@ class _Restoring:
         return placed.container if placed is not None else ""
 
     def _within(self, container: str, now: str) -> Iterator[RestoredChunk]:
-        """The chunks that come back among the siblings of a container, which is `now` in the state.
+        """Yield the chunks to restore among the children of a container, whose id in the current state is `now`.
 
-        They keep the old order: each goes after a sibling that still stands there. The first one that a summary
-        stands for goes before the summary.
+        They keep their original order: each goes after a sibling that is still in this container. The first chunk that
+        a summary represents goes before the summary.
         """
         place = _RestorePlace()
         passed: set[str] = set()
@@ -106,7 +106,7 @@ class _Restoring:
                 place = _RestorePlace(after=chunk.id)
 
     def _children(self, container: str) -> Iterator[RestoredChunk]:
-        """The contents of a chunk that comes back, in order, however deep."""
+        """Yield the contents of a restored chunk, in order, at any depth."""
         place = _RestorePlace()
         for chunk in self._before.children(container):
             found = self._kept(chunk)
@@ -116,7 +116,7 @@ class _Restoring:
                 place = _RestorePlace(after=chunk.id)
 
     def _kept(self, chunk: Chunk) -> Chunk | None:
-        """The remainder of a chunk by now; `None` for nothing."""
+        """Return the chunk as it is after later forgettings; `None` if nothing is left."""
         if chunk.retention is Retention.EPHEMERAL and self._aftermath.sessions_ended:
             return None
         return self._aftermath.forgettings.kept(chunk, since=self._before.seq)
@@ -129,7 +129,7 @@ class _Restoring:
 def to_restore(
     chunk: Chunk, container: str = "", *, before: str = "", after: str = "", name: str | None = None
 ) -> RestoredChunk:
-    """A chunk as an event carries it that puts it back, at this place and (default: by its own) under this name."""
+    """Return the event form of a chunk to restore, at this place and under this name (default: the chunk's own)."""
     return RestoredChunk(
         original=chunk.id,
         type=chunk.type,
@@ -154,21 +154,21 @@ def to_restore(
 
 
 def versions(chunk: Chunk) -> tuple[str, ...]:
-    """The ids that a new version of a chunk leads back to: its own and its parents'; of a summary its own alone."""
+    """Return the parent ids of a new version of a chunk: its id and its parents' ids; for a summary, only its id."""
     return (chunk.id,) if chunk.type == ChunkType.COMPACTED else (chunk.id, *chunk.parent_ids)
 
 
 _CHUNK_ID = regex(r"[0-9]{1,18}\.[0-9]{1,18}")
 _FURTHER = 4
-"""Times as many events are looked through as before, where the compaction is not among them."""
+"""Factor by which the range of searched events grows while the compaction is not found."""
 
 
 async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str) -> Receipt:
-    """Put the chunks that a compaction took back where its summaries stand.
+    """Restore the chunks that a compaction took, at the place of its summaries.
 
-    `compaction` is its id, the id of one of its summaries, or empty: the latest that is not undone. Waits for a
-    compaction under way. Forgotten text does not come back. Raises `CompactionNotLive`, and what `dispatch`
-    raises; `EventTooLarge` where the originals together are larger than an event may be.
+    `compaction` is its id, the id of one of its summaries, or empty for the latest that is not undone. Waits for a
+    running compaction. Forgotten text is not restored. Raises `CompactionNotLive`, what `dispatch` raises, and
+    `EventTooLarge` if the originals together exceed the maximum size of an event.
     """
     kernel = thread.kernel
     runtime = kernel[OpenThreads].get(thread.id) or await kernel[OpenThreads].open(thread.id)
@@ -177,7 +177,7 @@ async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str)
         found = await _Found.of(kernel, _ThreadNow.of(runtime), compaction, undone=False)
         event = await found.undo(reason)
         event_id = f"undo:{event.compaction_id[:256]}:{event.completed}"
-        if await kernel.store.find(thread.id, [event_id]):  # a what-if has put something else in its place
+        if await kernel.store.find(thread.id, [event_id]):  # a what-if has replaced it with something else
             event_id = f"{event_id}:{event.seen}"
         return NewEvent(event, id=event_id)
 
@@ -185,12 +185,13 @@ async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str)
 
 
 async def redo_compaction(thread: ThreadHandle, compaction: str, *, compactor: Compactor | None) -> CompactionReport:
-    """Compact the originals of a compaction again, through summaries of summaries, however many they are.
+    """Compact the originals of a compaction again, resolved through summaries of summaries, without a size limit.
 
-    If the compaction is live, each of its summaries is replaced, where the new one is shorter than the originals. If it
-    was undone, the chunks that came back are compacted. With `compactor`, only that one is asked. Forgotten text is
-    never compacted.
-    Raises `CompactionNotLive`, `NothingToCompact`, `CompactorFailed`, `InvalidCompactor`.
+    If the compaction is live, each of its summaries is replaced if the new one is shorter than the originals. If it was
+    undone, the restored chunks are compacted. If `compactor` is given, only this one is used. Forgotten text is never
+    compacted.
+
+    Raises `CompactionNotLive`, `NothingToCompact`, `CompactorFailed` and `InvalidCompactor`.
     """
     if compactor is not None:
         checked_compactor(compactor)
@@ -205,9 +206,9 @@ async def redo_compaction(thread: ThreadHandle, compaction: str, *, compactor: C
 
 
 async def undoing(thread: ThreadHandle, compaction: str, *, reason: str = "") -> CompactionUndone:
-    """The event that would undo a compaction now. Nothing is written.
+    """Return the event that would undo a compaction now. Nothing is written.
 
-    Raises `CompactionNotLive` where `undo_compaction` would.
+    Raises `CompactionNotLive` under the same conditions as `undo_compaction`.
     """
     kernel = thread.kernel
     head = await kernel.reader.head(thread.id)
@@ -217,7 +218,7 @@ async def undoing(thread: ThreadHandle, compaction: str, *, reason: str = "") ->
 
 @frozen
 class _ThreadNow:
-    """A thread as it stands now; `policy` is its own, if it has one."""
+    """Current state of a thread; `policy` is its own policy, if it has one."""
 
     id: str
     state: State
@@ -230,7 +231,7 @@ class _ThreadNow:
 
 @frozen
 class _Found:
-    """The compaction that the caller named, as the thread stands now."""
+    """The compaction that the caller named, with the current state of the thread."""
 
     kernel: Kernel
     thread: _ThreadNow
@@ -240,17 +241,17 @@ class _Found:
 
     @classmethod
     async def of(cls, kernel: Kernel, thread: _ThreadNow, named: str, *, undone: bool) -> "_Found":
-        """Find it by its id or that of a summary, or take the latest; `undone` allows one that was undone."""
+        """Find a compaction by its id or a summary's id, or take the latest; `undone` also allows an undone one."""
         found, steps = await _named(kernel.reader, thread, named, undone=undone)
         aftermath = await read_aftermath(kernel.reader, thread.id, thread.state, after=found.seq)
         return cls(kernel, thread, with_fate(found, steps, aftermath), steps, aftermath)
 
     def refused(self, why: str) -> CompactionNotLive:
-        """The error that says why it cannot be done."""
+        """Return the error that says why the operation is not possible."""
         return CompactionNotLive(self.thread.id, self.compaction.compaction_id, why)
 
     async def undo(self, reason: str) -> CompactionUndone:
-        """The event that undoes it. Raises `CompactionNotLive`."""
+        """Return the event that undoes the compaction. Raises `CompactionNotLive`."""
         compaction = self.compaction
         if compaction.status == "undone":
             raise self.refused(f"event {compaction.by} has undone it already")
@@ -274,7 +275,7 @@ class _Found:
         )
 
     async def again(self) -> Again:
-        """The chunks to compact in order to make it again. Raises `CompactionNotLive`."""
+        """Return the chunks to compact in order to repeat the compaction. Raises `CompactionNotLive`."""
         compaction = self.compaction
         if compaction.status == "undone":
             return await self._undone_again()
@@ -299,7 +300,7 @@ class _Found:
         return Again(Plan(singles=tuple(afresh)), afresh)
 
     async def _undone_again(self) -> Again:
-        """The restored chunks that still stand; summaries among them are made of their originals."""
+        """Return the restored chunks that still exist; summaries among them are replaced by their originals."""
         fates = [self.aftermath.fate(chunk_id) for chunk_id in self.steps.restored[self.compaction.seq]]
         state = self.thread.state
         standing = {fate.chunk_id: chunk for fate in fates if (chunk := state.get(fate.chunk_id)) is not None}
@@ -319,7 +320,7 @@ class _Found:
         return Again(Plan(drops=plan.drops, singles=plan.singles, batch=batch), afresh)
 
     async def _originals(self, covered: dict[str, tuple[str, ...]]) -> dict[str, list[Chunk]]:
-        """By each summary: the originals of what it covers that were not forgotten; left out where there are none."""
+        """Return, by summary, the originals that were not forgotten. Summaries without any are left out."""
         forgettings = (await self.kernel.reader.forgotten(self.thread.id)).forgettings
         log = LogOriginals(self.kernel.reader, self.thread.id)
         found = {summary: await log.afresh(covers, forgettings) for summary, covers in covered.items()}
@@ -336,7 +337,7 @@ class _Found:
         return "it was undone, and nothing of what came back stands any more"
 
     def _later(self, seq: int) -> str:
-        """The id of the compaction that has its result at a seq."""
+        """Return a description of the compaction whose result is at a seq."""
         names = [
             f"the later compaction {one.compaction_id!r} (event {seq})" for one in self.steps.finished if one.seq == seq
         ]
@@ -348,9 +349,9 @@ def _since(seq: int) -> str:
 
 
 async def _named(reader: LogReader, thread: _ThreadNow, named: str, *, undone: bool) -> tuple[Compaction, Steps]:
-    """The compaction of a name, and the steps since, read from the end of the log, no further back than it takes.
+    """Return the named compaction and the steps since it, reading the log backwards only as far as needed.
 
-    Raises `CompactionNotLive` for one that never completed, or is not known.
+    Raises `CompactionNotLive` if the compaction never completed or is unknown.
     """
     checked_text("compaction", named)
     root = await summary_root(reader, thread.id, named) if _CHUNK_ID.fullmatch(named) else ""
@@ -370,13 +371,13 @@ async def _named(reader: LogReader, thread: _ThreadNow, named: str, *, undone: b
 
 
 def _matching(finished: list[Compaction], named: str, root: str) -> list[Compaction]:
-    """Those of an id, or else the one that made the summary `root`; all of them without a name."""
+    """Return compactions with this id, else the one that made the summary `root`; without a name, all of them."""
     found = [one for one in finished if not named or one.compaction_id == named]
     return found or [one for one in finished if root and any(root in replaced.summaries for replaced in one.replaced)]
 
 
 def _why_none(steps: Steps, named: str) -> str:
-    """Why no compaction of a whole log goes by this name."""
+    """Return why no compaction in the whole log has this name."""
     if not named:
         return "no compaction of this thread stands"
     if named in steps.tries:

@@ -22,7 +22,7 @@ COMPACTABLE = frozenset({Retention.COMPRESSIBLE, Retention.BATCH_COMPRESSIBLE, R
 
 
 class Category(StrEnum):
-    """The part of the context that a chunk belongs to. Only WORKING_FLOW counts towards compaction."""
+    """Part of the context that a chunk belongs to. Only WORKING_FLOW counts towards compaction."""
 
     WORKING_FLOW = "working_flow"
     SYSTEM = "system"
@@ -33,11 +33,11 @@ class Category(StrEnum):
 
 
 _FLOW, _COMPACTABLE = Category.WORKING_FLOW, tuple(COMPACTABLE)
-"""For every change of a state: a tuple finds its own members without a hash of them, which enums compute in Python."""
+"""Used for every change of a state. A tuple finds its own members without hashing them, which enums do in Python."""
 
 
 class ChunkType(StrEnum):
-    """The built-in types. A chunk's `type` is an open string: you can add your own."""
+    """Built-in chunk types. A chunk's `type` is an open string: you can add your own."""
 
     SYSTEM = "system"
     USER_MESSAGE = "user_message"
@@ -65,26 +65,25 @@ class ChunkType(StrEnum):
 
 
 INSTRUCTIONS = "session:instructions"
-"""The name of the chunk that holds the session's instructions."""
+"""Name of the chunk that contains the session's instructions."""
 RECALLED = "recalled"
-"""The status of a chunk recalled from memory: nothing is learned or promoted from it a second time."""
+"""Status of a chunk recalled from memory: nothing is learned or promoted from it a second time."""
 OF_REQUEST, FURTHER = "recalled:", "recalled further:"
-"""How the names of chunks begin that hold what a context recalled: for the message behind them, or by a further query
-of the same request."""
+"""Name prefixes of chunks that a context recalled: for the message after them, or by a further query of a request."""
 INTERRUPTED = "interrupted"
-"""The status of a response that broke off before its end."""
+"""Status of a response that was cut off before its end."""
 REDACTED = "redacted"
-"""The status of a summary with forgotten sources: it is never rebuilt from its originals."""
+"""Status of a summary with forgotten sources: it is never rebuilt from its originals."""
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One unit of retained context.
+    """A unit of retained context.
 
-    `id` is derived from the event (`ctx.new_id()`): `"<seq>.<n>"`, so every chunk leads to its event. `name` is a
-    logical identity that survives updates of the chunk (`"task"`, `"todo:3"`). `calls` opens calls, `call_id` answers
+    `id` is derived from the event (`ctx.new_id()`): `"<seq>.<n>"`, so every chunk identifies its event. `name` is a
+    logical identity that survives updates of the chunk (`"task"`, `"todo:3"`). `calls` opens calls; `call_id` answers
     one (`final=False`: not the last answer). `parent_ids` are the chunks it came from; if a reducer leaves them empty,
-    the engine fills in those that it replaces. The engine sets `tokens`. `native` belongs to the event: JSON of what
-    the provider's message holds beyond these fields.
+    the engine fills in the chunks that it replaces. The engine sets `tokens`. `native` belongs to the event: JSON of
+    what the provider's message contains beyond these fields.
     """
 
     id: str
@@ -107,14 +106,14 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def seq(self) -> int:
-        """The seq of the event that made this chunk."""
+        """Seq of the event that created this chunk."""
         return int(self.id.partition(".")[0])
 
     @property
     def said_at(self) -> int:
-        """The seq of the event that first said this: an earlier one for a marked, shortened or restored chunk.
+        """Seq of the event that first said this: an earlier one for a marked, shortened or restored chunk.
 
-        A summary, and the outcome of a task, count as new statements.
+        Summaries and the outcomes of tasks count as new statements.
         """
         if not self.parent_ids or self.type in (ChunkType.COMPACTED, ChunkType.EXECUTION):
             return self.seq
@@ -123,7 +122,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def text(self) -> str:
-        """The text of the content (of the lines, for a summary); images by their `alt`, files by name."""
+        """Text of the content (of the lines, for a summary); images as their `alt`, files as their name."""
         if self.lines:
             return "\n".join(line.text for line in self.lines)
         return content_text(self.content)
@@ -135,20 +134,21 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 
 def is_of_request(chunk: Chunk) -> bool:
-    """Whether the chunk holds what was recalled for the message behind it."""
+    """Return True if the chunk contains what was recalled for the message after it."""
     return chunk.type == ChunkType.RECALLED and chunk.name.startswith(OF_REQUEST)
 
 
 def is_of_context(chunk: Chunk) -> bool:
-    """Whether the chunk holds what a context recalled; other recalled chunks are an application's, without a name."""
+    """Return True if a context recalled the chunk; chunks that an application recalled have no name."""
     return chunk.type == ChunkType.RECALLED and chunk.name.startswith((OF_REQUEST, FURTHER))
 
 
 def is_of_session(chunk: Chunk) -> bool:
-    """Whether the chunk holds the instructions that a session began with.
+    """Return True if the chunk contains the instructions that a session began with.
 
-    Told by its name; or, in an older log's state, by what sets it apart from other instructions: injected ones have the
-    label `system`, and a thread starts with its own at seq 1. One at seq 1 without a label may be either: it is not.
+    Such a chunk is recognized by its name. In the state of an older log, it is recognized by its differences from other
+    instructions: injected ones have the label `system`, and a thread starts with its own at seq 1. An unlabelled chunk
+    at seq 1 may be either and does not count.
     """
     if chunk.type != ChunkType.SYSTEM or chunk.category is not Category.SYSTEM:
         return False
@@ -158,13 +158,13 @@ def is_of_session(chunk: Chunk) -> bool:
 
 
 def outdated_instructions(chunks: Iterable[Chunk]) -> frozenset[str]:
-    """The ids of those chunks that hold the instructions of sessions before the newest one that has any."""
+    """Return the ids of the chunks with the instructions of all sessions before the newest that has any."""
     sessions = sorted(filter(is_of_session, chunks), key=lambda chunk: chunk.seq)
     return frozenset(chunk.id for chunk in sessions[:-1])
 
 
 def content_text(content: Content) -> str:
-    """The text of content; an image becomes `[image: alt]`, a file `[file: name]` before its own text."""
+    """Return the text of content; an image becomes `[image: alt]`, a file `[file: name]` before its own text."""
     if isinstance(content, str):
         return content
     return "\n".join(map(_part_text, content))

@@ -6,14 +6,14 @@ from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_US = 86_400_000_000
-"""Microseconds of a day."""
+"""Microseconds per day."""
 
 
 class Clock(Protocol):
-    """Gives the time that events are recorded with. Correctness never depends on it."""
+    """Source of the time that events are recorded with. Correctness never depends on it."""
 
     def now_us(self) -> int:
-        """Microseconds since 1970-01-01 UTC."""
+        """Return microseconds since 1970-01-01 UTC."""
         ...
 
 
@@ -21,14 +21,14 @@ class SystemClock:
     """The operating system's clock."""
 
     def now_us(self) -> int:
-        """Microseconds since 1970-01-01 UTC."""
+        """Return microseconds since 1970-01-01 UTC."""
         return time.time_ns() // 1000
 
 
 def to_us(moment: datetime) -> int:
-    """Microseconds since 1970 (negative before it) of a moment with a time zone.
+    """Return the microseconds since 1970-01-01 UTC (negative before it) of a time with a time zone.
 
-    Raises `ValueError` for what is not a datetime, and for a naive one, which would mean another moment on another
+    Raises `ValueError` if `moment` is not a datetime, or is a naive one, which would be another time on another
     machine.
     """
     if not isinstance(moment, datetime):
@@ -39,10 +39,10 @@ def to_us(moment: datetime) -> int:
 
 
 def to_datetime(us: int) -> datetime:
-    """The moment in UTC; the first or the last that a datetime can hold for one beyond them."""
+    """Return the time in UTC; out of range, the first or the last time that a datetime can represent."""
     try:
         return EPOCH + timedelta(microseconds=us)
-    except OverflowError:  # written before times were checked: what holds it must stay readable
+    except OverflowError:  # written before times were checked: the data must stay readable
         return _FIRST if us < 0 else _LAST
 
 
@@ -51,9 +51,9 @@ _US_MIN, _US_MAX = to_us(_FIRST + timedelta(days=2)), to_us(_LAST - timedelta(da
 
 
 def checked_us(us: int) -> int:
-    """`us`, if it is a moment that every time zone can show: two days within the years 1 to 9999.
+    """Return `us` if every time zone can show it: the years 1 to 9999, except their first and last two days.
 
-    Raises `ValueError`. Every time that is kept is checked so before it is written.
+    Raises `ValueError`. Every stored time is checked by this function before it is written.
     """
     if type(us) is not int:
         raise ValueError(f"{us!r} is not a whole number of microseconds")

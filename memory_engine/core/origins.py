@@ -1,8 +1,8 @@
-"""Who speaks: the origin of a chunk, of a line of a summary, and of what is made of several.
+"""Origins: who said a chunk, a line of a summary, or content made from several chunks.
 
-A chunk's type says it, never its words nor the role under which a provider carries it: observations, notices of client
-software and summaries of other tools are sent in user messages, and no person wrote them. An origin is carried, never
-raised: what is made of several chunks has the lowest of their origins.
+The origin is determined by a chunk's type, never by its words or by the role that a provider gives it: observations,
+notices of client software and summaries of other tools are sent in user messages, although no person wrote them. An
+origin is inherited and never raised: content made from several chunks has the lowest of their origins.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,19 +15,19 @@ from memory_engine.core.events.messages import UserMessage
 SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
 """Messages of a person or of the leading agent: a turn begins with one of these."""
 HEARD = SPOKEN | {ChunkType.NOTICE, ChunkType.FOREIGN_SUMMARY}
-"""These, and what the client sends in between: the agent works on the newest of them."""
+"""`SPOKEN`, and messages that the client sends in between: the agent works on the newest of these."""
 PEOPLE = frozenset({ChunkType.USER_MESSAGE})
-"""Messages of people alone."""
+"""Messages of people only."""
 RESULTS = frozenset({ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.OBSERVATION})
-"""What tools give back, with or without the id of a call."""
+"""Results of tools, with or without the id of a call."""
 
 
 class Speaker(StrEnum):
-    """Where words come from, from the highest to the lowest.
+    """Origins of words, from the highest to the lowest.
 
-    `OPERATOR`: the instructions of whoever runs the agent. `CLIENT`, `SUMMARY` and `IMPORTED` rank equal: notices of
-    client software, summaries that another tool wrote, and what was drawn from other threads. `TOOL` covers results,
-    files, injected notes and sub-agents, and all that is unknown.
+    `OPERATOR` is the instructions of whoever runs the agent. `CLIENT`, `SUMMARY` and `IMPORTED` have equal rank:
+    notices of client software, summaries that another tool wrote, and content from other threads. `TOOL` covers
+    results, files, injected notes and sub-agents, and everything unknown.
     """
 
     OPERATOR = "operator"
@@ -70,24 +70,24 @@ _OF_SECTIONS: Mapping[str, Speaker] = {"said": Speaker.PERSON, "decided": Speake
 
 
 def origin_of(chunk: Chunk) -> Speaker:
-    """The origin of a chunk's words; of a summary, the lowest of its lines. An unknown type counts as a tool's."""
+    """Return the origin of a chunk's words; for a summary, the lowest of its lines. Unknown types count as `TOOL`."""
     if chunk.type == ChunkType.COMPACTED:
         return lowest(origin_of_section(line.section) for line in chunk.lines)
     return _OF_TYPES.get(chunk.type, Speaker.TOOL)
 
 
 def role_of(event: Event) -> EventRole:
-    """The role of an event; of a message of the user role that no person wrote, `tool` or `other`."""
+    """Return the role of an event; `tool` or `other` for a message of the user role that no person wrote."""
     if isinstance(event, UserMessage) and event.origin:
         return "tool" if event.origin == "tool" else "other"
     return event.event_role
 
 
 def origin_of_section(section: str) -> Speaker:
-    """The origin of a summary's line by its section: `said` holds people's words, `decided` the agent's."""
+    """Return the origin of a summary's line by its section: `said` contains people's words, `decided` the agent's."""
     return _OF_SECTIONS.get(section, Speaker.TOOL)
 
 
 def lowest(origins: Iterable[Speaker]) -> Speaker:
-    """The lowest of some origins, the first of those that rank equal; of none, a tool's."""
+    """Return the lowest origin, the first among those of equal rank; `TOOL` if there are none."""
     return min(origins, key=_RANKS.__getitem__, default=Speaker.TOOL)

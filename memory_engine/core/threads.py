@@ -18,33 +18,35 @@ from memory_engine.errors import InvalidArgument, InvalidPolicy
 ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
 SCOPE_KINDS = frozenset({"user", "tenant", "agent", "industry"})
 SCOPE_EPOCHS = 1 << 20
-"""The first epoch of each scope's thread, and of one that reuses an id. Epochs of one id are so far apart that those
-who knew a deleted thread see it gone."""
+"""Unit of first epochs: a scope's thread, and a thread that reuses an id, starts at a multiple of it.
+
+Epochs of one id are so far apart that clients of a deleted thread notice that it no longer exists.
+"""
 
 
 WHAT_IF = "what_if"
-"""The metadata key of a thread whose memory is hypothetical: a what-if's fork, where it says what was changed."""
+"""Metadata key of a thread with hypothetical memory, such as a what-if's fork; its value says what was changed."""
 
 
 def is_scope_id(thread_id: str) -> bool:
-    """Whether an id has the form used for users, tenants, agents and industries, such as `user:acme/u1`."""
+    """Return True if an id has the form of users, tenants, agents and industries, such as `user:acme/u1`."""
     kind, colon, _ = thread_id.partition(":")
     return bool(colon) and kind in SCOPE_KINDS
 
 
 class ForkPoint(msgspec.Struct, frozen=True):
-    """The thread and the seq up to which a fork shares its past."""
+    """The thread, and the seq up to which a fork shares its history."""
 
     thread_id: str
     seq: int
 
 
 DEFAULT_WINDOW = 128_000
-"""The window in tokens of a model about which neither a policy nor a budget says anything."""
+"""Window (tokens) of a model for which neither a policy nor a budget specifies one."""
 WINDOW_MIN = 4_000
-"""The least window that the budgets of contexts stand for: who asks for less has no model that takes so little."""
+"""Minimum window derived from context budgets: a smaller budget does not mean that the model takes so little."""
 FILL_SHARE, SOFT_SHARE, HARD_SHARE = 0.7, 0.8, 2.0
-"""The shares of the window that stand for `tokens_min`, `soft_tokens` and `hard_tokens` where a policy gives none."""
+"""Shares of the window that are used for `tokens_min`, `soft_tokens` and `hard_tokens` if a policy specifies none."""
 _Tokens = Annotated[int, Meta(gt=0)]
 
 
@@ -64,7 +66,7 @@ class _PolicyFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class _StoredPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=True):
-    """A policy as a thread's record holds it. What an older record leaves out has the default of its time."""
+    """A policy as stored in a thread's record. Fields missing in an older record have the defaults of its time."""
 
     tokens_min: Annotated[int, Meta(ge=0)] | None = 0
     soft_tokens: _Tokens | None = 24_000
@@ -78,20 +80,20 @@ _STORED_POLICY = msgspec.json.Decoder(_StoredPolicy)
 class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=True):
     """When and how a thread is compacted.
 
-    A compaction starts when at least `threshold` compactable working-flow chunks together take `tokens_min` tokens, or
-    when they take more than `soft_tokens`; over `hard_tokens` it is done before the next context. Only chunks that a
-    compaction may take count. By default these are 70 %, 80 % and 200 % of the `window`: the tokens that your model
-    takes, else the largest budget that the thread's contexts were asked for, else 128,000. `tokens_min=0` compacts
-    by the count of chunks alone. The newest `keep_recent` chunks stay as they are. A summary takes `ratio` of the
-    tokens that it replaces; when the summaries together exceed `summary_tokens_max` they are merged into one. A
+    A compaction starts when at least `threshold` compactable working-flow chunks take `tokens_min` tokens together, or
+    when they take more than `soft_tokens`; over `hard_tokens` it runs before the next context. Only chunks that a
+    compaction may take count. By default, these limits are 70 %, 80 % and 200 % of the `window`: the tokens that your
+    model takes, else the largest budget that was requested for the thread's contexts, else 128,000. `tokens_min=0`
+    compacts by the number of chunks alone. The newest `keep_recent` chunks are not compacted. A summary takes `ratio`
+    of the tokens that it replaces; when the summaries together exceed `summary_tokens_max`, they are merged into one. A
     compactor's deadline is `deadline_s` seconds.
 
-    `blocking` says how long events wait: with `whole`, from the compaction's start to its end; with `commit`, only
-    while its result is checked against them and written, not while the compactor works, unless they go over
-    `hard_tokens`. If they have changed what it read, its result is discarded. `auto` is `commit` where a compactor asks
-    a model, which is given up over `hard_tokens`, and else `whole`.
+    `blocking` says how long events wait. With `whole`, they wait from the start of the compaction to its end. With
+    `commit`, they wait only while the result is checked against them and written, not while the compactor works, unless
+    the thread exceeds `hard_tokens`. If events have changed what the compactor read, its result is discarded. `auto` is
+    `commit` if a compactor calls a model, which is given up over `hard_tokens`, and `whole` otherwise.
 
-    `instructions` say what summaries should keep, beside those of `EngineConfig.compaction_instructions`.
+    `instructions` say what summaries should keep, in addition to `EngineConfig.compaction_instructions`.
 
     Raises `InvalidPolicy` for a value that could not be read back from a thread's record.
     """
@@ -108,11 +110,11 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
 
     @classmethod
     def for_window(cls, tokens: int) -> "CompactionPolicy":
-        """The default policy for a model that takes so many tokens. Raises `InvalidPolicy`."""
+        """Return the default policy for a model with a window of `tokens`. Raises `InvalidPolicy`."""
         return cls(window=tokens)
 
     def applied(self, window: int | None = None) -> "CompactionPolicy":
-        """The policy with a number for each limit: shares of its own window, else of the given one."""
+        """Return the policy with a number for each limit: shares of its own window, else of the given one."""
         known = self.window, self.soft_tokens, self.hard_tokens, self.tokens_min
         return self if None not in known else _applied(self, max(window, WINDOW_MIN) if window else DEFAULT_WINDOW)
 
@@ -132,23 +134,24 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
 V = TypeVar("V", bound=str | None)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""The errors that decoders raise for stored bytes they cannot read."""
+"""Exceptions that decoders raise for stored bytes that they cannot read."""
 
 
 def encode_policy(policy: CompactionPolicy) -> str:
-    """A policy as a thread's record holds it."""
+    """Return a policy in its stored form."""
     return msgspec.json.encode(_StoredPolicy(**msgspec.structs.asdict(policy))).decode()
 
 
 def decode_policy(stored: bytes | str) -> CompactionPolicy:
-    """The policy of a thread's record. Raises one of `UNREADABLE`."""
+    """Return the policy from its stored form. Raises one of `UNREADABLE`."""
     return CompactionPolicy(**msgspec.structs.asdict(_STORED_POLICY.decode(stored)))
 
 
 def readable_policy(stored: bytes | str) -> tuple[CompactionPolicy | None, str]:
-    """The policy of a thread's record, and why it cannot be read (empty if it can).
+    """Return the policy from its stored form, and why it cannot be read (`""` if it can).
 
-    If it cannot be read, the readable fields are kept, with defaults for the others; `None` if none are readable.
+    If it cannot be read, keep the readable fields and use defaults for the others; return `None` if no field is
+    readable.
     """
     try:
         return decode_policy(stored), ""
@@ -167,25 +170,28 @@ def readable_policy(stored: bytes | str) -> tuple[CompactionPolicy | None, str]:
 
 
 def encode_metadata(metadata: Mapping[str, str]) -> str:
-    """Metadata as a thread's record holds it."""
+    """Return metadata in its stored form."""
     return msgspec.json.encode(metadata).decode()
 
 
 def encoded_pairs(metadata: Mapping[str, str]) -> list[str]:
-    """Pairs as `encode_metadata` writes each behind a comma. No other text of it looks like that, but for odd keys."""
+    """Return each pair as `encode_metadata` writes it after a comma.
+
+    Apart from unusual keys, no other part of the stored form looks like this.
+    """
     return [f",{msgspec.json.encode({key: value}).decode()[1:-1]}" for key, value in metadata.items()]
 
 
 def encoded_key(key: str) -> str:
-    """A key as `encode_metadata` writes it behind a comma. A value never looks like that: its quotes are escaped."""
+    """Return a key as `encode_metadata` writes it after a comma. No value looks like this: its quotes are escaped."""
     return f",{msgspec.json.encode(key).decode()}:"
 
 
 def readable_metadata(stored: bytes | str) -> tuple[dict[str, str], str]:
-    """The metadata of a thread's record, and why it cannot be read (empty if it can).
+    """Return metadata from its stored form, and why it cannot be read (`""` if it can).
 
-    If it cannot be read, nothing is dropped: a value that is not text comes as its JSON, and what is not JSON is kept
-    whole under `unreadable`.
+    If it cannot be read, nothing is dropped: a value that is not text is returned as its JSON, and anything that is not
+    JSON is returned whole under `unreadable`.
     """
     try:
         return _METADATA.decode(stored), ""
@@ -205,7 +211,7 @@ def _text_of(value: msgspec.Raw) -> str:
 
 
 class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts of a thread that are fixed at its creation."""
+    """Facts of a thread that are fixed at its creation."""
 
     id: str
     kind: str = "conversation"
@@ -225,17 +231,17 @@ class DamagedRecord(ThreadRecord, frozen=True, kw_only=True):
     unreadable: tuple[str, ...]
 
     def mended(self) -> ThreadRecord:
-        """The record with what could be read, to be written in its place (see `Store.put_record`)."""
+        """Return a record of the readable facts, to replace this one (see `Store.put_record`)."""
         return ThreadRecord(**{name: getattr(self, name) for name in ThreadRecord.__struct_fields__})
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The current position of a thread. Every commit compares (seq, epoch) and sets the next.
+    """Current position of a thread. Every commit compares (seq, epoch) and sets the next.
 
-    `marks` holds the seq of the latest event of each tracked type: it tells whether a view is up to date without
-    reading the log. A mark may be too high (in a fork), never too low. `unreadable` says why the stored marks cannot be
-    read, if so: then there are none, and the thread must be rebuilt. `damaged` says that the row is not what was
-    written: its numbers are never shown.
+    `marks` maps each tracked event type to the seq of its latest event, which tells whether a view is up to date
+    without reading the log. A mark may be too high (in a fork), never too low. `unreadable` says why the stored marks
+    cannot be read, if so: then there are none, and the thread must be rebuilt. `damaged` says how the row differs from
+    what was written: its numbers are never shown.
     """
 
     seq: int = 0
@@ -251,7 +257,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LiveChunk(msgspec.Struct, frozen=True, gc=False):
-    """A row of the state: the chunk's id, its order key and the id of its container (`""`: the top)."""
+    """A row of the state: the chunk's id, its order key and the id of its container (`""`: top level)."""
 
     chunk_id: str
     key: bytes
@@ -259,7 +265,7 @@ class LiveChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 def as_metadata(given: Mapping[str, V] | None) -> dict[str, V]:
-    """Metadata as a caller passes it; `None` means empty. Raises `InvalidArgument`."""
+    """Return metadata as passed by a caller; `None` means empty. Raises `InvalidArgument`."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -268,7 +274,7 @@ def as_metadata(given: Mapping[str, V] | None) -> dict[str, V]:
 
 
 def check_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
-    """The metadata; raises `InvalidIdentifier` if it could not be stored, read back or compared exactly."""
+    """Return the metadata. Raises `InvalidIdentifier` if it cannot be stored, read back or compared exactly."""
     for key, value in metadata.items():
         check_identifier("metadata key", key)
         if value != "":
@@ -277,9 +283,10 @@ def check_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def check_record(record: ThreadRecord) -> None:
-    """Raise for facts that could not be stored, read back or compared exactly.
+    """Raise if the record contains facts that cannot be stored, read back or compared exactly.
 
-    `InvalidIdentifier` for an id, a scope, or a metadata key or value; `InvalidPolicy` for what is not a policy.
+    Raises `InvalidIdentifier` for an id, a scope, or a metadata key or value, and `InvalidPolicy` for a value that is
+    not a policy.
     """
     check_identifier("thread id", record.id)
     check_identifier("kind", record.kind)
@@ -295,8 +302,8 @@ def check_record(record: ThreadRecord) -> None:
 class LoadedThread(msgspec.Struct, frozen=True):
     """A thread as stored: record, head, live rows, and the events that their chunks come from, by seq.
 
-    `indexed`: it has an index of passages, which commits keep up to date. `broken`: what is noted about a log found
-    broken (see `store.broken`).
+    `indexed` is True if the thread has an index of passages, which commits keep up to date. `broken` is the note about
+    a log that was found broken (see `store.broken`).
     """
 
     record: ThreadRecord
@@ -307,7 +314,7 @@ class LoadedThread(msgspec.Struct, frozen=True):
     broken: bytes | None = None
 
     def let_go(self) -> None:
-        """Drop the rows one by one: freed by one call, many keep other threads from the interpreter."""
+        """Drop the rows one by one: freeing many in one call would hold the interpreter lock against other threads."""
         while isinstance(self.sources, dict) and self.sources:
             self.sources.popitem()
         while isinstance(self.live, list) and self.live:
@@ -315,19 +322,19 @@ class LoadedThread(msgspec.Struct, frozen=True):
 
 
 def generation_of(head: Head) -> int:
-    """The number of the thread among those that had its id. Writing to the thread does not change it."""
+    """Return the number of the thread among all threads that had its id. Commits do not change it."""
     return head.epoch // SCOPE_EPOCHS
 
 
 class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """The record and the head of a thread. `events` includes a fork's shared past.
+    """The record and the head of a thread. `events` includes a fork's shared history.
 
     `damaged` names what differs from what was written, with the reason; it is empty for an intact thread. If it names
     the head, `chunks` and `tokens` are 0, and status, events and hash are what its row says, right or wrong.
 
-    `updated_at` is when its last event was recorded, or when it was created. `generation` tells apart threads that had
-    the same id one after another, each deleted before the next: a later one has a greater number. A copy of the store
-    has different ones, so it is not in the JSON form.
+    `updated_at` is the time when its last event was recorded, or when it was created. `generation` distinguishes
+    threads that had the same id one after another, each deleted before the next: a later one has a greater number. It
+    differs in a copy of the store, so the JSON form does not include it.
     """
 
     json_names = (
@@ -356,12 +363,12 @@ class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_what_if(self) -> bool:
-        """Whether its memory is hypothetical: it is the fork of a what-if, or its metadata says so (`what_if`)."""
+        """Whether its memory is hypothetical: it is the fork of a what-if, or its metadata has the key `what_if`."""
         return WHAT_IF in self.metadata
 
     @classmethod
     def of(cls, record: ThreadRecord, head: Head, updated_us: int) -> "ThreadInfo":
-        """Build it from the stored record and head, and the time of its last event."""
+        """Return the info for a stored record and head, and the time of the last event."""
         damaged = record.unreadable if isinstance(record, DamagedRecord) else ()
         why = head.damaged or (f"its marks cannot be read: {head.unreadable}" if head.unreadable else "")
         return cls(

@@ -1,1 +1,1 @@
-"""Natural language: words, phrases, sentences, prose and secrets, by lists of some languages, by form in all."""
+"""Natural language: words, phrases, sentences, prose and secrets, by word lists of some languages, by form in all."""

@@ -27,9 +27,9 @@ _PARTS = {"early": (1, 10), "mid": (11, 20), "late": (21, 31)} | {
 }
 _SIDES = {"before": -1, "preceding": -1, "after": 1, "following": 1, "of": 0}
 _CASED = regex(r"\bmay\b(?!\.?,?\s+(?:del?\s+)?(?:19|20)\d\d\b)|(?<!\d\s)\b(?:Mars|Mardi|Domingo)\b")
-"""By their case these belong to no date: the verb, the planet, the carnival, the name."""
+"""Words that are no dates because of their case: the verb, the planet, the carnival, the name."""
 _OTHER_WORDS = frozenset({"ago", "marco"})
-"""Months, folded, that are a word or a name as well: they are read only between a day and a year."""
+"""Folded names of months that are also another word or a name: they are read only between a day and a year."""
 _AGO = regex(
     r"\b(?P<count>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|a few|a couple of)\s+"
     r"(?P<unit>day|week|month|year)s?\s+ago\b",
@@ -55,38 +55,38 @@ def _rows(table: Table) -> Mapping[str, list[str]]:
 
 
 def full_names(table: Table, *languages: str) -> tuple[str, ...]:
-    """Return the full names of months or weekdays in small letters, in order; in all languages if none is given."""
+    """Return the full names of months or weekdays in lowercase, in order; in all languages if none is given."""
     rows = _rows(table)
     return tuple(name for language in languages or rows for name in rows[language][: _SIZES[table]])
 
 
 def all_names(table: Table, *languages: str) -> tuple[str, ...]:
-    """Return the full names as `full_names` does, and the short forms too."""
+    """Return the names like `full_names`, including the short forms."""
     rows = _rows(table)
     return tuple(name for language in languages or rows for name in rows[language] if name != "_")
 
 
 @cache
 def _numbers(table: Table) -> Mapping[str, int]:
-    """The number, from 1, of each name, folded."""
+    """Return the number, from 1, of each folded name."""
     rows = _rows(table).values()
     return {fold_case(name): n % _SIZES[table] + 1 for names in rows for n, name in enumerate(names)}
 
 
 def any_of(names: Iterable[str]) -> str:
-    """Return names as the alternatives of a regular expression, longest first."""
+    """Return names as alternatives of a regular expression, longest first."""
     return "|".join(map(re.escape, sorted(set(names), key=lambda name: (-len(name), name))))
 
 
 def _month(languages: tuple[str, ...] = ()) -> str:
-    """The expression of a month in a folded text; a short form may have its full stop."""
+    """Return the pattern of a month in a folded text; a short form may have a full stop."""
     full = {*map(fold_case, full_names("months", *languages))} - _OTHER_WORDS
     short = {*map(fold_case, all_names("months", *languages))} - full - _OTHER_WORDS
     return rf"(?P<month>(?:{any_of(full)})\b|(?:{any_of(short)})\b\.?)"
 
 
 class _Grammar(msgspec.Struct, frozen=True):
-    """The expressions of dates in a folded text: one without a `hint` has neither `dates` nor `stretches`."""
+    """Patterns of dates in a folded text. A text that does not match `hint` matches no `dates` and no `stretches`."""
 
     hint: re.Pattern[str]
     dates: tuple[re.Pattern[str], ...]
@@ -96,7 +96,7 @@ class _Grammar(msgspec.Struct, frozen=True):
 
 @cache
 def _grammar() -> _Grammar:
-    """The expressions, the fullest first. A month beside nothing, and one before its day, are read in English alone."""
+    """Return the patterns, most complete first. A month alone, or before its day, is read only in English."""
     month, english, german = _month(), _month(("en",)), _month(("de",))
     unit = rf"(?P<unit>day|week|weekend|{any_of(full_names('weekdays', 'en'))})"
     side = rf"\b{unit}\s+(?P<side>{'|'.join(_SIDES)})\s+"
@@ -125,7 +125,7 @@ def _grammar() -> _Grammar:
 
 
 class Day(msgspec.Struct, frozen=True):
-    """A day, month, year or weekday that a question names; what it leaves open is 0 (weekday: 1 is Monday)."""
+    """A day, month, year or weekday that a question names. Unspecified fields are 0 (weekday: 1 is Monday)."""
 
     year: int = 0
     month: int = 0
@@ -133,7 +133,7 @@ class Day(msgspec.Struct, frozen=True):
     weekday: int = 0
 
     def stretch(self, year: int) -> tuple[date, date] | None:
-        """Its first and last day in a year; `None` where it is not a single day, or not in the calendar."""
+        """Return its first and last day in a year; `None` if it is not a single day or not a valid date."""
         try:
             only = date(self.year or year, self.month, self.day)
         except ValueError:
@@ -142,10 +142,11 @@ class Day(msgspec.Struct, frozen=True):
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """Some days that a question names by a month or a date: "the second week of May", "the Friday before 3 June".
+    """A range of days that a question names by a month or date: "the second week of May", "the Friday before 3 June".
 
-    `unit` is `day`, `week`, `weekend`, or a weekday. Of a month it is the `nth` (-1: the last). Of a date (`day`) it is
-    the one before (`side` -1), after (1), or around it (0). Without a unit it is the days `first` to `last` of a month.
+    `unit` is `day`, `week`, `weekend`, or a weekday. Relative to a month, it is the `nth` unit (-1: the last). Relative
+    to a date (`day`), it is the unit before (`side` -1), after (1), or around it (0). Without a unit, it is the days
+    `first` to `last` of a month.
     """
 
     month: int
@@ -158,7 +159,7 @@ class Stretch(msgspec.Struct, frozen=True):
     last: int = 0
 
     def stretch(self, year: int) -> tuple[date, date] | None:
-        """Its first and last day in a year; `None` where the calendar does not have it."""
+        """Return its first and last day in a year; `None` if the calendar does not contain it."""
         year = self.year or year
         try:
             if self.day:
@@ -176,7 +177,7 @@ def _end_of_month(year: int, month: int) -> date:
 
 
 def _beside(named: date, unit: str, side: int) -> tuple[date, date]:
-    """The day, week, weekend or weekday before, after or around a date."""
+    """Return the day, week, weekend or weekday before, after or around a date."""
     if unit == "day":
         return (only := named + timedelta(days=side)), only
     if unit == "week":
@@ -194,7 +195,7 @@ def _beside(named: date, unit: str, side: int) -> tuple[date, date]:
 
 
 def _nth(begin: date, end: date, unit: str, nth: int) -> tuple[date, date] | None:
-    """The n-th day, week, weekend or weekday of a month; -1 is the last."""
+    """Return the n-th day, week, weekend or weekday of a month; -1 is the last."""
     if unit in ("day", "week"):
         size = 7 if unit == "week" else 1
         first = end - timedelta(days=size - 1) if nth < 0 else begin + timedelta(days=size * (nth - 1))
@@ -208,7 +209,7 @@ def _nth(begin: date, end: date, unit: str, nth: int) -> tuple[date, date] | Non
 
 
 def named_days(text: str) -> tuple[Day | Stretch, ...]:
-    """Return the days that a text names, each part of it read once: as the fullest date that it fits."""
+    """Return the days that a text names. Each part of the text is read once, as the most complete date that it fits."""
     grammar, text = _grammar(), fold_case(_CASED.sub("___", text))
     found: list[Day | Stretch] = []
     is_dated = grammar.hint.search(text) is not None
@@ -246,7 +247,7 @@ def _month_of(parts: Mapping[str, str | None]) -> int:
 
 
 def relative_spans(text: str, now_us: int | None) -> tuple[tuple[int, int], ...]:
-    """The relative times of a text: from midnight to midnight, as wide as the text is vague."""
+    """Return the time spans (µs) of a text's relative times: midnight to midnight, as wide as the text is vague."""
     if now_us is None:
         return ()
     today = now_us - now_us % DAY_US
@@ -265,7 +266,7 @@ def relative_spans(text: str, now_us: int | None) -> tuple[tuple[int, int], ...]
 
 
 def _start(now_us: int, unit: str) -> int:
-    """The beginning of the week (from Monday), month or year in which a time lies."""
+    """Return the start of the week (from Monday), month or year that contains a time."""
     day = datetime.fromtimestamp(now_us // 1_000_000, UTC).replace(hour=0, minute=0, second=0)
     if unit == "week":
         day -= timedelta(days=day.weekday())

@@ -1,4 +1,4 @@
-"""The language of a text, by its script and its function words: enough to choose headings, and without a model."""
+"""Language identification by script and function words: accurate enough to choose headings, without a model."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,16 +8,16 @@ from memory_engine.language.lists import word_lists
 from memory_engine.language.text import COMPOUND_WORD
 
 CHARS_MAX = 8_000
-"""Of a longer text the beginning tells."""
+"""Number of characters that are examined; the rest of a longer text is ignored."""
 WORDS_MIN = 4
-"""Fewer function words tell nothing."""
+"""Minimum number of function words for a decision."""
 SHARE_MIN = 0.12
-"""The share of function words in running text is a third to a half; in lists of values it is next to nothing."""
+"""Minimum share of function words. In running text it is a third to a half; in lists of values it is close to zero."""
 LEAD_MIN = 1.2
-"""How far the first language must be ahead of the second: relatives share many words."""
+"""Minimum ratio of the first language to the second: related languages share many words."""
 SCRIPT_SHARE_MIN = 0.3
 KANA_SHARE_MIN = 0.1
-"""Japanese is written in kana and Han, Chinese in Han alone."""
+"""Minimum share of kana in Japanese: Japanese is written in kana and Han, Chinese in Han alone."""
 _LETTERS = regex(r"[^\W\d_]")
 _SCRIPTS = (
     ("ja", "[\u3040-\u30ff]"),
@@ -29,7 +29,7 @@ _SCRIPTS = (
 
 
 def language_of(text: str) -> str:
-    """The ISO 639-1 code of the language that a text is mostly written in, `""` where that is not clear."""
+    """Return the ISO 639-1 code of the language that a text is mostly written in; `""` if it is not clear."""
     text = text[:CHARS_MAX]
     return _by_script(text) or _by_words(text)
 
@@ -60,13 +60,13 @@ def _by_words(text: str) -> str:
 
 @cache
 def function_words() -> frozenset[str]:
-    """The function words of every language that has a list."""
+    """Return the function words of all languages that have a list."""
     return frozenset(_languages_of())
 
 
 @cache
 def _languages_of() -> Mapping[str, tuple[str, ...]]:
-    """Each function word with the languages that have it."""
+    """Return a mapping from each function word to the languages that have it."""
     found: dict[str, list[str]] = {}
     for language, listed in word_lists("memory_engine.language", "function_words.toml").items():
         for word in sorted(listed):

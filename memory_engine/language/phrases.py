@@ -1,4 +1,4 @@
-"""The word lists of `phrases.toml`, and the questions that are asked of them."""
+"""The word lists of `phrases.toml`, and predicates on them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,21 +16,21 @@ WORDS_MAX = 16_384
 
 @cache
 def listed(name: str) -> frozenset[str]:
-    """The entries of a list."""
+    """Return the entries of a list."""
     return word_lists("memory_engine.language", "phrases.toml")[name]
 
 
 @cache
 def _heads(*names: str) -> frozenset[str]:
-    """The words that the entries of lists begin with."""
+    """Return the first words of the entries of lists."""
     entries = (listed(name) for name in names)
     return frozenset(head[1].lower() for head in map(_HEAD.match, chain.from_iterable(entries)) if head is not None)
 
 
 def may_begin(text: str, *names: str) -> bool:
-    """Whether a text may begin with an entry of the lists, marks before it apart: a quick look, never wrongly false.
+    """Return False only if a text cannot begin with an entry of the lists, ignoring marks before it.
 
-    It spares most texts an expression of hundreds of alternatives.
+    This fast check spares most texts a regular expression of hundreds of alternatives. It has no false negatives.
     """
     if not text.isascii():
         return True
@@ -39,17 +39,23 @@ def may_begin(text: str, *names: str) -> bool:
 
 
 PROMISES, REQUESTS, DONE, DOUBTS, TELLS, COURTEOUS = 1, 2, 4, 8, 16, 32
-"""Traits of a word: an entry of `promises` or of `requests` may begin in it; it says that something is done; it denies,
-or says that something may, must or will be; it goes beyond courtesy, function words and assent; it is courteous."""
+"""Traits of a word, as bit flags.
+
+In order: an entry of `promises`, or of `requests`, may begin in the word; it says that something is done; it negates,
+or says that something may, must or will be; it is more than courtesy, function words and assent; it is courteous.
+"""
 
 
 def traits_of(said: Iterable[str]) -> int:
-    """The traits that words have together: a quick look, which tells most texts from those to look at closely."""
+    """Return the combined traits of words: a fast check that separates most texts from those to examine closely."""
     return reduce(or_, map(_TRAITS.__getitem__, said), 0)
 
 
 class _Traits(dict[str, int]):
-    """The traits of each word. Bounded; numbers and codes, which no list holds, are left out: most come once."""
+    """Cache of the traits of each word.
+
+    Bounded. Numbers and codes are not cached: no list contains them, and most occur once.
+    """
 
     def __missing__(self, word: str) -> int:
         if word.isascii() and not word.isalpha() and (word.isalnum() or word.lower() == word.upper()):
@@ -66,7 +72,7 @@ def _is_plain(word: str) -> bool:
 
 @cache
 def _listed_traits() -> Mapping[str, int]:
-    """The traits of the plain words that any list holds."""
+    """Return the traits of the plain words in all lists."""
     lists = ("courtesy", "answers", "done", "modals")
     words = chain(*map(listed, lists), *map(_heads, ("promises", "requests")), negations(), function_words())
     return {word: _traits(word) for word in words if _is_plain(word)}
@@ -92,7 +98,7 @@ _TRAITS = _Traits()
 
 
 def holds(name: str, text: str, end: int) -> bool:
-    """Whether a text holds an entry of a list, or of its twin for unspaced scripts, before `end`."""
+    """Return True if a text contains an entry of a list, or of its list for unspaced scripts, before `end`."""
     if not text.isascii():
         return _anywhere(name).search(text, 0, end) is not None
     by_head, lowered = _by_head(name), text[:end].lower()
@@ -117,7 +123,7 @@ def _anywhere(name: str) -> re.Pattern[str]:
 
 @cache
 def _by_head(name: str) -> Mapping[str, tuple[Sequence[str], re.Pattern[str] | None]]:
-    """The entries of a list by the words that they begin with, and as an expression each."""
+    """Return the entries of a list by first word, each group also as a regular expression."""
     entries: dict[str, list[str]] = {}
     for entry in sorted(listed(name)):
         entries.setdefault(_HEAD.findall(entry)[0].lower(), []).append(entry)
@@ -131,7 +137,7 @@ def _by_head(name: str) -> Mapping[str, tuple[Sequence[str], re.Pattern[str] | N
 
 
 def begins(name: str, text: str) -> bool:
-    """Whether a text begins with an entry of a list or of its twin for unspaced scripts, marks before it apart."""
+    """Return True if a text begins with an entry of a list or its list for unspaced scripts, ignoring leading marks."""
     return may_begin(text, name) and _beginning(name).match(text) is not None
 
 
@@ -146,17 +152,17 @@ _WORD = regex(r"\w+")
 
 
 def is_courteous(word: str) -> bool:
-    """Whether a word (two signs of a script without blanks) is one of courtesy, praise or mood."""
+    """Return True if a word (or a character pair of an unspaced script) expresses courtesy, praise or mood."""
     return _TRAITS[word] & COURTEOUS > 0
 
 
 def says_something(said: Iterable[str], names: frozenset[str]) -> bool:
-    """Whether words go beyond courtesy, function words, assent and the names of those who speak."""
+    """Return True if words go beyond courtesy, function words, assent and the names of the speakers."""
     return any(_TRAITS[word] & TELLS and (word.casefold() not in names or is_unspaced(word)) for word in said)
 
 
 def points_back(said: Sequence[str]) -> bool:
-    """Whether the first word points to what was said before, or the second one behind an "if"."""
+    """Return True if the first word, or the second word after an "if", refers to something said before."""
     first, second = [*said[:2], "", ""][:2]
     if is_unspaced(first):
         return first.startswith(tuple(listed("pointers_unspaced")))
@@ -166,18 +172,18 @@ def points_back(said: Sequence[str]) -> bool:
 
 
 def denies(said: Sequence[str]) -> bool:
-    """Whether the first word denies: such a sentence forbids by itself."""
+    """Return True if the first word negates: such a sentence is a prohibition by itself."""
     return bool(said) and (said[0].casefold() in negations() or begins("forbids", said[0]))
 
 
 def says_yes_or_no(said: Sequence[str]) -> bool:
-    """Whether the first word assents or refuses."""
+    """Return True if the first word assents or refuses."""
     return bool(said) and said[0].casefold() in listed("answers")
 
 
 @cache
 def alternatives(spaced: str, unspaced: str) -> tuple[str, str]:
-    """Two lists as the alternatives of a regular expression, longest first."""
+    """Return two lists as alternatives of a regular expression, longest first."""
     both = (listed(spaced), listed(unspaced))
     first, second = ("|".join(map(re.escape, sorted(entries, key=lambda e: (-len(e), e)))) for entries in both)
     return first, second

@@ -1,7 +1,7 @@
-"""Prose: what the author of a text says, without code, data, logs, and the words of others.
+"""Extraction of prose: what the author of a text says, without code, data, logs and quotations.
 
-Rules that learn by wording read prose only: `password: x` in a pasted configuration states nothing about anybody, nor
-does `x: int = 5`, nor a mail quoted below its answer.
+Rules that learn from wording read only prose: `password: x` in a pasted configuration is not a statement about anybody,
+nor is `x: int = 5`, nor a mail quoted below its answer.
 """
 
 import re
@@ -16,15 +16,15 @@ from memory_engine.language.lists import content_of
 from memory_engine.language.rough import rough_sentences
 
 GAP = "\ufffc"
-"""Stands for code or a quotation inside a sentence."""
+"""Placeholder for code or a quotation inside a sentence."""
 READ_CHARS_MAX = 20_000
 LINE_CHARS_MAX = 2_000
-"""Nobody writes a longer line."""
+"""Maximum length of a line of prose: nobody writes a longer line."""
 INDENT_CHARS = 4
 CODE_SIGNS = frozenset("{}[]<>=;|\\$&*#@_^~")
 CODE_SIGNS_SHARE = 0.2
 CODE_LINES_SHARE = 0.5
-"""A paragraph of which so many lines are code or data is code or data altogether."""
+"""Share of code or data lines from which a whole paragraph counts as code or data."""
 
 _FENCE = regex(r"[ \t]{0,8}(?:>[ \t]?)?(`{3,}|~{3,})")
 _HEADER = regex(
@@ -43,9 +43,9 @@ _ITEM = regex(r"\s*(?:[-*+\u2022\u2013]|\d{1,3}[.)])\s+")
 
 
 def prose(text: str) -> str:
-    """The prose of a text, line by line; inline code, addresses and quotations in a sentence leave `GAP`.
+    """Return the prose of a text, line by line, with `GAP` for inline code, addresses and quotations.
 
-    Of a long text the beginning counts.
+    Only the beginning of a long text is read.
     """
     said = "\n".join(_lines(text[:READ_CHARS_MAX]))
     for other in (_INLINE, _SAID, _ADDRESS):
@@ -54,19 +54,19 @@ def prose(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text's prose, in order, each with the mark that ends it. A line ends a sentence too."""
+    """Return the sentences of a text's prose, in order, each with its final mark. A line break ends a sentence."""
     lines = (_ITEM.sub("", line, count=1) if _ITEM.match(line) else line for line in prose(text).splitlines())
     return list(chain.from_iterable(map(rough_sentences, lines)))
 
 
 def is_all_prose(text: str) -> bool:
-    """Whether no line of a text is code, data, a log or a quotation. A word in backticks is none."""
+    """Return True if no line of a text is code, data, a log or a quotation. Inline code in backticks is allowed."""
     read = text[:READ_CHARS_MAX]
     return sum(1 for _ in _lines(read)) == sum(1 for line in read.splitlines() if line.strip())
 
 
 def own_lines(text: str) -> list[int]:
-    """The numbers of the lines that their author wrote as prose, in order, from 0 on; of all of a text."""
+    """Return the numbers, from 0 and in order, of the lines that the author wrote as prose. Reads the whole text."""
     return [number for number, _ in _numbered(text)]
 
 
@@ -97,7 +97,7 @@ def _numbered(text: str) -> Iterator[_Numbered]:
 
 
 def _prose_of(paragraph: list[_Numbered]) -> list[_Numbered]:
-    """The lines of a paragraph that are prose: none where most are not, and none of the head of a mail."""
+    """Return the prose lines of a paragraph: none if most lines are not prose, or if it is a mail header."""
     if sum(_HEADER.match(line) is not None for _, line in paragraph) > 1:
         return []
     own = [one for one in paragraph if not one[1].lstrip().startswith((">", "|"))]
@@ -107,7 +107,7 @@ def _prose_of(paragraph: list[_Numbered]) -> list[_Numbered]:
 
 
 def _nested(lines: list[str]) -> set[int]:
-    """The numbers of lines of nested data: a key without a value, and what is indented below it."""
+    """Return the numbers of lines of nested data: a key without a value, and the lines indented below it."""
     found: set[int] = set()
     for n, line in enumerate(lines[:-1]):
         opening = _EMPTY_KEY.match(line)
@@ -126,7 +126,7 @@ def _indent(line: str) -> int:
 
 def _is_code(line: str) -> bool:
     is_indented = line.startswith("\t") or _indent(line) >= INDENT_CHARS
-    if len(line) > LINE_CHARS_MAX or (is_indented and not _ITEM.match(line)):  # a list may be nested
+    if len(line) > LINE_CHARS_MAX or (is_indented and not _ITEM.match(line)):  # list items may be indented
         return True
     if _not_prose().code.match(line) or _not_prose().log.match(line):
         return True
@@ -137,7 +137,7 @@ def _is_code(line: str) -> bool:
 
 
 class _Listed(msgspec.Struct, frozen=True):
-    """The content of `prose.toml`."""
+    """Content of `prose.toml`."""
 
     code: tuple[str, ...]
     log: tuple[str, ...]

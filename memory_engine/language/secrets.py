@@ -1,8 +1,8 @@
-"""Secrets in a text: what is told to one and must not be learned, shown again or passed on.
+"""Detection of secrets in a text, which must not be learned, shown again or passed on.
 
-A password behind its name, in many languages and notations; a key by its beginning, a private key, a signed token; card
-and bank account numbers by their check digits; and words that only chance can have made. It takes too much rather than
-too little: a rule that learns is silent about a text in which it finds any.
+Detects passwords after their names, in many languages and notations; keys by their prefixes, private keys and signed
+tokens; card and bank account numbers by their check digits; and random words. Detection prefers false positives to
+false negatives: rules that learn skip a text that contains a secret.
 """
 
 import re
@@ -22,21 +22,27 @@ SecretKind = Literal["password", "code", "key", "card", "account", "random"]
 MASK = "[secret]"
 
 READ_CHARS_MAX = 200_000
-"""A text that is longer is read in pieces of this size, each with the end of the one before."""
+"""Maximum characters of a piece. A longer text is read in overlapping pieces of this size."""
 OVERLAP_CHARS = 4_000
 KEY_CHARS_MIN = 6
 PREFIXED_CHARS_MIN = 12
 RANDOM_CHARS_MIN = 20
 RANDOM_BITS_MIN = 3.5
-"""Bits a sign, from the signs' frequencies. Random words of 20 letters and digits have about 4, German words 3."""
+"""Minimum bits per character, from character frequencies.
+
+Random words of 20 letters and digits have about 4 bits, German words 3.
+"""
 RANDOM_TURNS_MIN = 0.35
-"""The share of signs that are of another sort (small, capital, digit) than the one before. CamelCase has a quarter."""
+"""Minimum share of characters whose class (lowercase, uppercase, digit) differs from the previous character's.
+
+CamelCase has about a quarter.
+"""
 CARD_DIGITS = range(13, 20)
 IBAN_CHARS = range(15, 35)
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """A secret from `start` to `end` of a text (in characters); what names it stands before it."""
+    """A secret at the characters `start` to `end` of a text, without the name before it."""
 
     kind: SecretKind
     start: int
@@ -44,7 +50,7 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 def secrets_in(text: str) -> tuple[Secret, ...]:
-    """The secrets of a text, in order and apart."""
+    """Return the secrets of a text, in order and without overlaps."""
     found: list[Secret] = []
     for secret in sorted(_all(text), key=lambda secret: (secret.start, -secret.end)):
         if found and secret.start < found[-1].end:
@@ -56,18 +62,18 @@ def secrets_in(text: str) -> tuple[Secret, ...]:
 
 
 def holds_secret(*texts: str) -> bool:
-    """Whether any of the texts holds a secret."""
+    """Return True if any of the texts contains a secret."""
     return any(next(_all(text), None) is not None for text in texts)
 
 
 def tells_secret(name: str, value: object) -> bool:
-    """Whether a value, a text or any other, is a secret by its name, or holds one."""
+    """Return True if a value of any type is a secret by its name, or contains a secret."""
     said = str(value)
     return holds_secret(said, f"{name.replace('-', ' ')}: {said}")
 
 
 def mask_secrets(text: str) -> str:
-    """The text with `[secret]` in the place of each. One that is masked already comes back as it is."""
+    """Return the text with each secret replaced by `[secret]`. A text that is already masked stays the same."""
     parts: list[str] = []
     done = 0
     for secret in secrets_in(text):
@@ -84,30 +90,30 @@ def _all(text: str) -> Iterator[Secret]:
                 yield Secret(kind, start + first, start + end)
 
 
-# Secrets behind their names.
+# Secrets after their names.
 
 
 @cache
 def _listed(name: str) -> tuple[str, ...]:
-    """The entries of a list, longest first."""
+    """Return the entries of a list, longest first."""
     found = lists_of("memory_engine.language", "secrets.toml")[name]
     return tuple(sorted(found, key=lambda entry: (-len(entry), entry)))
 
 
 _SHOWN = r"(?!\[[\w ]{2,20}\]|<[^>\n]{1,40}>|\$\{|\$\(|\{\{|[*x•.…\ufffc]{2,}|\ufffc)"
-"""What stands for a secret and is none: `[secret]`, `<password>`, `${DB_PASSWORD}`, `****`."""
+"""Placeholders that are not secrets: `[secret]`, `<password>`, `${DB_PASSWORD}`, `****`."""
 _QUOTED = r"(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'|`[^`\n]{1,200}`|“[^”\n]{1,200}”|„[^“”\n]{1,200}[“”]|«[^»\n]{1,200}»)"
 _REST = rf"(?:{_QUOTED}|[^\s\"'`,;{{}}\[\]()<>]\S*(?:[ \t]{{1,8}}(?![-–—(])[^\s,;{{}}\[\]]+)*)"
-"""To the end of the line or the next item: a passphrase may have blanks."""
+"""Value up to the end of the line or the next item: a passphrase may contain blanks."""
 _ONE = rf"(?:{_QUOTED}|[^\s\"'`,;{{}}()<>]+)"
 _OF = "for|to|of|on|für|zu|zum|zur|vom|von|auf|de|del|para|pour|du|da|di|per|voor"
-"""The password *for* staging is …; the password policy is none."""
+"""Words that link a name to its purpose: "the password *for* staging is …". A password policy is not a password."""
 _SEPARATOR = r"[\"'`*_]{0,3}[ \t]{0,8}(?::=|=>|->|→|:|=|\uff1a|\uff1d)[ \t]{0,8}[*_]{0,2}[ \t]{0,8}"
 
 
 @cache
 def _named(name: str) -> re.Pattern[str]:
-    """Finds `name: value`, `name = value`, `"name": "value"`, `--name value`, `<name>value</`, "name is value"."""
+    """Return a pattern for `name: value`, `name = value`, `"name": "value"`, `--name value`, "name is value" etc."""
     words = "|".join(re.escape(word).replace(r"\ ", r"[ _.\-]?") for word in _listed(name))
     copulas, adverbs = ("|".join(map(re.escape, _listed(other))) for other in ("copulas", "adverbs"))
     before = r"(?:(?<![^\W_])|(?-i:(?<=[a-z])(?=[A-Z])))"
@@ -154,12 +160,15 @@ def _states() -> frozenset[str]:
 
 
 def _is_mixed(word: str) -> bool:
-    """Whether a word is more than letters."""
+    """Return True if a word contains digits, or symbols other than apostrophes, hyphens and full stops."""
     return any(sign.isdigit() for sign in word) or any(not sign.isalnum() and sign not in "'’-–." for sign in word)
 
 
 def _is_key(value: str) -> bool:
-    """Whether a value may be a key: one long word, not a number nor a call. More words describe one."""
+    """Return True if a value may be a key: one long word that is neither a number nor a call.
+
+    Several words are a description of a key.
+    """
     words = _SCHEME.sub("", value).split()
     if len(words) != 1 or len(words[0]) < KEY_CHARS_MIN or "(" in words[0]:
         return False
@@ -168,7 +177,7 @@ def _is_key(value: str) -> bool:
 
 _SCHEME = regex(r"(?i:^(?:bearer|basic)\s+)")
 _ASSIGNED = regex(r"[=>\"'`]")
-"""Signs of a notation for machines: what stands behind them is a value, if it is a plain word too."""
+"""Characters of machine notations: the value after them is a value even if it is a plain word."""
 _IN_NUMBERS = str.maketrans("", "", ".,_:-+")
 
 
@@ -182,10 +191,10 @@ def _codes(text: str) -> Iterator[tuple[int, int]]:
 
 
 _IN_ADDRESS = regex(r"[a-z][a-z0-9+.\-]{1,20}://[^\s:/@]{0,100}:((?!\[secret\])[^\s@/]{1,200})@")
-"""The password in an address: `postgres://app:hunter2@db`."""
+"""Password in an address: `postgres://app:hunter2@db`."""
 
 
-# Secrets by their look.
+# Secrets by their form.
 
 _PRIVATE_KEY = regex(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----[\s\S]*?(?:-----END [A-Z0-9 ]{0,60}-----|\Z)"
@@ -221,7 +230,7 @@ def _cards(text: str) -> Iterator[tuple[int, int]]:
 
 
 def passes_luhn(digits: list[int]) -> bool:
-    """Whether the last digit checks the others, as on cards (ISO/IEC 7812-1, H. P. Luhn)."""
+    """Return True if the last digit is the check digit of the others, as on cards (ISO/IEC 7812-1, H. P. Luhn)."""
     doubled = (2 * digit for digit in digits[-2::-2])
     return (sum(digits[-1::-2]) + sum(digit - 9 if digit > 9 else digit for digit in doubled)) % 10 == 0
 
@@ -234,7 +243,7 @@ def _accounts(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_iban(said: str) -> bool:
-    """Whether a bank account's check digits hold (ISO 13616: modulo 97 is 1)."""
+    """Return True if a bank account number has valid check digits (ISO 13616: modulo 97 is 1)."""
     return int("".join(str(int(sign, 36)) for sign in said[4:] + said[:4])) % 97 == 1
 
 
@@ -246,7 +255,7 @@ def _random(text: str) -> Iterator[tuple[int, int]]:
 
 
 def is_random(word: str) -> bool:
-    """Whether only chance can have made a word: capitals, small letters and digits, high entropy, in no order."""
+    """Return True if a word looks random: mixed uppercase, lowercase and digits in no order, with high entropy."""
     sorts = ["A" if sign.isupper() else "a" if sign.islower() else "0" for sign in word if sign.isalnum()]
     if len(set(sorts)) < 3 or len(sorts) < RANDOM_CHARS_MIN:
         return False
@@ -255,7 +264,7 @@ def is_random(word: str) -> bool:
 
 
 def _bits(word: str) -> float:
-    """The entropy of a sign, from how often each occurs (Shannon 1948)."""
+    """Return the entropy per character, from character frequencies (Shannon 1948)."""
     return -sum(n / len(word) * log2(n / len(word)) for n in Counter(word).values())
 
 

@@ -1,10 +1,10 @@
-"""Statements: the smallest parts of a text that may be kept or left out, each word for word.
+"""Statements: the smallest parts of a text that may be kept or left out, each verbatim.
 
-A statement is a whole sentence, together with those that a reader must see beside it: the next one where it takes
-back, narrows or answers ("But only if …"), the item that a colon announces, the rest of an open quotation. Nothing is
-taken out of it. Only a greeting or a filler at its very beginning (`openings` in `phrases.toml`) may be missing.
+A statement is a whole sentence, together with the sentences that a reader must see with it: a following sentence that
+retracts, restricts or answers it ("But only if …"), the item that a colon announces, the rest of an open quotation.
+Nothing is removed from it, except a greeting or a filler at its very beginning (`openings` in `phrases.toml`).
 
-When in doubt, two sentences are one statement: a longer statement costs room, a shorter one may say something else.
+When in doubt, two sentences are one statement: a longer statement costs space, a shorter one may change the meaning.
 """
 
 import re
@@ -19,12 +19,13 @@ from memory_engine.language.rough import QUESTION_MARKS
 from memory_engine.language.text import COMPOUND_WORD, is_unspaced
 
 GAP = "…"
-"""Stands for what is left out of a text."""
+"""Marks an omission in a text."""
 ENDS = ".!?…؟\u06d4।"
 _WIDE_ENDS = "。\uff01\uff1f｡"
 _LINE_BREAKS = "\r\n\u2028\u2029"
-# It begins with one set of signs, to which an expression leaps; the second one looks at every blank besides.
-# Possessive, and never begun inside a run of marks, so that no input takes more than linear time.
+# The pattern begins with one character class, which the regex engine can search for quickly; the second pattern also
+# tries every blank. It is possessive and never begins inside a run of marks, so that no input takes more than linear
+# time.
 _BORDER_PATTERN = (
     rf"[{ENDS}{_WIDE_ENDS}{_LINE_BREAKS}](?:"
     rf"(?<=[{ENDS}])(?<![{ENDS}]{{2}})[{ENDS}]*+[\"'”’»)\]*_]*+(?=\s)"
@@ -45,45 +46,45 @@ _EXCLAIMING = frozenset("!\uff01")
 _CLOSERS = "\"'”’)]*_」』\uff09» "
 _HEADING = regex(r"\s*#{1,6}\s")
 WRAPPED_CHARS_MIN = 50
-"""A line as long as this was probably broken to fit a page: the sentence goes on in the next one."""
+"""Minimum length of a line that was probably wrapped to fit a page, so that its sentence continues in the next line."""
 QUOTATION_CHARS_MAX = 600
-"""A quotation that is open for longer was never meant as one."""
+"""Maximum length of a quotation. A quotation mark that stays open for longer was not meant as one."""
 LIST_CHARS_MAX = 480
-"""A list up to this long stays one statement with the words that announce it."""
+"""Maximum length of a list that stays one statement with the words that announce it."""
 SENTENCE_CHARS_MAX = 640
-"""A longer one is no sentence: a log, code, a text without stops. It is excerpted."""
+"""Maximum length of a sentence. Longer text is a log, code or text without stops, and is excerpted."""
 STATEMENT_CHARS_MAX = 2_000
-"""Several sentences that hang together are excerpted only beyond this."""
+"""Maximum length of a statement of several sentences. A longer one is excerpted."""
 EXCERPT_CHARS_MAX = 160
 SHORT_ANSWER_WORDS = 3
 FRAGMENT_WORDS = 5
 
 
 class Statement(msgspec.Struct, frozen=True, gc=False):
-    """A part of a text, as it was written but for white space; `text` is all of it, or an excerpt that says so."""
+    """A part of a text, verbatim except for white space. `text` is all of it, or an excerpt that is marked as one."""
 
     text: str
     words: float
     asks: bool
-    """It ends in a question mark."""
+    """Whether it ends in a question mark."""
     exclaims: bool
     head: int = -1
-    """The place of the statement that announces this item of a long list, without which it must not stand."""
+    """Index of the statement that announces this item of a long list, which must not appear without it; -1: none."""
     before: str | None = " "
-    """What parts it from the statement before it: white space or nothing; `None` before an item of a list."""
+    """Separator from the previous statement: a blank or nothing; `None` before a list item."""
     said: tuple[str, ...] = ()
-    """Its words."""
+    """Words of the statement."""
 
 
 def clean(text: str) -> str:
-    """One line without control characters or lone surrogates, so that it can always be encoded."""
-    if text.isprintable() and "  " not in text:  # most texts: no control characters, surrogates, other white space
+    """Return the text as one line without control characters and lone surrogates, so that it can always be encoded."""
+    if text.isprintable() and "  " not in text:  # most texts have no control characters, surrogates, other white space
         return text.strip()
     return " ".join(_UNSAID.sub("", text).split())
 
 
 def word_count(text: str) -> float:
-    """Words in a text; two characters of an unspaced script count as one word."""
+    """Return the number of words in a text; two characters of an unspaced script count as one word."""
     return _counted(words(text), text)
 
 
@@ -94,16 +95,16 @@ def _counted(found: Sequence[str], text: str) -> float:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in order; a run of an unspaced script is one word."""
+    """Return the words of a text in order; a run of an unspaced script is one word."""
     return _ASCII_WORD.findall(text) if text.isascii() else COMPOUND_WORD.findall(text)
 
 
 _ASCII_WORD = regex(r"[0-9A-Za-z_]++(?:['.,:/@+\-]++[0-9A-Za-z_]++)*+")
-"""What COMPOUND_WORD finds in ASCII, twice as fast."""
+"""`COMPOUND_WORD` for ASCII, twice as fast."""
 
 
 def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:
-    """The statements of a text in order, in time linear in it. With `lines` (a tool's output) every line ends one."""
+    """Return the statements of a text in order, in linear time. If `lines` (a tool's output), each line ends one."""
     found: list[Statement] = []
     first_of: list[int] = []
     spaced = True
@@ -125,10 +126,10 @@ def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of a text begin and end, in order: all of it but white space, none of it twice.
+    """Return the start and end of each sentence, in order, covering everything except white space exactly once.
 
-    A sentence that only means something with the one before it is one with it: "But …", "It …", "Or else …". One that
-    forbids by itself ("Never …") is not. Each is whole, however long.
+    A sentence that is meaningful only with the previous one is merged with it: "But …", "It …", "Or else …". A sentence
+    that is a prohibition by itself ("Never …") is not. Sentences of any length are whole.
     """
     found: list[tuple[int, int]] = []
     start = 0
@@ -145,7 +146,7 @@ def spans(text: str) -> list[tuple[int, int]]:
 
 
 def _leans(before: str, sentence: str) -> bool:
-    """Whether a sentence of the same speaker means nothing without the one before it."""
+    """Return True if a sentence of the same speaker has no meaning without the previous one."""
     if before.endswith((":", "\uff1a")):
         return True
     said = words(sentence)
@@ -155,7 +156,7 @@ def _leans(before: str, sentence: str) -> bool:
 
 
 def _excerpts(text: str, head: int, before: str | None) -> Iterator[Statement]:
-    """Excerpts of a statement that is too long for a sentence."""
+    """Yield excerpts of a statement that is too long for a sentence."""
     start = 0
     while start < len(text):
         stop = min(len(text), start + EXCERPT_CHARS_MAX)
@@ -179,14 +180,14 @@ def _statement(text: str, head: int, before: str | None) -> Statement:
 
 
 class _Quotation:
-    """Follows a text from border to border, and knows whether a quotation is open there."""
+    """Tracks, from border to border of a text, whether a quotation is open."""
 
     def __init__(self) -> None:
         self._closers = ""
         self._since = 0
 
     def read(self, text: str, start: int, end: int) -> bool:
-        """Whether a quotation is open at `end`, everything up to `start` having been read."""
+        """Return True if a quotation is open at `end`, given that everything up to `start` has been read."""
         for match in _QUOTE_SIGNS.finditer(text, start, end):
             sign, at = match.group(), match.start()
             if self._closers:
@@ -199,12 +200,12 @@ class _Quotation:
         return bool(self._closers)
 
     def end(self) -> None:
-        """A paragraph ends every quotation."""
+        """Close the quotation at the end of a paragraph."""
         self._closers = ""
 
 
 class _Sentence(msgspec.Struct, frozen=True, gc=False):
-    """A sentence as it was written, with the white space behind it, and how far its line is indented."""
+    """A sentence as written, with the white space after it, and the indentation of its line."""
 
     text: str
     indent: int
@@ -243,12 +244,12 @@ def _sentences(text: str, *, lines: bool) -> Iterator[_Sentence]:
 
 
 def _closes_quotation(stop: str) -> bool:
-    """Whether the stop stands inside a quotation that ends there: who said it may follow."""
+    """Return True if the stop is inside a quotation that ends there: its speaker may be named after it."""
     return len(stop) > 1 and any(sign in '"”“»」』' for sign in stop[1:])
 
 
 def _goes_on(text: str, start: int, line_break: re.Match[str]) -> bool:
-    """Whether the sentence goes on behind a line break: it was broken to fit a page, or is a list of phrases."""
+    """Return True if the sentence continues after a line break: it was wrapped, or is a list of phrases."""
     following = text[line_break.end() : line_break.end() + 8]
     if not following or _ITEM.match(following):
         return False
@@ -261,7 +262,7 @@ def _goes_on(text: str, start: int, line_break: re.Match[str]) -> bool:
 
 
 def _is_stop(text: str, start: int, match: re.Match[str], writes_small: bool) -> bool:
-    """Whether a full stop, a question mark or an exclamation mark ends its sentence."""
+    """Return True if a full stop, question mark or exclamation mark ends its sentence."""
     following = text[match.end() : match.end() + 12].lstrip().lstrip("\"'“„«»(¿¡*_")
     if following[:1].islower() and not writes_small:
         return False
@@ -279,7 +280,7 @@ def _is_stop(text: str, start: int, match: re.Match[str], writes_small: bool) ->
 
 
 def _last_word(text: str) -> str:
-    """What stands behind the last blank, bracket or quotation mark, folded."""
+    """Return the folded text after the last blank, bracket or quotation mark."""
     word = text.rpartition(" ")[2]
     if not word.isalnum():
         found = _LAST_WORD.search(word)
@@ -287,11 +288,11 @@ def _last_word(text: str) -> str:
     return word.casefold()
 
 
-# What stays together.
+# Grouping of sentences.
 
 
 def _groups(sentences: list[_Sentence], *, lines: bool) -> Iterator[tuple[list[_Sentence], int]]:
-    """Sentences joined with what they must not stand without; the number is the group of a long list's head."""
+    """Yield sentences grouped with those they depend on, and the index of the group that heads a long list (or -1)."""
     place, n = 0, 0
     while n < len(sentences):
         head_end, end = (n + 1, n + 1) if lines or _is_alone(sentences, n) else _group_end(sentences, n)
@@ -305,12 +306,12 @@ def _groups(sentences: list[_Sentence], *, lines: bool) -> Iterator[tuple[list[_
 
 
 def _is_alone(sentences: list[_Sentence], n: int) -> bool:
-    """Whether sentence `n`, which begins a group, announces nothing, and no other is bound to it."""
+    """Return True if sentence `n`, which begins a group, announces nothing and no following sentence depends on it."""
     return not _announces(sentences[n].text) and _bound_end(sentences, n + 1) == n + 1
 
 
 def _group_end(sentences: list[_Sentence], n: int) -> tuple[int, int]:
-    """Where the group of sentence `n` ends: first without, then with the items of a list too long to stay with it."""
+    """Return where the group of sentence `n` ends, without and with the items of a list that is too long to join it."""
     end = n + 1
     while True:
         announced = _list_end(sentences, end - 1)
@@ -323,14 +324,14 @@ def _group_end(sentences: list[_Sentence], n: int) -> tuple[int, int]:
 
 
 def _bound_end(sentences: list[_Sentence], end: int) -> int:
-    """The end of the group that ends here, where the next sentence must not be parted from it."""
+    """Return the end of the group that ends here, including the next sentence if it depends on the group."""
     if end < len(sentences) and _is_bound(sentences[end - 1].text, sentences[end]):
         return end + 1
     return end
 
 
 def _list_end(sentences: list[_Sentence], n: int) -> int:
-    """The end of what sentence `n` announces: the items of a list, or else the one sentence behind a colon."""
+    """Return the end of what sentence `n` announces: the items of a list, or else the sentence after a colon."""
     if not _announces(sentences[n].text):
         return n + 1
     end = n + 1
@@ -342,7 +343,7 @@ def _list_end(sentences: list[_Sentence], n: int) -> int:
 
 
 def _items(sentences: list[_Sentence], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The items of the outer level of a list, each with all that is indented below it or follows it."""
+    """Yield the outer items of a list, each with everything that is indented below it or follows it."""
     outer = min((sentence.indent for sentence in sentences[start:end]), default=0)
     first = start
     for n in range(start + 1, end):
@@ -354,14 +355,14 @@ def _items(sentences: list[_Sentence], start: int, end: int) -> Iterator[tuple[i
 
 
 def _announces(sentence: str) -> bool:
-    """Whether it ends in a colon, marked up or not, or is a heading."""
+    """Return True if a sentence ends in a colon, with or without markup, or is a heading."""
     if ":" not in sentence and "#" not in sentence and "\uff1a" not in sentence:
         return False
     return sentence.rstrip().rstrip("*_").endswith((":", "\uff1a")) or _HEADING.match(sentence) is not None
 
 
 def _is_bound(before: str, following: _Sentence) -> bool:
-    """Whether a sentence must not be parted from the one before it."""
+    """Return True if a sentence must not be separated from the previous one."""
     sentence = following.text
     if not may_begin(sentence, "bound", "fragments") and not any(mark in before for mark in QUESTION_MARKS):
         return False
@@ -373,12 +374,12 @@ def _is_bound(before: str, following: _Sentence) -> bool:
 
 
 def _is_fragment(sentence: str) -> bool:
-    """Whether a sentence is too short for one that begins so: it belongs to the one before."""
+    """Return True if a sentence with such a beginning is too short to be complete, and belongs to the previous one."""
     return begins("fragments", sentence) and word_count(sentence[:80]) <= FRAGMENT_WORDS
 
 
 def _answers_itself(sentence: str) -> bool:
-    """Whether a sentence behind a question of the same speaker is its answer, or what follows from it."""
+    """Return True if a sentence after a question of the same speaker is its answer, or a consequence of the answer."""
     if sentence.rstrip(_CLOSERS + _LINE_BREAKS).endswith(QUESTION_MARKS):
         return False
     return word_count(sentence[:80]) <= SHORT_ANSWER_WORDS or begins("consequences", sentence)
@@ -397,9 +398,10 @@ def _opening_pattern() -> re.Pattern[str]:
 
 
 def without_opening(text: str, names: frozenset[str]) -> str:
-    """The statement without the greetings and fillers that it begins with, and the name that they call.
+    """Return the statement without its initial greetings and fillers, and the name they address.
 
-    `names` are those of the speakers, folded: only they can be called. Where nothing else is said, nothing is left out.
+    `names` are the folded names of the speakers: only these can be addressed. If nothing else is said, the statement
+    stays whole.
     """
     rest = text
     while True:
@@ -422,6 +424,6 @@ _CALLED = regex(r"(\w+)[,!]+\s+")
 
 
 def _is_called_or_i(rest: str, names: frozenset[str]) -> bool:
-    """Whether a capital here begins no name of a thing: "Hey, Jude is my song" begins with no greeting."""
+    """Return True if the capital here does not begin a thing's name: "Hey, Jude is my song" has no greeting."""
     word = words(rest)[0]
     return word.casefold() in names or (word[0] == "I" and not word[1:2].isalpha())

@@ -1,8 +1,8 @@
-"""Text analysis for search and comparison: folded case, words, stop words, stems.
+"""Text analysis for search and comparison: case folding, words, stop words, stems.
 
 Search finds a text by its terms, in order: words without case, accents and English endings, irregular forms as their
-word, and without stop words that deny nothing.
-Short texts are compared by their features: stems, pieces of words, pairs of signs where no blanks separate words.
+base word, and no stop words except negations. Short texts are compared by their features: stems, trigrams of words, and
+character pairs in scripts without blanks between words.
 """
 
 import unicodedata
@@ -15,44 +15,44 @@ from memory_engine.core.lazy import regex
 from memory_engine.language.lists import content_of, data_bytes, data_file, word_lists
 
 UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-"""Scripts that put no blanks between words, for a class of signs: Thai to Tibetan, Burmese, Khmer, kana, Han."""
+"""Scripts without blanks between words, for a character class: Thai to Tibetan, Burmese, Khmer, kana, Han."""
 COMPOUND_WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['\u2019.,:/@+\-]+[^\W{UNSPACED}]+)*")
-"""A word as people write it, with the signs inside: don't, 7:30, e-mail, a.b@c.de; or a run without blanks."""
+"""Word as written, with inner punctuation (don't, 7:30, e-mail, a.b@c.de), or a run of an unspaced script."""
 _IS_UNSPACED = regex(rf"[{UNSPACED}]")
 _SPACELESS = UNSPACED + "\uac00-\ud7af"
-"""Hangul has blanks, but between phrases: a query seldom has the same particles as a text."""
+"""Hangul has blanks, but between phrases: the particles in a query seldom match those in a text."""
 _SIGNS = "\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u200c\u200d"
-"""Vowel signs and the like, which Python's `\\w` leaves out: without them Hindi falls into consonants."""
+"""Vowel signs and similar marks that Python's `\\w` omits: without them, Hindi words fall apart into consonants."""
 _WORDS_AND_RUNS = regex(rf"([{_SPACELESS}]+)|((?:[^\W_{_SPACELESS}]|[{_SIGNS}])+)")
 _ACCENTS = regex("[\u0300-\u036f]")
 
 
 @cache
 def stop_words() -> frozenset[str]:
-    """English words that tell nothing about the topic of a text."""
+    """Return English words that say nothing about the topic of a text."""
     return word_lists("memory_engine.language")["stop"]
 
 
 @cache
 def common_words() -> frozenset[str]:
-    """Stop words, and other words that do not distinguish one request from another."""
+    """Return stop words and other words that do not distinguish one request from another."""
     return stop_words() | word_lists("memory_engine.language")["common"]
 
 
 @cache
 def _left_out() -> frozenset[str]:
-    """Words that no text is found by: stop words, but none that denies."""
+    """Return the words that no text is found by: stop words except negations."""
     return stop_words() - negations()
 
 
 @cache
 def negations() -> frozenset[str]:
-    """Words that deny, in several languages."""
+    """Return words of negation in several languages."""
     return word_lists("memory_engine.language")["negations"]
 
 
 def fold_case(text: str) -> str:
-    """A text without case, accents and ways of writing that mean the same."""
+    """Return a text without case, accents and equivalent notations."""
     if text.isascii():
         return text.lower()
     plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
@@ -60,17 +60,19 @@ def fold_case(text: str) -> str:
 
 
 _ENDINGS = tuple("s e y i ed ing ic al ful ll ism ion er ator ant ent ogist".split())
-"""A word with none of these is its own stem: the algorithm changes nothing but endings, each of which has one of these
-as its own."""
+"""A word without one of these endings is its own stem.
+
+The algorithm changes only endings, and each of them ends in one of these.
+"""
 
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """An English word of `[a-z]` without its endings, by Snowball's English algorithm (M. F. Porter's second)."""
+    """Return the stem of an English word of `[a-z]`, by Snowball's English algorithm (M. F. Porter's second)."""
     if not word.endswith(_ENDINGS):
-        return word  # half of all words, and it takes the library 25 µs to find that out
-    # Not `snowballstemmer.stemmer`: where PyStemmer is installed that is another release of the algorithm, and an
-    # index holds stems. A stemmer has a state and indexing runs on several threads, so each word gets its own.
+        return word  # half of all words; the library takes 25 µs to find that out
+    # Not `snowballstemmer.stemmer`: if PyStemmer is installed, it is another release of the algorithm, and an index
+    # contains stems. A stemmer has state, and indexing runs on several threads, so each word gets its own stemmer.
     from snowballstemmer.english_stemmer import EnglishStemmer
 
     stemmed: str = EnglishStemmer().stemWord(word)
@@ -79,9 +81,9 @@ def stem(word: str) -> str:
 
 @cache
 def stemmer_version() -> int:
-    """16 bits that differ where stems may: the check sum of the list of forms and of the algorithm that is installed.
+    """Return 16 bits that differ where stems may: a checksum of the list of forms and the installed algorithm.
 
-    Of an algorithm without its source the list alone counts.
+    If the algorithm's source is not available, only the list is included.
     """
     from zlib import crc32
 
@@ -94,7 +96,7 @@ def stemmer_version() -> int:
 
 @cache
 def _words_of_forms() -> Mapping[str, str]:
-    """The word of each irregular form."""
+    """Return the base word of each irregular form."""
     lists = content_of("memory_engine.language", "forms.toml", dict[str, str])
     lines = [line.split() for forms in lists.values() for line in forms.splitlines() if line]
     found = {form: word for word, *forms in lines for form in forms}
@@ -102,39 +104,39 @@ def _words_of_forms() -> Mapping[str, str]:
 
 
 def words(text: str) -> list[str]:
-    """The words of a folded text in order; where no blanks separate words, whole runs of signs."""
+    """Return the words of a folded text in order; in scripts without blanks between words, whole runs."""
     return [run or word for run, word in _WORDS_AND_RUNS.findall(text)]
 
 
 def is_unspaced(text: str) -> bool:
-    """Whether a text begins in a script that puts no blanks between words."""
+    """Return True if a text begins in a script without blanks between words."""
     return not text.isascii() and _IS_UNSPACED.match(text) is not None
 
 
 def pairs(run: str) -> list[str]:
-    """The overlapping pairs of signs of a run without blanks, by which it is found and compared in place of words.
+    """Return the overlapping character pairs of a run without blanks, which replace words in search and comparison.
 
     Nie, Gao, Zhang and Zhou, "On the use of words and n-grams for Chinese information retrieval", 2000.
     """
     return [run[n : n + 2] for n in range(max(1, len(run) - 1))]
 
 
-# Features, by which short texts are compared.
+# Features, for the comparison of short texts.
 
 CHARS_MAX = 8_192
-"""Of a longer text the beginning is compared."""
+"""Number of characters that are compared; the rest of a longer text is ignored."""
 TRIGRAM_SHARE = 0.5
-"""A word's trigrams together weigh this much beside the word: enough to bear a misspelling or an unknown ending."""
+"""Total weight of a word's trigrams relative to the word: enough to tolerate a misspelling or an unknown ending."""
 PAIR_WEIGHT = 0.7
 WORD_CHARS_MAX = 32
-"""Of a longer word (an encoded file, a hash) only this much is cut into trigrams."""
+"""Number of characters of a word (an encoded file, a hash) that are cut into trigrams."""
 TRIGRAM_WORD_CHARS_MIN = 4
 
 
 def features(text: str) -> tuple[dict[str, float], dict[str, str]]:
-    """Features of a text with their weights, and for those that are words or pairs how the text has them.
+    """Return the weights of a text's features, and the written form of features that are words or pairs.
 
-    Words of little meaning count only where a text has no others.
+    Common words count only if a text has no others.
     """
     found = _WORDS_AND_RUNS.findall(fold_case(text[:CHARS_MAX]))
     said = [word for _, word in found if word]
@@ -164,24 +166,24 @@ def _add_word(word: str, weights: dict[str, float], shown: dict[str, str]) -> No
         weights[piece] = weights.get(piece, 0.0) + weight
 
 
-# Terms, by which a text is found.
+# Terms, for search.
 
 TEXT_CHARS_MAX = 32_768
-"""Of a longer text the beginning counts."""
+"""Number of characters that are analysed; the rest of a longer text is ignored."""
 TERM_CHARS_MAX = 64
 REMEMBERED_WORDS_MAX = 65_536
-"""The size of the cache of words with their terms. A full cache is emptied, and fills again."""
+"""Size of the cache of words with their terms. A full cache is emptied and fills again."""
 REMEMBERED_CHARS_MAX = 32
 
 _PLAIN = regex("[a-z0-9]+")
 _SHORTENED = regex("(?<=[^\\W\\d_])['\u2019](?:s|t|d|m|re|ve|ll)(?![^\\W_])")
-"""The rest of a word after an apostrophe at its end: anna's, don't, we've."""
+"""Suffix of a word after an apostrophe: anna's, don't, we've."""
 _NEGATED = regex("(?<![^\\W\\d_])[^\\W\\d_]+n['\u2019]t(?![^\\W_])")
 """Don't, isn't, can't, won't."""
 _THOUSANDS = regex("(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 _ORDINAL = regex("([0-9]+)(?:st|nd|rd|th)")
 _COMPOUND = regex(r"[^\w]*([^\W_]+(?:[-_./:@+'\u2019\u2010\u2011][^\W_]+)+)[^\w]*")
-"""One word of several: ABC-123, user_id, foo.bar, 7:30, o'neill."""
+"""Compound word: ABC-123, user_id, foo.bar, 7:30, o'neill."""
 _NUMBERS_APART = regex(r"(?<=[0-9])[^\w](?=[0-9])")
 _NUMBER_SIGN = "\u00b7"
 _EDGES = "".join(chr(n) for n in range(128) if not chr(n).isalnum())
@@ -190,12 +192,12 @@ _JOINS = frozenset("-_./:@+")
 
 
 def terms(text: str) -> list[str]:
-    """The text's analysed words in its order, each of `[a-z0-9]` and signs beyond ASCII, of 1 to 64 characters.
+    """Return the analysed words of a text in order, each 1 to 64 characters of `[a-z0-9]` and non-ASCII characters.
 
-    A word of several parts stands as a whole and then by its parts: `user_id` gives `userid`, `user`, `id`.
-    Writing without blanks between words (Chinese, Japanese, Korean, Thai, ...) gives overlapping pairs of signs.
-    Stop-words are dropped unless there is nothing else; negations are not, and "don't" gives `not`.
-    The first 32,768 characters count; any string will do.
+    A compound word yields the whole word and then its parts: `user_id` gives `userid`, `user`, `id`. Scripts without
+    blanks between words (Chinese, Japanese, Korean, Thai, ...) yield overlapping character pairs. Stop words are
+    dropped unless there is nothing else; negations are kept, and "don't" gives `not`. Only the first 32,768 characters
+    count. Accepts any string.
     """
     parts = fold_case(text[:TEXT_CHARS_MAX]).split()
     found = list(chain.from_iterable(map(_REMEMBERED.__getitem__, parts)))
@@ -203,7 +205,7 @@ def terms(text: str) -> list[str]:
 
 
 def has_any(text: str, wanted: frozenset[str]) -> bool:
-    """Whether any of the terms of a text is wanted: it is read no further than to the first."""
+    """Return True if a text has any of the wanted terms. Stops reading at the first one."""
     parts = fold_case(text[:TEXT_CHARS_MAX]).split()
     found = False
     for some in map(_REMEMBERED.__getitem__, parts):
@@ -214,7 +216,7 @@ def has_any(text: str, wanted: frozenset[str]) -> bool:
 
 
 class _Remembered(dict[str, tuple[str, ...]]):
-    """The terms of each word as it stood in a text, between blanks. Bounded; safe between threads."""
+    """Cache of the terms of each blank-separated word of a text. Bounded; safe for use by several threads."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
         found = _analysed(word, _left_out())
@@ -229,7 +231,7 @@ _REMEMBERED = _Remembered()
 
 
 def _analysed(word: str, unwanted: frozenset[str]) -> tuple[str, ...]:
-    """The terms of the folded text between two blanks."""
+    """Return the terms of a blank-separated part of a folded text."""
     core = word.strip(_EDGES)
     if core.isascii():
         if core.isalnum():
@@ -241,7 +243,7 @@ def _analysed(word: str, unwanted: frozenset[str]) -> tuple[str, ...]:
 
 
 def _of_parts(core: str, parts: list[str], unwanted: frozenset[str]) -> tuple[str, ...]:
-    """The common case of a compound: one sign between each two parts."""
+    """Return the terms of a common compound: one character between each two parts."""
     found = [_term(part) for part in parts if part not in unwanted]
     whole, at = parts[0], len(parts[0])
     for last, part in pairwise(parts):
@@ -271,7 +273,7 @@ def _of_any(word: str, unwanted: frozenset[str]) -> tuple[str, ...]:
 
 
 def _term(word: str) -> str:
-    """One of the words between signs, folded: English ones stemmed, ordinals as numbers."""
+    """Return the term of a single folded word: English words stemmed, ordinals as numbers."""
     if not word.isascii():
         return word[:TERM_CHARS_MAX]
     if word.isalpha():

@@ -1,7 +1,7 @@
-"""The words by which statements of one matter are told: what each is for, in each language.
+"""Words that express statements of a matter: the uses of each word, in each language.
 
-A matter is an attribute of which there is one value at a time: where somebody lives, the port of a service. The words
-stand in `lexicon.toml`: those that ask for a matter and those that speak of it, words of change, of doubt, of people.
+A matter is an attribute that has one value at a time: where somebody lives, the port of a service. `lexicon.toml` lists
+the words that ask for a matter and the words that mention it, and words of change, of doubt and for people.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -15,11 +15,11 @@ from memory_engine.language.lists import content_of, entries
 from memory_engine.language.text import COMPOUND_WORD, fold_case, is_unspaced, pairs, stem, stop_words, terms
 
 KNOWN_MAX = 32_768
-"""Words that are remembered for each language, with what they are for."""
+"""Maximum number of words per language whose uses are cached."""
 KEY_CHARS = 5
-"""Signs of a stem by which words count as the same: enough for endings and compounds without a stemmer."""
+"""Number of characters of a stem that are compared: enough for endings and compounds without a stemmer."""
 Reading = tuple[str, frozenset[str]]
-"""A word or phrase, folded, and what it is for."""
+"""A folded word or phrase, and its uses."""
 NOTHING: frozenset[str] = frozenset()
 _CHANGE = frozenset({"change"})
 _RUN_MAX = 5
@@ -29,11 +29,11 @@ _HAN = regex("[\u3400-\u9fff]")
 
 
 class Words(msgspec.Struct, frozen=True):
-    """What the words of one language are for.
+    """The uses of the words of one language.
 
-    A use is "?home" (it asks for this matter), "!home" (it speaks of it), or a list's name: "change", "self", ….
-    `phrases` are the sizes of the phrases that begin with a word, `compounded` words with which compounds end
-    (Messebudget). `known` remembers words that were looked up; a full one is emptied, and fills again.
+    A use is "?home" (asks for this matter), "!home" (mentions it), or a list's name: "change", "self", …. `phrases`
+    maps a word to the sizes of the phrases that begin with it; `compounded` are words that compounds end with
+    (Messebudget). `known` caches words that were looked up; a full cache is emptied and fills again.
     """
 
     language: str
@@ -44,7 +44,7 @@ class Words(msgspec.Struct, frozen=True):
     known: dict[str, frozenset[str]]
 
     def of(self, word: str) -> frozenset[str]:
-        """What a folded word is for."""
+        """Return the uses of a folded word."""
         found = self.known.get(word)
         if found is None:
             if len(self.known) >= KNOWN_MAX:
@@ -65,20 +65,20 @@ class Words(msgspec.Struct, frozen=True):
         return NOTHING
 
     def stated(self, matter: str) -> tuple[str, ...]:
-        """The terms of a matter's words, of those that only state it first."""
+        """Return the terms of a matter's words; terms of words that only mention it come first."""
         return _stated(self.language, matter)
 
     @property
     def changing(self) -> frozenset[str]:
-        """The terms of words of change."""
+        """Terms of words of change."""
         return _changing(self.language)
 
     def changes(self, word: str) -> bool:
-        """Whether a word says that something has changed."""
+        """Return True if a word says that something has changed."""
         return "change" in self.of(word)
 
     def read(self, folded: str) -> Iterator[tuple[str, frozenset[str]]]:
-        """The words and phrases of a folded text with what they are for; of a run without blanks also the rest."""
+        """Yield the words and phrases of a folded text with their uses; for a run without blanks, also the rest."""
         found = COMPOUND_WORD.findall(folded.replace("\u2019", "'"))
         at = 0
         while at < len(found):
@@ -98,7 +98,7 @@ class Words(msgspec.Struct, frozen=True):
                 and all(use[0] in "?!" for use in uses)
                 and any(self.changes(one) for one in found[at : at + size])
             ):
-                uses |= _CHANGE  # "moved to", of where someone lives
+                uses |= _CHANGE  # "moved to", said of where someone lives
             yield phrase, uses
             at += size
 
@@ -118,7 +118,10 @@ class Words(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=KNOWN_MAX)
 def keys_of(word: str) -> tuple[str, ...]:
-    """By what a word is compared: the beginning of its stem; numbers whole; pairs of signs where no blanks are."""
+    """Return the keys by which a word is compared: its stem's beginning, a whole number, or pairs of characters.
+
+    Pairs are used in scripts without blanks between words.
+    """
     if is_unspaced(word):
         return tuple(pairs(word)) if len(word) > 1 else ()
     if any(sign.isdigit() for sign in word):
@@ -132,7 +135,7 @@ def keys_of(word: str) -> tuple[str, ...]:
 
 
 def language_of(folded: str) -> str:
-    """The language of a question, of those there are words of: by its signs, else by its little words."""
+    """Return the language of a question, among those with a word list: by its script, else by its function words."""
     if _HAN.search(folded):
         return "zh"
     said = frozenset(COMPOUND_WORD.findall(folded))
@@ -153,20 +156,20 @@ def _data() -> dict[str, dict[str, str]]:
     matters = cast("dict[str, dict[str, str]]", content.pop("matters"))
     data = cast("dict[str, dict[str, str]]", content)
     for language in ("en", "de", "es"):
-        calendar = {*full_names("weekdays", language), *full_names("months", language)} - {"may"}  # a verb as well
+        calendar = {*full_names("weekdays", language), *full_names("months", language)} - {"may"}  # also a verb
         data["when"][language] += " " + fold_case(" ".join(sorted(calendar)))
     return {f"?{name}": lists for name, lists in matters.items()} | data
 
 
 @cache
 def slots() -> dict[str, str]:
-    """What the value of each matter holds: a "number", a "time", or anything ("")."""
+    """Return the kind of value of each matter: "number", "time", or "" for anything."""
     return {name[1:]: lists.get("slot", "") for name, lists in _data().items() if name[0] == "?"}
 
 
 @cache
 def words_of(language: str) -> Words:
-    """The words of a language: "en", "de", "es" or "zh"."""
+    """Return the words of a language: "en", "de", "es" or "zh"."""
     uses: dict[str, set[str]] = {}
     beginnings: dict[str, set[str]] = {}
     phrases: dict[str, set[int]] = {}
@@ -194,7 +197,7 @@ def words_of(language: str) -> Words:
     )
 
 
-@cache  # stems take long: only those of what is asked for
+@cache  # stemming is slow: only the words of the requested matter
 def _stated(language: str, matter: str) -> tuple[str, ...]:
     asking, _, stating = _data()[f"?{matter}"][language].partition("|")
     whole = [word for word in entries(f"{stating} {asking}") if word.isalpha()]

@@ -1,4 +1,4 @@
-"""Reading a question: the people it names, the days it means, the kind of thing it asks for."""
+"""Analysis of a question: the people and days it names, and the kind of thing it asks for."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,13 +22,13 @@ else:
 
 TERMS_MAX = 32
 TEXT_CHARS_MAX = 4_096
-"""Characters of a question that are read for days, names and the thing it asks for."""
+"""Number of characters of a question that are searched for days, names and the kind of thing it asks for."""
 AFTER_DAYS = 14
 """Days after an event in which people still talk about it."""
 YEARS_BACK = 10
-"""Years, this one among them, in which a date without a year is looked for."""
+"""Number of years, including the current one, in which a date without a year is searched."""
 LISTED_DAYS_MAX = 31
-"""Days of the longest stretch of time whose passages are all candidates."""
+"""Maximum days of a time span whose passages are all candidates."""
 
 _ASKED = (
     (
@@ -55,25 +55,25 @@ _OF_YOU = regex(
     re.IGNORECASE,
 )
 _TO_YOU = regex(r"\b(?:would|do|does|should|might|are) you\b(?! (?:know|remember|recall))|\byour\b", re.IGNORECASE)
-"""May ask for earlier advice, or for new advice based on the user's own words."""
+"""Questions that may ask for earlier advice, or for new advice based on the user's own words."""
 _NAME = regex(r"\b[^\W\d_a-z][^\W\d_]+")
 
 
 @cache
 def _telling(asked_for: str) -> frozenset[str]:
-    """Terms of which a passage that answers is likely to hold one."""
+    """Return terms of which an answering passage probably contains one."""
     calendar = [*dates.all_names("months", "en"), *dates.all_names("weekdays", "en")] if asked_for == "time" else []
     return frozenset(terms(" ".join([*word_lists("memory_engine.recall")[asked_for], *calendar])))
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question, read. `terms` are distinct and in the question's order, at most 32.
+    """An analysed question. `terms` are distinct and in the question's order, at most 32.
 
-    `names` are the terms of words written with a capital inside a sentence. `days` are the dates
-    it names; `spans` the relative times ("last week") as (from, until) in microseconds UTC; `listed`
-    the times, ends included, of which every passage may be meant.
-    `asks_for` is "time", "number" or "". `of_you` says that it asks for what an assistant has
-    said, `to_you` that it may ask for that. `further` are terms by which passages become candidates beside `terms`.
+    `names` are the terms of capitalized words inside a sentence. `days` are the dates that the question names; `spans`
+    are its relative times ("last week") as (from, until) in microseconds UTC; `listed` are the time spans, ends
+    included, of which every passage may be meant. `asks_for` is "time", "number" or "". `of_you` is True if it asks for
+    what an assistant has said, `to_you` if it may ask for that. `further` are terms by which passages become candidates
+    in addition to `terms`.
     """
 
     text: str
@@ -88,15 +88,15 @@ class Question(msgspec.Struct, frozen=True):
     further: tuple[str, ...] = ()
 
     def nearness(self, at_us: int) -> float:
-        """How well a time fits the best of the days and spans, from 0 to 1; 0 where the question names none.
+        """Return how well a time fits the best of the days and spans, from 0 to 1; 0 if the question names none.
 
-        All times of a day (UTC) fit alike.
+        All times of a day (UTC) fit equally well.
         """
         days = max((_nearness(day, at_us) for day in self.days), default=0.0)
         return max(days, max((_within(span, at_us) for span in self.spans), default=0.0))
 
     def may_hold_the_answer(self, passage: Sequence[str]) -> bool:
-        """Whether a passage (its terms) holds a thing of the kind that the question asks for, if it asks for any."""
+        """Return True if a passage (its terms) contains a thing of the kind that the question asks for, if any."""
         if not self.asks_for:
             return False
         if not _telling(self.asks_for).isdisjoint(passage):
@@ -107,14 +107,14 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def _names(text: str) -> Iterator[str]:
-    """The words with a capital that begin no sentence."""
+    """Return the capitalized words that do not begin a sentence."""
     return (name.group() for name in _NAME.finditer(text) if not begins_sentence(text, name.start()))
 
 
 def read_question(text: str, *, now_us: int | None = None) -> Question:
-    """Read a question. Relative times are resolved in UTC where `now_us` (microseconds) is given.
+    """Read a question. Relative times are resolved in UTC if `now_us` (microseconds) is given.
 
-    Any string will do; the same string and time give the same question.
+    Accepts any string. The same string and time give the same question.
     """
     read = text[:TEXT_CHARS_MAX]
     days, spans = dates.named_days(read), dates.relative_spans(read, now_us)
@@ -132,7 +132,7 @@ def read_question(text: str, *, now_us: int | None = None) -> Question:
 
 
 def _nearness(named: "Day | Stretch", at_us: int) -> float:
-    """How well a time fits a day, from 0 to 1: people talk about an event on its day and in the days after."""
+    """Return how well a time fits a day, from 0 to 1: people talk about an event on its day and in the days after."""
     at = _date_of(at_us)
     if isinstance(named, dates.Day):
         if named.weekday:
@@ -144,7 +144,7 @@ def _nearness(named: "Day | Stretch", at_us: int) -> float:
         if not named.day:
             after = (at.month - named.month) % 12
             return 1.0 if not after else 0.5 if after == 1 and at.day <= AFTER_DAYS else 0.0
-    year = at.year - 1 if at.month < named.month - 6 else at.year  # of December people still talk in spring
+    year = at.year - 1 if at.month < named.month - 6 else at.year  # people still talk about December in spring
     if (stretch := named.stretch(year)) is None:
         return 0.0
     first, last = stretch
@@ -155,7 +155,7 @@ def _nearness(named: "Day | Stretch", at_us: int) -> float:
 
 
 def _within(span: tuple[int, int], at_us: int) -> float:
-    """1 for a time within a span, 0.5 for a time in the days after."""
+    """Return 1 for a time within a span, 0.5 for a time in the days after it, else 0."""
     start, end = span
     return 1.0 if start <= at_us < end else 0.5 if end <= at_us < end + AFTER_DAYS * DAY_US else 0.0
 
@@ -163,9 +163,9 @@ def _within(span: tuple[int, int], at_us: int) -> float:
 def _listed(
     days: "Iterable[Day | Stretch]", spans: Iterable[tuple[int, int]], now_us: int
 ) -> tuple[tuple[int, int], ...]:
-    """The times (from, until; microseconds) whose passages are all candidates: the named days, and the day after.
+    """Return the spans (from, until; microseconds) whose passages are all candidates: named days and the day after.
 
-    A date without a year is looked for in the last ten.
+    A date without a year is searched in the last ten years.
     """
     found: list[tuple[int, int]] = []
     this_year = _date_of(now_us).year
@@ -178,7 +178,7 @@ def _listed(
 
 
 def _date_of(at_us: int) -> date:
-    """The date (UTC) of a time, or the nearest that a calendar has."""
+    """Return the date (UTC) of a time, or the nearest date that a calendar can represent."""
     return date.fromordinal(min(max(EPOCH.toordinal() + at_us // DAY_US, 1), date.max.toordinal()))
 
 

@@ -1,12 +1,12 @@
-"""What is true now: which of the statements that a search has found takes the place of another.
+"""Detection of the current facts: which statements of a search result supersede others.
 
-People say a thing again in other words when it has changed: "I live in Leeds", and later "the boxes are unpacked, I
-moved to Utrecht". By its words the older statement answers "Where do I live?" better. A newer statement supersedes it
-where both are of the matter that is asked for (the same subject and attribute), it claims something else, and it says
-or shows that something has changed. Two facts that both hold must not be marked, so what is in doubt is left alone:
-plans, conditions, questions, quotations, the past, other people, additions.
+People restate a fact in other words when it has changed: "I live in Leeds", and later "the boxes are unpacked, I moved
+to Utrecht". By its words, the older statement is the better answer to "Where do I live?". A newer statement supersedes
+it if both are about the matter that is asked for (the same subject and attribute), the newer one claims something else,
+and it says or shows that something has changed. Two facts that are both true must not be marked, so all doubtful cases
+are left alone: plans, conditions, questions, quotations, the past, other people, additions.
 
-Pure and deterministic, over the passages that one search has found. What words are for says `lexicon.py`.
+Pure and deterministic, over the passages that one search has found. `lexicon.py` defines the uses of words.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,36 +26,36 @@ from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked
 
 TEXT_CHARS_MAX = 300
-"""A longer passage is an essay, not a statement of one fact."""
+"""Maximum length of a passage that is read. A longer one is an essay, not a statement of one fact."""
 FURTHER_MAX = 12
-"""Terms beside the question's own by which newer statements of the matter become candidates."""
+"""Maximum number of terms, in addition to the question's own, by which newer statements become candidates."""
 BEST_READ = 20
-"""Hits that are read as statements, from the best: what is outdated often answers best by its words."""
+"""Number of best hits that are read as statements: an outdated statement often matches best by its words."""
 WORTH_READ = 12
-"""Candidates that are read wherever they rank: those with most words of the matter and of change."""
+"""Number of candidates that are read at any rank: those with the most words of the matter and of change."""
 TERMS_MAX = 40
-"""Terms of the longest passage that is read."""
+"""Maximum number of terms of a passage that is read."""
 CHANGED = 3
-"""What a word of change is worth beside the words of the matter, one each."""
+"""Worth of a word of change, relative to 1 for each word of the matter."""
 MERGED_CHARS_MAX = 160
-"""In a shorter passage one sentence may name the subject, and the next say what became of it."""
+"""Maximum length of a passage in which one sentence may name the subject and the next say what became of it."""
 LIFTED_TO = 2
-"""A statement that is known to be the last word on the matter stands at least so high, counted from 0."""
+"""Lowest position, counted from 0, of a statement that is known to be the last one on the matter."""
 COVERED_MIN = 0.5
-"""The share of the subject's words above which a statement is of the same subject, whatever it says of it."""
+"""Share of the subject's words above which a statement is about the same subject, whatever it says about it."""
 DENIED_WORDS = 3
-"""A denial takes back a change that is said so many words later: "has not yet moved"."""
+"""Number of words within which a negation cancels a following change: "has not yet moved"."""
 CURRENT = "current"
-"""The signal of a hit that is lifted because it is what is true at the time that is asked about."""
+"""Signal of a hit that is lifted because it is true at the time that is asked about."""
 KINDS = frozenset({"message", "note", "snippet", "memory", "task"})
 """Kinds of passages in which people state facts."""
 _NOT_PEOPLE = frozenset({"assistant", "tool"})
-"""Roles whose passages say nothing that would outdate what people stated, and are not outdated by it."""
+"""Roles whose passages cannot outdate people's statements, or be outdated by them."""
 _PARTNER = "?partner"
 _FREE_ORDER = frozenset({"de", "es"})
-"""Languages in which the speaker may stand after what they have: im Abendkurs lerne ich."""
+"""Languages in which the speaker may come after what they have: im Abendkurs lerne ich."""
 _DROP_SUBJECTS = frozenset({"es", "zh"})
-"""Languages in which the speaker need not be named; in others a note may do so too: "Sold the car."."""
+"""Languages in which the speaker need not be named. In others, a note may omit it too: "Sold the car."."""
 _NO_SUBJECT = frozenset({"plain", "self", "then", "was", "change", "unsaid", "added", "denied", "other", "conditions"})
 _UNTELLING = frozenset({"plain", "self", "person", "denied", "added", "other"})
 
@@ -73,16 +73,17 @@ _SEVERAL = {
     "es": regex(r"\bcuales\b|\bque \w{2,}[ao]s\b"),
     "zh": regex("哪些|些什么"),
 }
-"""Questions for several values, or for what has happened until now."""
+"""Questions for several values, or for everything that has happened so far."""
 
 
 class Matter(msgspec.Struct, frozen=True):
-    """What a question asks for: attributes ("home", "port") of a subject.
+    """The matter that a question asks for: attributes ("home", "port") of a subject.
 
-    `subject` are keys of the words that name it; with those of the attributes they are all that is `asked`. `people`
-    are whom it is about, beside the speaker (`is_own`). `slots` say that the value is a "number" or a "time". It `asks`
-    for what is true "now", for what was "before", or for an "event" of the past. `further` are terms that statements of
-    the matter may hold, and the question does not. `speakers` are those that it names: they speak of themselves.
+    `subject` are the keys of the words that name it; together with the keys of the attributes they form `asked`.
+    `people` are the people it is about, in addition to the speaker (`is_own`). `slots` say that the value is a "number"
+    or a "time". `asks` is "now" for what is true now, "before" for what was true, and "event" for a past event.
+    `further` are terms that statements of the matter may contain, but the question does not. `speakers` are the
+    speakers that the question names: they speak about themselves.
     """
 
     language: str
@@ -98,11 +99,11 @@ class Matter(msgspec.Struct, frozen=True):
 
     @property
     def spoken(self) -> frozenset[str]:
-        """What the words are for that speak of its attributes."""
+        """Uses of the words that mention its attributes."""
         return frozenset(sign + attribute for attribute in self.attributes for sign in "?!")
 
     def of_speakers(self, names: Iterable[str]) -> "Matter":
-        """The matter where some of these are speakers: who is named speaks of themselves, and others to them."""
+        """Return the matter given the speakers' names: named speakers speak about themselves, and others to them."""
         keys = {name: frozenset(keys_of(fold_case(name))) for name in names if name}
         named = frozenset(name for name, held in keys.items() if not held.isdisjoint(self.subject))
         if not named:
@@ -113,11 +114,11 @@ class Matter(msgspec.Struct, frozen=True):
 
 
 class Assertion(msgspec.Struct, frozen=True):
-    """What a sentence or a short passage claims about now.
+    """The claim of a sentence or a short passage about the present.
 
-    `before` has the keys of its telling words, in order, each with that of the word right before it. `values` are
-    numbers and `days`, as written. `is_stated` says that it speaks of both the subject and what is asked of it,
-    `is_tied` that it has a verb by which a subject has any value, `is_own` that it may be about its speaker.
+    `before` maps the keys of its significant words, in order, to the key of the word directly before each. `values` are
+    numbers and `days`, as written. `is_stated` is True if it mentions both the subject and what is asked about it,
+    `is_tied` if it has a verb that gives a subject any value, `is_own` if it may be about its speaker.
     """
 
     text: str
@@ -132,20 +133,20 @@ class Assertion(msgspec.Struct, frozen=True):
     adds: bool
 
     def holds(self, key: str) -> bool:
-        """Whether it has a word of this key."""
+        """Return True if it contains a word with this key."""
         if is_unspaced(key):
             return key in self.text
         return key in self.before or (len(key) == KEY_CHARS - 1 and any(one.startswith(key) for one in self.before))
 
     def place(self, key: str) -> int:
-        """Where a key that it holds stands, in order."""
+        """Return the position of a key that it contains."""
         if is_unspaced(key):
             return self.text.find(key)
         return next(at for at, one in enumerate(self.before) if one.startswith(key))
 
 
 def read_matter(question: Question) -> Matter | None:
-    """What a question asks for; `None` where it names neither attribute nor subject, or asks for several values."""
+    """Return what a question asks for; `None` if it names no attribute and no subject, or asks for several values."""
     folded = fold_case(question.text[:TEXT_CHARS_MAX])
     language = language_of(folded)
     words = words_of(language)
@@ -177,7 +178,7 @@ def read_matter(question: Question) -> Matter | None:
     is_past = "then" in used or not used.isdisjoint(("was", "unsaid"))
     stated = [term for attribute in sorted(attributes) for term in words.stated(attribute)]
     if "then" in used:
-        # the words that ask for it in the present, which come last, are those that stated it then
+        # The words that ask for it in the present come last; they are the words that stated it in the past.
         stated = [*stated[: FURTHER_MAX // 2], *reversed(stated)]
     return Matter(
         language=language,
@@ -193,10 +194,9 @@ def read_matter(question: Question) -> Matter | None:
 
 
 def read_claims(text: str, matter: Matter) -> list[Assertion]:
-    """What a passage claims about now: each of its sentences by itself, those of a short one together.
+    """Return what a passage claims about the present, per sentence; a short passage is one claim.
 
-    A question claims nothing, nor does a plan, a condition, a quotation, or what is said of people that are not asked
-    about.
+    Questions, plans, conditions, quotations, and statements about people that are not asked about claim nothing.
     """
     words = words_of(matter.language)
     found: list[list[list[Reading]]] = []
@@ -217,7 +217,7 @@ def read_claims(text: str, matter: Matter) -> list[Assertion]:
 
 
 def _claim(clauses: Sequence[Sequence[Reading]], matter: Matter) -> Assertion | None:
-    """What some clauses claim; `None` for nothing about the people of the matter."""
+    """Return what some clauses claim; `None` if they claim nothing about the people of the matter."""
     read = [one for clause in clauses for one in clause]
     people = _people(read, matter)
     if not read or (matter.people.isdisjoint(people) if matter.people else people):
@@ -242,7 +242,7 @@ def _claim(clauses: Sequence[Sequence[Reading]], matter: Matter) -> Assertion | 
 
 
 def _before(read: Sequence[Reading]) -> dict[str, str]:
-    """The keys of telling words, each with that of the word right before it, or with nothing."""
+    """Return the keys of significant words, each with the key of the word directly before it, or `""`."""
     before: dict[str, str] = {}
     last = ""
     for word, uses in read:
@@ -255,7 +255,7 @@ def _before(read: Sequence[Reading]) -> dict[str, str]:
 
 
 def _states(read: Sequence[Reading], matter: Matter) -> bool:
-    """Whether some words speak of what is asked for and of whose it is: not of one here and of the other there."""
+    """Return True if words mention both what is asked for and whose it is, not one of them without the other."""
     spoken = [at for at, (_, uses) in enumerate(read) if not matter.spoken.isdisjoint(uses)]
     if not spoken:
         return False
@@ -268,7 +268,7 @@ def _states(read: Sequence[Reading], matter: Matter) -> bool:
 
 
 def _has_changed(read: Sequence[Reading]) -> bool:
-    """Whether a clause says that something has changed, and does not deny it."""
+    """Return True if a clause says that something has changed, and does not negate it."""
     denied = -DENIED_WORDS - 1
     for at, (_, uses) in enumerate(read):
         if "denied" in uses:
@@ -279,7 +279,7 @@ def _has_changed(read: Sequence[Reading]) -> bool:
 
 
 def _people(read: Sequence[Reading], matter: Matter) -> frozenset[str]:
-    """The other people that a passage speaks of, but for one whom the subject's name follows: my brother Tom."""
+    """Return the other people that a passage mentions, except those followed by the subject's name: my brother Tom."""
     found = set()
     padded = [("", NOTHING), *read, ("", NOTHING)]
     for (_, possessing), (word, uses), (after, _) in zip(padded, padded[1:], padded[2:], strict=False):
@@ -292,12 +292,12 @@ def _people(read: Sequence[Reading], matter: Matter) -> frozenset[str]:
 
 
 def supersedes(matter: Matter, older: Assertion, newer: Assertion) -> bool:
-    """Whether the newer of two claims about the matter's people takes the place of the older one."""
+    """Return True if the newer of two claims about the matter's people supersedes the older one."""
     if newer.adds or not _is_answer(matter, older) or not _is_of_same_subject(matter, older, newer):
         return False
     stated, claimed = older.before.keys(), newer.before.keys()
     if claimed <= stated | matter.asked and newer.values <= older.values:
-        return False  # the same again
+        return False  # a repetition
     is_measured = bool(matter.slots and older.values)
     if is_measured and newer.values <= older.values:
         return False
@@ -313,7 +313,7 @@ def supersedes(matter: Matter, older: Assertion, newer: Assertion) -> bool:
 
 
 def _is_answer(matter: Matter, one: Assertion) -> bool:
-    """Whether a claim tells what is asked for: the attribute of the subject, or something of all of the subject."""
+    """Return True if a claim answers the question: the attribute of the subject, or a fact about the whole subject."""
     if one.is_stated:
         return True
     told = one.is_tied or not matter.attributes or bool(matter.slots and one.values)
@@ -321,7 +321,7 @@ def _is_answer(matter: Matter, one: Assertion) -> bool:
 
 
 def _is_of_same_subject(matter: Matter, older: Assertion, newer: Assertion) -> bool:
-    """Whether both are of the subject that is asked about: its first word in the older one is in both, or most are."""
+    """Return True if both are about the subject: they share its first word in the older one, or most of its words."""
     subject = [key for key in matter.subject if older.holds(key)]
     if not subject:
         own = (matter.is_own and newer.is_own) or bool(matter.people)
@@ -333,42 +333,42 @@ def _is_of_same_subject(matter: Matter, older: Assertion, newer: Assertion) -> b
         return True
     if matter.attributes.isdisjoint(newer.attributes):
         return False
-    is_short = any(older.before.get(key) in subject for key in shared)  # "the pills", of the blood pressure pills
+    is_short = any(older.before.get(key) in subject for key in shared)  # "the pills", for the blood pressure pills
     return is_short or len(shared) == COVERED_MIN * len(subject)
 
 
 def _differ(older: str, newer: str, subject: Sequence[str]) -> bool:
-    """Whether words before a shared one tell two things apart: the front door, the cellar door."""
+    """Return True if the words before a shared word distinguish two things: the front door, the cellar door."""
     return older in subject and bool(newer) and newer != older and newer not in subject
 
 
 def _is_whole(matter: Matter, older: Assertion, newer: Assertion) -> bool:
-    """Whether nothing but the value differs: all of the subject is in both, and they name no other periods."""
+    """Return True if only the value differs: both contain the whole subject, and they name no different periods."""
     if not matter.subject or not all(one.holds(key) for one in (older, newer) for key in matter.subject):
         return False
     return "time" in matter.slots or older.days == newer.days
 
 
 class Current:
-    """What is true now, or was at the time that is asked about, among the passages that one search finds."""
+    """The facts that are true now, or at the time that is asked about, among the passages of one search."""
 
     def __init__(self, question: Question) -> None:
         self._matter = read_matter(question)
         self.read: frozenset[int] = frozenset()
-        """The places of the passages that have to be read."""
+        """Places of the passages that must be read."""
         self._passages: frozenset[tuple[str, int, int]] = frozenset()
 
     @property
     def further(self) -> tuple[str, ...]:
-        """Terms by which statements of the matter become candidates, beside the question's own."""
+        """Terms, in addition to the question's own, by which statements of the matter become candidates."""
         return self._matter.further if self._matter is not None and self._matter.asks != "event" else ()
 
     def partners(
         self, ranked: Sequence[Ranked], candidates: Sequence[Candidate], thread_ids: Sequence[str]
     ) -> list[Ranked]:
-        """The candidates below the ranked ones that may be part of a pair. What has to be read is chosen here too.
+        """Return unranked candidates that may be part of a pair, and select the passages that must be read.
 
-        `thread_ids` are by the numbers in their places.
+        `thread_ids` maps the thread numbers in places to thread ids.
         """
         if self._matter is None or self._matter.asks == "event":
             return []
@@ -387,10 +387,10 @@ class Current:
         return [Ranked(place, 0.0, {}) for place in best if place not in shown]
 
     def settled(self, hits: Sequence[Hit]) -> list[Hit]:
-        """The hits, outdated ones marked and after what took their place; a question about then turns that round.
+        """Return the hits, with outdated ones marked and placed after their successors.
 
-        A statement that is lifted stands before the other of its pair, and at least third. Partners that are not lifted
-        are left out.
+        If the question asks for the past, the order is the reverse. A lifted statement comes before the other of its
+        pair, and at least third. Partners that are not lifted are left out.
         """
         matter = self._matter
         if matter is None or not self.read:
@@ -408,7 +408,7 @@ class Current:
 
 
 class _SoughtMatter:
-    """What makes a candidate worth reading: words of the matter, above all those that the question lacks; of change."""
+    """Measure of a candidate's worth: words of change, and of the matter, above all those not in the question."""
 
     def __init__(self, matter: Matter) -> None:
         words = words_of(matter.language)
@@ -418,11 +418,11 @@ class _SoughtMatter:
         people = (key for word in matter.people for key in keys_of(word))
         self._asked = tuple(" " + key for key in (*matter.asked, *people))
         self.has_changed = matter.language == "zh"
-        """Whether a candidate has a word of change, or a number where one is asked for."""
-        self._is_unspaced = matter.language == "zh"  # words of one sign are not among the terms
+        """Whether a candidate has a word of change, or a number if one is asked for."""
+        self._is_unspaced = matter.language == "zh"  # words of one character are not among the terms
 
     def worth(self, one: Candidate) -> int:
-        """How much of the matter and of change a candidate holds; 0 for one that is not worth reading."""
+        """Return how much of the matter and of change a candidate contains; 0 if it is not worth reading."""
         matter = self._matter
         held = one.terms
         if one.kind not in KINDS or one.role in _NOT_PEOPLE or len(held) > TERMS_MAX:
@@ -440,13 +440,13 @@ class _SoughtMatter:
         return 2 * further + asked + changes * CHANGED + counts
 
     def holds_all(self, one: Candidate) -> bool:
-        """Whether a candidate holds all that is asked."""
+        """Return True if a candidate contains everything that is asked."""
         text = " " + " ".join(one.terms)
         return all(key in text for key in self._asked)
 
 
 def _superseders(matter: Matter, hits: Sequence[Hit | None]) -> dict[int, int]:
-    """For each outdated hit the newest one that supersedes it, both by their numbers."""
+    """Map each outdated hit to the newest hit that supersedes it, both by index."""
     read = [
         (hit, n, claims)
         for n, hit in enumerate(hits)
@@ -460,18 +460,19 @@ def _superseders(matter: Matter, hits: Sequence[Hit | None]) -> dict[int, int]:
             if replaced and _may_know(matter, hit, other):
                 found[n] = m, max(_closeness(matter, one) for one in replaced)
                 break
-    # Of what one statement outdates, the closest to the question is meant; the rest may only touch on the matter.
+    # Of the statements that one statement outdates, only the closest to the question is marked; the others may be
+    # merely related to the matter.
     closest = {m: max(close for other, close in found.values() if other == m) for m, _ in found.values()}
     return {n: m for n, (m, close) in found.items() if close == closest[m]}
 
 
 def _closeness(matter: Matter, one: Assertion) -> int:
-    """How many of the question's words a claim holds; an earlier change counts as all of them."""
+    """Return how many of the question's words a claim contains; an earlier change counts as all of them."""
     return len(matter.asked) if one.has_changed else sum(map(one.holds, matter.asked))
 
 
 def _may_know(matter: Matter, older: Hit, newer: Hit) -> bool:
-    """Whether the newer one's speaker can outdate what the older one's said: on their own matters only they can."""
+    """Return True if the newer hit's speaker can outdate the older one's. On their own matters, only they can."""
     if (newer.role in _NOT_PEOPLE) != (older.role in _NOT_PEOPLE):
         return False
     if matter.subject and not matter.speakers:
@@ -484,7 +485,7 @@ def _mark(newer: Hit) -> Superseded:
 
 
 def _lifted(hit: Hit, other: Hit) -> Hit:
-    """The hit with the score of the one whose place it takes: what it gains is a signal of its own."""
+    """Return the hit with the score of the hit whose place it takes; the gain is a separate signal."""
     gained = round(other.score - hit.score, SCORE_DIGITS)
     why = f"{CURRENT} {gained:.2f}" + (f", {hit.why}" if hit.why else "")
     return replace(hit, score=other.score, parts={**hit.parts, CURRENT: gained}, why=why)
