@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEYS = {"bench", "case", "value", "unit", "reference", "ratio", "ratio_best", "bar", "ok", "note", "detail"}
 
 QUALITY = (
+    "briefs",
     "compaction_quality",
     "judgement",
     "recall_now",

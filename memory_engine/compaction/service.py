@@ -160,8 +160,7 @@ class CompactionService:
     ) -> CompactionReport:
         """Compact what `again` finds, after any running compaction. If `compactor` is given, only this one is used.
 
-        Raises what `again` raises, `NothingToCompact` or `CompactorFailed`. Cancelling the caller does not stop the
-        compaction.
+        Raises what `again` raises, `NothingToCompact`, `CompactorFailed`. Cancelling the caller does not stop it.
         """
         await self._turn(runtime)
         hooked = bool(self.hooks)
