@@ -23,6 +23,7 @@ _PAGES_MAX = 1 << 25
 """From so many pages on, the first byte of an overflow page could be that of a tree's."""
 _LOCK_BYTE = 1 << 30
 _HITS_MAX = 1 << 16
+_BLOCK = 1 << 22
 _NICE = 10
 """Who only reads gives way to those who serve somebody."""
 
@@ -204,23 +205,31 @@ def serve(path: str) -> None:
 
 
 def found(paths: Iterable[str], needles: Iterable[bytes]) -> list[tuple[str, int, int]]:
-    """Where any of some bytes stand in files: the file, the offset, and which of them it is."""
+    """Where any of some bytes stand in files: the file, the offset, and which of them it is.
+
+    It reads blocks and maps nothing: others may shorten a file meanwhile, as SQLite does with its write-ahead log, and
+    whoever touches a mapped page behind a file's end is killed.
+    """
     hits: list[tuple[str, int, int]] = []
     wanted = list(needles)
+    overlap = max(map(len, wanted), default=1) - 1
     for path in paths:
         try:
-            file = open(path, "rb")  # noqa: PTH123, SIM115 - starts in milliseconds
+            file = open(path, "rb", buffering=0)  # noqa: PTH123, SIM115 - starts in milliseconds
         except FileNotFoundError:
             continue  # a graph that has gone since it was listed
         with file:
-            if not os.fstat(file.fileno()).st_size:
-                continue
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            begins, block = 0, b""
+            while piece := file.read(_BLOCK):
+                kept = block[max(len(block) - overlap, 0) :]
+                begins += len(block) - len(kept)
+                block = kept + piece
                 for n, needle in enumerate(wanted):
-                    at = data.find(needle)
+                    # what ends in the bytes kept was found in the block before
+                    at = block.find(needle, max(len(kept) - len(needle) + 1, 0))
                     while at >= 0 and len(hits) < _HITS_MAX:
-                        hits.append((path, at, n))
-                        at = data.find(needle, at + 1)
+                        hits.append((path, begins + at, n))
+                        at = block.find(needle, at + 1)
     return hits
 
 
