@@ -320,7 +320,7 @@ class ContextBuilder:
 
     def index(self) -> FlowIndex:
         """Return an empty index for a thread."""
-        return FlowIndex(self.messages, self.counter)
+        return FlowIndex(self.messages, partial(message_tokens, counter=self.counter))
 
     def trailing(
         self, chunks: Iterable[Chunk], state: ChunkSource | StateView, max_tokens: int | None
@@ -351,12 +351,14 @@ class ContextBuilder:
 
     def _parts(self, state: ChunkSource, *, shows_all: bool = False, covered: Covered | None = None) -> StateParts:
         if isinstance(state, Indexed):
-            parts = state.index.parts(state.state)
+            index = state.index
+            parts = index.parts(state.state)
         else:
+            index = self.index()
             parts = StateParts.of(state.chunks(), self.messages, self.counter, shows_all=shows_all)
         if covered is None or shows_all or not parts.flow.summaries:
             return parts
-        atoms = covered.atoms(parts.chunks, self.messages, partial(message_tokens, counter=self.counter))
+        atoms = covered.atoms(parts.chunks, index.messages, index.size)
         return evolve(parts, flow=parts.flow.behind(atoms))
 
     def summaries(self, state: ChunkSource) -> tuple[list[Chunk], int]:
@@ -373,9 +375,9 @@ class ContextBuilder:
         choice: WindowChoice,
     ) -> Layout:
         layout = Layout.of(parts.flow, self.trailing(parts.trailing, state, max_tokens), self.counter, blocks)
-        return self.with_thinking(layout, (parts.chunks, parts.responded), max_tokens, choice)
+        return self._with_thinking(layout, (parts.chunks, parts.responded), max_tokens, choice)
 
-    def with_thinking(
+    def _with_thinking(
         self,
         layout: Layout,
         flowing: tuple[Sequence[Chunk], int],

@@ -271,20 +271,6 @@ class Flow(msgspec.Struct, frozen=True):
         begins = bisect_right(self.turns.firsts, self.spoken) if self.spoken >= 0 else len(self.turns)
         return begins if begins < len(self.turns) else max(0, len(self.turns) - 1)
 
-    def plus(self, later: "Flow") -> "Flow":
-        """Return this flow extended by the atoms that follow."""
-        has_spoken = later.spoken >= 0
-        spoken_in = len(self.turns) + later.spoken_in if later.spoken_in >= 0 else -1
-        return Flow(
-            [*self.fixed, *later.fixed],
-            [*self.summaries, *later.summaries],
-            self.turns.plus(later.turns),
-            self.fixed_tokens + later.fixed_tokens,
-            later.spoken if has_spoken else self.spoken,
-            spoken_in if has_spoken else self.spoken_in,
-            self.cuts,
-        )
-
     def behind(self, covered: Sequence[Costed]) -> "Flow":
         """Return a copy with the turns of covered originals, which are in order, merged into its own.
 
@@ -299,11 +285,6 @@ class Flow(msgspec.Struct, frozen=True):
         spoken = max(self.spoken, *(one.spoken for one in covered))
         spoken_in = next((n for n in reversed(turns.heard) if turns.one(n).spoken == spoken >= 0), -1)
         return replace(self, turns=turns, spoken=spoken, spoken_in=spoken_in)
-
-    def alone(self) -> "Flow":
-        """Return a copy whose turns are held in a list of their own."""
-        made = self.turns.since(0)
-        return replace(self, turns=replace(self.turns, read=lambda first, end: made[first:end]))
 
     def asked_in(self, place: int) -> Costed | None:
         """Return the message that the turn at this place followed, and so responds to, or `None`."""

@@ -12,7 +12,7 @@ from threading import Lock
 
 from attrs import frozen
 
-from memory_engine.context.flow import TRAILING, Costed, Flow, FlowTurns, cost
+from memory_engine.context.flow import TRAILING, Costed, Cuts, Flow, FlowTurns, cost, in_order_of_atoms
 from memory_engine.context.invariants import Bonds
 from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.core.aside import AT_ONCE_MAX
@@ -20,6 +20,9 @@ from memory_engine.core.chunks import Chunk, is_of_request, is_of_session, outda
 from memory_engine.core.persistent import SortedSequence, Splice
 from memory_engine.core.state import Placed, State
 from memory_engine.core.tokens import TokenCounter
+
+BEGINNINGS_MAX = 4
+"""Number of beginnings whose bonds are kept, so that a change behind one does not read the whole flow again."""
 
 
 @frozen
@@ -65,15 +68,20 @@ def in_flow(chunks: Iterable[Chunk]) -> list[Chunk]:
 class FlowIndex:
     """The flow of one thread's newest state. Hold `lock` while you use the index or anything obtained from it."""
 
-    def __init__(self, messages: Callable[[Chunk], Iterable[Message]], counter: TokenCounter) -> None:
+    def __init__(self, messages: Callable[[Chunk], Iterable[Message]], size: Callable[[Message], int]) -> None:
         self.lock = Lock()
-        self._messages = messages
-        self._size = partial(message_tokens, counter=counter)
+        self.messages = messages
+        self.size = size
+        self.changed = 0
+        """Smallest position of the flow whose messages the last call of `parts` may have changed."""
         self._top: SortedSequence[Placed] = SortedSequence()
         self._beside: list[Placed] = []
         """Top-level chunks that are not in the flow: trailing chunks and outdated instructions."""
         self._outdated: frozenset[str] = frozenset()
         self._bonds = Bonds()
+        self._beginnings: list[Bonds] = []
+        """Bonds of beginnings of the flow that once stayed when it changed, shortest first."""
+        self._cuts = Cuts()
         self._fixed: list[Costed] = []
         self._summaries: list[Costed] = []
         self._sizes = array("q")
@@ -85,6 +93,7 @@ class FlowIndex:
         self._made: dict[int, Costed] = {}
         """Turns that were read for this context, by their first positions."""
         self._made_before: dict[int, Costed] = {}
+        """Turns that the context before showed, and new ones."""
 
     def is_near(self, state: State) -> bool:
         """Return whether the state differs from the one read last only by a few chunks at its end."""
@@ -111,12 +120,11 @@ class FlowIndex:
         """Return the chunks appended to the flow, or `None` if it changed elsewhere than at its end."""
         for change in changes:
             gone, come = self._in_flow(change.removed), self._in_flow(change.added)
-            if any(map(is_of_session, come)):
+            if len(come) < len(gone) or any(one is not other for one, other in zip(gone, come, strict=False)):
                 return None
-            if change.at_end and not gone:
-                return come
-            if len(gone) != len(come) or any(one is not other for one, other in zip(gone, come, strict=True)):
-                return None
+            more = come[len(gone) :]
+            if more:
+                return more if change.at_end and not any(map(is_of_session, more)) else None
         return []
 
     def _in_flow(self, placed: Iterable[Placed]) -> list[Chunk]:
@@ -134,10 +142,11 @@ class FlowIndex:
     def _read(self, appended: Sequence[Chunk]) -> None:
         """Read the chunks appended to the flow."""
         bonds = self._bonds
+        bonds.joined = bonds.reach = self.changed = len(bonds.chunks)
         if appended:
-            bonds.joined = len(bonds.chunks)
             bonds.read(appended)
             self._cost(bonds.joined)
+            self.changed = min(bonds.joined, bonds.reach)
 
     def _read_again(self) -> None:
         """Read the flow again, keeping what is known of the turns before the first change."""
@@ -150,15 +159,30 @@ class FlowIndex:
         same = next(
             (n for n, (one, other) in enumerate(pairs) if one is not other), min(len(before.chunks), len(flowing))
         )
-        self._bonds = Bonds().read(flowing)
-        changed = (bonds.first_of(n) for bonds in (before, self._bonds) for n in range(same, len(bonds.chunks)))
-        self._cost(min(changed, default=same))
+        self._bonds = bonds = self._beginning(flowing[:same])
+        bonds.reach = same
+        bonds.read(flowing[same:])
+        joined = (each.first_of(n) for each in (before, bonds) for n in range(same, len(each.chunks)))
+        changed = min(joined, default=same)
+        self._cost(changed)
+        self.changed = min(changed, bonds.reach)
+
+    def _beginning(self, chunks: Sequence[Chunk]) -> Bonds:
+        """Return the bonds of an unchanged beginning, and keep a copy for the next change behind it."""
+        kept = self._beginnings
+        while kept and len(kept[-1].chunks) > len(chunks):
+            kept.pop()
+        bonds = kept[-1].copy() if kept else Bonds()
+        bonds.read(chunks[len(bonds.chunks) :])
+        if not kept or len(kept[-1].chunks) < len(chunks):
+            self._beginnings = [*kept[1 - BEGINNINGS_MAX :], bonds.copy()]
+        return bonds
 
     def _cost(self, since: int) -> None:
         """Render and count the atoms from a position on, keeping what is known of those before it."""
         self._go_back(since)
         for atom in self._bonds.atoms(since):
-            self._add(cost(atom, self._messages, self._size))
+            self._add(cost(atom, self.messages, self.size))
 
     def _add(self, one: Costed) -> None:
         first = one.atom.positions[0]
@@ -173,6 +197,8 @@ class FlowIndex:
         self._lights.append(one.light)
         self._firsts.append(first)
         self._tokens += one.tokens
+        if first >= len(self._bonds.chunks) - AT_ONCE_MAX:
+            self._made_before[first] = one  # the next context shows the newest turns
 
     def _go_back(self, position: int) -> None:
         """Forget the atoms from a position on."""
@@ -181,7 +207,7 @@ class FlowIndex:
         del self._sizes[kept:], self._lights[kept:], self._firsts[kept:]
         del self._heard[bisect_left(self._heard, kept) :]
         for atoms in (self._fixed, self._summaries):
-            del atoms[bisect_left(atoms, position, key=lambda one: one.atom.positions[0]) :]
+            del atoms[_place_of(atoms, position) :]
         self._made_before = {first: one for first, one in self._made_before.items() if first < position}
 
     def _flow(self) -> Flow:
@@ -194,7 +220,14 @@ class FlowIndex:
             sum(one.tokens for one in self._fixed),
             self._bonds.spoken,
             turn if is_turn else -1,
+            self._cuts,
         )
+
+    def since(self, position: int) -> list[Costed]:
+        """Return the atoms whose first chunks are at this position or later, in order."""
+        turns = self._turns(bisect_left(self._firsts, position), len(self._firsts))
+        fixed, summaries = (atoms[_place_of(atoms, position) :] for atoms in (self._fixed, self._summaries))
+        return in_order_of_atoms([*fixed, *summaries, *turns])
 
     def _began(self, place: int) -> int:
         chunks, at = self._bonds.chunks, self._firsts[place]
@@ -211,5 +244,10 @@ class FlowIndex:
         missing = {at for at in wanted if at not in self._made}
         for atom in self._bonds.atoms(min(missing)) if missing else ():
             if atom.positions[0] in missing:
-                self._made[atom.positions[0]] = cost(atom, self._messages, self._size)
+                self._made[atom.positions[0]] = cost(atom, self.messages, self.size)
         return [self._made[at] for at in wanted]
+
+
+def _place_of(atoms: Sequence[Costed], position: int) -> int:
+    """Return the place of the first atom that begins at this position or later."""
+    return bisect_left(atoms, position, key=lambda one: one.atom.positions[0])

@@ -4,19 +4,16 @@ Chunks that are added at the end do not change the atoms, messages and token cou
 the contexts of all calls of a log takes time linear in the log, not in the total size of all its states.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, field
 
-from memory_engine.context.budget import DEFAULT_POLICY
-from memory_engine.context.builder import FRAME, ContextBuilder, Layout
+from memory_engine.context.builder import FRAME, ContextBuilder
 from memory_engine.context.choice import HeldWindow
 from memory_engine.context.covered import Covered
-from memory_engine.context.flow import TRAILING, Costed, Flow, cost, messages_of
-from memory_engine.context.flow_index import in_flow
-from memory_engine.context.invariants import Bonds
+from memory_engine.context.flow import TRAILING, Costed, messages_of
+from memory_engine.context.flow_index import FlowIndex
 from memory_engine.context.rendering import (
     Message,
     RenderedChunk,
@@ -24,7 +21,8 @@ from memory_engine.context.rendering import (
     message_bytes,
     message_tokens,
 )
-from memory_engine.core.chunks import Category, Chunk, ChunkType, is_of_session
+from memory_engine.context.sources import Indexed
+from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
 from memory_engine.core.state import Placed, State, StateDraft
@@ -124,11 +122,10 @@ class MeasuredMessages:
         """Return the tokens of a message."""
         return self.size(message).tokens
 
-    def let_go(self, kept: Iterable[Chunk]) -> None:
-        """Forget the messages of all other chunks once there are many."""
-        ids = {chunk.id for chunk in kept}
-        if len(self._messages) > 2 * len(ids) + 1_000:
-            for chunk_id in self._messages.keys() - ids:
+    def let_go(self, kept: State) -> None:
+        """Forget the messages of chunks that are not in the state, once there are many."""
+        if len(self._messages) > 2 * kept.tally.chunks + 1_000:
+            for chunk_id in self._messages.keys() - {chunk.id for chunk in kept.chunks()}:
                 for message in self._messages.pop(chunk_id)[1]:
                     self._sizes.pop(id(message), None)
 
@@ -136,40 +133,19 @@ class MeasuredMessages:
         return MessageSize(message_tokens(message, self.builder.counter), len(message_bytes(message)), chunk_id)
 
 
-@frozen
-class Settled:
-    """A beginning of the flow that later chunks have not changed: its atoms, its messages and their sizes."""
+class Prefix(msgspec.Struct, frozen=True):
+    """The messages of a beginning of the flow, `length` chunks long, which no later chunk has changed."""
 
-    bonds: Bonds = field(factory=Bonds)
-    """Bonds read exactly to the end of this beginning. Copy them before reading on."""
-    flow: Flow = field(factory=Flow)
+    length: int = 0
     messages: Sequence[Message] = ()
     tokens: int = 0
     bytes: int = 0
 
-    def __len__(self) -> int:
-        return len(self.bonds.chunks)
-
-    def begins(self, chunks: Sequence[Chunk]) -> bool:
-        """Return whether a flow still begins with this part."""
-        return self.bonds.chunks == list(chunks[: len(self)])
-
-    def tail(self, chunks: Sequence[Chunk]) -> Bonds:
-        """Return the bonds of a whole flow that begins with this part."""
-        bonds = self.bonds.copy()
-        bonds.reach = len(chunks)
-        return bonds.read(chunks[len(self) :])
-
-    def is_touched_by(self, tail: Bonds) -> bool:
-        """Return whether later chunks join the atoms of this part after all."""
-        return tail.reach < len(self)
-
-    def plus(self, bonds: Bonds, costed: Sequence[Costed], messages: MeasuredMessages) -> "Settled":
-        """Return a copy extended by the atoms that follow, up to where `bonds` have been read."""
+    def plus(self, length: int, costed: Sequence[Costed], messages: MeasuredMessages) -> "Prefix":
+        """Return a copy extended by the atoms that follow, up to this length."""
         made = messages_of(costed)
         tokens, size = messages.sizes(made)
-        flow = self.flow.plus(Flow.of(costed)).alone()
-        return Settled(bonds, flow, [*self.messages, *made], self.tokens + tokens, self.bytes + size)
+        return Prefix(length, [*self.messages, *made], self.tokens + tokens, self.bytes + size)
 
 
 class SeriesOriginals(msgspec.Struct, frozen=True):
@@ -207,22 +183,9 @@ class SeriesMark(msgspec.Struct, frozen=True):
     """A point in a series, from which it can be replayed at the cost of the later changes alone."""
 
     state: State
-    settled: Settled
-    costed: Sequence[Costed]
-    joined: int
-    trailing: list[RenderedChunk] | None
-    last_key: bytes
-    flowing: dict[str, int]
+    prefix: Prefix
     kept: HeldWindow | None
-    originals: "SeriesOriginals"
-    chunks: Sequence[Chunk] = ()
-    """The series' own list, which only grows at its end: its first `length` chunks are the flow."""
-    length: int = -1
-
-    @property
-    def flow(self) -> Sequence[Chunk] | None:
-        """The flow, or `None` if it had not been read."""
-        return self.chunks[: self.length] if self.length >= 0 else None
+    originals: SeriesOriginals
 
 
 class ContextSeries:
@@ -236,27 +199,23 @@ class ContextSeries:
         messages: MeasuredMessages,
         originals: SeriesOriginals = SeriesOriginals(),  # noqa: B008 - frozen
     ) -> None:
-        self._originals = originals
-        self._kept: HeldWindow | None = None
-        """What the last context kept for the next one of the same loop."""
-        self._draft: StateDraft = state.draft()
         self._thread_id = thread_id
         self.max_tokens = max_tokens
         self.messages = messages
-        self.settled = Settled()
-        self._returns: list[Settled] = []
-        """Beginnings of the flow, shortest first: the first one settled after each time that the flow was read again. A
-        compaction usually keeps what preceded the previous compaction."""
-        self._was_read_again = True
-        self._bonds: Bonds | None = None
-        """Bonds of the whole flow; `None` if it changed elsewhere than at its end."""
-        self._flowing: dict[str, int] = {}
-        """Places of chunks in the flow, possibly including some that a series from a later mark has at its end."""
-        self._last_key = b""
+        self._draft: StateDraft = state.draft()
+        self._originals = originals
+        self._index = FlowIndex(messages.of, messages.tokens)
+        self._behind: FlowIndex | None = None
+        """The index of the series that continues from a mark; it only goes forward, as the marks do."""
+        self._kept: HeldWindow | None = None
+        """What the last context kept for the next one of the same loop."""
+        self._prefix = Prefix()
+        self._prefixes: list[Prefix] = []
+        """Shorter prefixes, shortest first: the first one after each time that the flow went back. A compaction usually
+        keeps what preceded the previous compaction."""
+        self._went_back = True
         self._settle_at = 0
         self._trailing: list[RenderedChunk] | None = None
-        self._costed: Sequence[Costed] = ()
-        """Atoms after the settled ones, as the last context read them."""
 
     @property
     def covered(self) -> Covered | None:
@@ -270,22 +229,14 @@ class ContextSeries:
 
     def mark(self) -> SeriesMark:
         """Return a mark of the current point."""
-        bonds = self._bonds
-        read: tuple[Sequence[Chunk], int] = (bonds.chunks, len(bonds.chunks)) if bonds is not None else ((), -1)
-        atoms = self.settled, self._costed, bonds.joined if bonds is not None else 0
-        kept = self._kept, self._originals
-        return SeriesMark(self.state(), *atoms, self._trailing, self._last_key, self._flowing, *kept, *read)
+        return SeriesMark(self.state(), self._prefix, self._kept, self._originals)
 
     def since(self, mark: SeriesMark) -> "ContextSeries":
-        """Return a series that continues from the mark."""
+        """Return a series that continues from the mark. This invalidates the series that the last call returned."""
         series = ContextSeries(mark.state, self._thread_id, self.max_tokens, self.messages, mark.originals)
-        series.settled, series._kept = mark.settled, mark.kept
-        flow = mark.flow
-        if flow is not None:
-            series._trailing, series._last_key, series._flowing = mark.trailing, mark.last_key, mark.flowing
-            bonds = mark.settled.tail(flow)
-            series._went_on(mark.settled, bonds, mark.costed)
-            bonds.joined = min(bonds.joined, mark.joined)
+        self._behind = series._index = self._behind or series._index
+        series._index.parts(mark.state)
+        series._prefix, series._kept = mark.prefix, mark.kept
         return series
 
     def state(self) -> State:
@@ -300,141 +251,96 @@ class ContextSeries:
             if self.max_tokens is not None:
                 self._originals = self._originals.after(operations, self._draft.get)
             apply_to_draft(self._draft, operations, chunks, seq=seq)
-            for chunk_id, placed in self._draft.touched.items():
-                self._note(chunk_id, placed)
+            if any(map(_may_be_trailing, self._draft.touched.values())):
+                self._trailing = None
             self._draft.touched.clear()
         self._draft.seq = seq
 
     def context(self) -> MeasuredContext:
         """Return the context of the current state. Raises `ContextBudgetError`."""
-        builder = self.messages.builder
-        bonds = self._bonds or self._read_again()
-        tail = self._tail(bonds)
+        state = self.state()
+        return self._whole(state) if self.max_tokens is None else self._within(self.max_tokens, state)
+
+    def _within(self, max_tokens: int, state: State) -> MeasuredContext:
+        """Return the context that fits into a budget, continuing from the last one."""
+        source = Indexed(state, self._index)
+        made = self.messages.builder.build(
+            source, self._thread_id, max_tokens, covered=self._originals.covered, kept=self._kept
+        )
+        self._kept = made.kept
+        last = made.pieces[len(made.pieces) - made.trailing :]
+        return self._measured((), made.messages, last, FRAME, 0)
+
+    def _whole(self, state: State) -> MeasuredContext:
+        """Return the context without a limit: the messages of the prefix, and what follows."""
+        parts = self._index.parts(state)
+        self._go_back(self._index.changed)
         if self._trailing is None:
-            last = (chunk for chunk in self._draft.chunks() if chunk.category in TRAILING)
-            self._trailing = builder.trailing(last, self._draft, self.max_tokens)
-        before: Sequence[Message] = ()
-        tokens, size = FRAME, 0
-        if self.max_tokens is not None:
-            messages: Sequence[Message] = self._within(self.max_tokens, bonds, tail)
-        else:
-            before, tokens, size = self.settled.messages, FRAME + self.settled.tokens, self.settled.bytes
-            messages = messages_of(tail, self._trailing)
-        more_tokens, more_bytes = self.messages.sizes(messages)
+            self._trailing = self.messages.builder.trailing(parts.trailing, state, None)
+        rest: Sequence[Costed] = self._index.since(self._prefix.length)
+        if len(parts.chunks) >= self._settle_at:
+            rest = self._settled(rest, len(parts.chunks))
+        prefix = self._prefix
+        behind = messages_of(rest, self._trailing)
+        self.messages.let_go(state)
+        return self._measured(prefix.messages, behind, self._trailing, FRAME + prefix.tokens, prefix.bytes)
+
+    def _measured(
+        self,
+        before: Sequence[Message],
+        behind: Sequence[Message],
+        last: Sequence[RenderedChunk],
+        tokens: int,
+        size: int,
+    ) -> MeasuredContext:
+        """Return the measured messages; `tokens` and `size` are those of the messages `before`."""
+        more_tokens, more_bytes = self.messages.sizes(behind)
         return MeasuredContext(
             before,
-            messages,
+            behind,
             tokens + more_tokens,
             size + more_bytes,
-            len(before) + len(messages) - sum(len(piece.messages) for piece in self._trailing),
-            tuple(dict.fromkeys(piece.chunk.type for piece in self._trailing)),
+            len(before) + len(behind) - sum(len(piece.messages) for piece in last),
+            tuple(dict.fromkeys(piece.chunk.type for piece in last)),
         )
 
-    def _within(self, max_tokens: int, bonds: Bonds, tail: Sequence[Costed]) -> list[Message]:
-        """Return the messages that fit into a budget, continuing from the last context."""
-        builder, trailing = self.messages.builder, self._trailing or []
-        flow = self.settled.flow.plus(Flow.of(tail))
-        if self._originals.covered is not None and flow.summaries:
-            flow = flow.behind(self._originals.covered.atoms(bonds.chunks, self.messages.of, self.messages.tokens))
-        choice = builder.choice(DEFAULT_POLICY, self._kept)
-        layout = Layout.of(flow, trailing, builder.counter)
-        layout = builder.with_thinking(layout, (bonds.chunks, bonds.responded), max_tokens, choice)
-        chosen = layout.within(max_tokens, choice)
-        if chosen is None:
-            raise builder.overrun(self.state(), self._thread_id, max_tokens)
-        self._kept = chosen.kept
-        summary, atoms = chosen.kept.summary, chosen.atoms
-        if summary is None:
-            return messages_of(atoms, trailing)
-        first = next(
-            (n for n, one in enumerate(atoms) if one.atom.chunks[0].category is not Category.SYSTEM), len(atoms)
-        )
-        return [*messages_of(atoms[:first]), *summary.messages, *messages_of(atoms[first:], trailing)]
+    def _go_back(self, changed: int) -> None:
+        """Shorten the prefix to one that ends before the first position that has changed."""
+        if changed >= self._prefix.length:
+            return
+        while self._prefixes and self._prefixes[-1].length > changed:
+            self._prefixes.pop()
+        self._prefix = self._prefixes[-1] if self._prefixes else Prefix()
+        self._went_back, self._settle_at = True, 0
 
-    def _note(self, chunk_id: str, placed: Placed | None) -> None:
-        """Register a changed chunk, and keep the parts that it does not affect.
+    def _settled(self, rest: Sequence[Costed], length: int) -> Sequence[Costed]:
+        """Extend the prefix by all atoms but the newest, and return the others."""
+        settled = self._settleable(rest, length)
+        if settled:
+            end = rest[settled].atom.positions[0]
+            self._prefix = self._prefix.plus(end, rest[:settled], self.messages)
+            if self._went_back:
+                self._prefixes, self._went_back = [*self._prefixes[1 - RETURNS_MAX :], self._prefix], False
+        copied = len(self._prefix.messages) // SETTLED_TO_ONE
+        self._settle_at = length + (2 * UNSETTLED + copied if settled else UNSETTLED)
+        return rest[settled:]
 
-        A chunk added at the end of the flow keeps the flow before it and the trailing chunks.
-        """
-        is_flowing = placed is not None and not placed.container and placed.chunk.category not in TRAILING
-        bonds = self._bonds
-        place = self._flowing.get(chunk_id)
-        if place is not None and (bonds is None or place < len(bonds.chunks)):
-            self._bonds = None
-        elif placed is None or not is_flowing:
-            self._trailing = None  # also for children: only trailing chunks show them
-        elif bonds is not None and placed.key > self._last_key and not is_of_session(placed.chunk):
-            self._flowing[chunk_id] = len(bonds.chunks)
-            bonds.read((placed.chunk,))
-            self._last_key = placed.key
-        else:
-            self._bonds = None
-
-    def _read_again(self) -> Bonds:
-        """Return the bonds of the current flow, keeping the settled part that the flow still begins with."""
-        top = in_flow(self._draft.chunks())
-        while self._returns and not self._returns[-1].begins(top):
-            self._returns.pop()
-        if not self.settled.begins(top):
-            self.settled = self._returns[-1] if self._returns else Settled()
-        self._was_read_again = True
-        self._flowing = {chunk.id: position for position, chunk in enumerate(top)}
-        placed = self._draft.placed_at(top[-1].id) if top else None
-        self._last_key = placed.key if placed is not None else b""
-        self.messages.let_go(self._draft.chunks())
-        return self._went_on(self.settled, self.settled.tail(top))
-
-    def _went_on(self, settled: Settled, bonds: Bonds, costed: Sequence[Costed] = ()) -> Bonds:
-        self.settled, self._bonds = settled, bonds
-        self._settle_at = len(settled) + 3 * UNSETTLED + len(settled) // SETTLED_TO_ONE  # settling copies all
-        self._costed, bonds.joined = costed, len(bonds.chunks) if costed else 0
-        return bonds
-
-    def _tail(self, bonds: Bonds) -> Sequence[Costed]:
-        """Return the atoms after the settled ones; if there are many, settle the older ones too."""
-        if self.settled.is_touched_by(bonds):
-            bonds = self._went_on(Settled(), Settled().tail(bonds.chunks))
-        messages = self.messages
-        first = max(len(self.settled), bonds.joined)
-        kept = self._costed[: bisect_left(self._costed, first, key=_first)]
-        costed = [*kept, *(cost(atom, messages.of, messages.tokens) for atom in bonds.atoms(first))]
-        self._costed, bonds.joined = costed, len(bonds.chunks)
-        if len(bonds.chunks) < self._settle_at:
-            return costed
-        self._settle_at = len(bonds.chunks) + UNSETTLED
-        head = self._head(bonds.chunks, costed)
-        if head is None:
-            return costed
-        done = costed[: bisect_left(costed, len(head.chunks), key=_first)]
-        more = self.settled.plus(head, done, messages)
-        tail = more.tail(bonds.chunks)
-        if more.is_touched_by(tail):
-            return costed
-        if self._was_read_again:
-            self._returns, self._was_read_again = [*self._returns[1 - RETURNS_MAX :], more], False
-        rest = costed[len(done) :]
-        self._went_on(more, tail, rest)
-        return rest
-
-    def _head(self, chunks: Sequence[Chunk], costed: Sequence[Costed]) -> Bonds | None:
-        """Return the bonds of the chunks that can be settled, or `None` if no more than now can be.
-
-        No atom may span their end, and none before it may depend on later ones.
-        """
-        ends: list[int] = []
-        reach = len(self.settled)
-        for one in costed:
+    @staticmethod
+    def _settleable(rest: Sequence[Costed], length: int) -> int:
+        """Return the number of atoms that can be settled: no later atom is interleaved with them or changes them."""
+        found, reach = 0, -1
+        for n, one in enumerate(rest):
             first = one.atom.positions[0]
-            if first > len(chunks) - UNSETTLED:
+            if first > length - UNSETTLED:
                 break
-            if first >= reach > len(self.settled):
-                ends.append(first)
-            reach = max(reach, one.atom.positions[-1] + 1)
-        return self._read_to(ends[-1], chunks) if ends else None
+            if first > reach:
+                found = n
+            reach = max(reach, one.atom.positions[-1])
+        if found and [*messages_of(rest[:found]), *messages_of(rest[found:])] != messages_of(rest):
+            return 0  # a result without its call, whose place is elsewhere
+        return found
 
-    def _read_to(self, end: int, chunks: Sequence[Chunk]) -> Bonds:
-        return self.settled.bonds.copy().read(chunks[len(self.settled) : end])
 
-
-def _first(one: Costed) -> int:
-    return one.atom.positions[0]
+def _may_be_trailing(placed: Placed | None) -> bool:
+    """Return whether a changed chunk may be, or may be in, a trailing chunk."""
+    return placed is None or bool(placed.container) or placed.chunk.category in TRAILING
