@@ -38,6 +38,7 @@ from memory_engine.recall.candidates import Choice
 from memory_engine.recall.extractors import MEMORY
 from memory_engine.recall.hits import Hit, Shown, shown
 from memory_engine.recall.question import TERMS_MAX
+from memory_engine.recall.repetition import REPEATED_TERMS_MIN, Repetitions
 from memory_engine.recall.search import LIMIT_MAX, Asked
 from memory_engine.recall.service import Recall, checked_query
 from memory_engine.runtime.handle import ThreadHandle
@@ -61,10 +62,6 @@ HIT_TOKENS_MIN = 12
 """Approximate tokens of the shortest passages: the search asks for as many hits as could fit."""
 COVERED_CHARS_MIN = 24
 """Minimum characters of a text that counts as shown if the context contains it; a shorter one may match by chance."""
-REPEATED_TERMS_MIN = 8
-"""Minimum terms of near-duplicates: shorter texts may mean different things."""
-REPEATED_SHARE = 0.9
-"""Share of common terms from which on two texts are near-duplicates, unless a number differs."""
 PIECES_MAX = 2
 """Maximum number of passages of one event that fill up a block."""
 
@@ -184,7 +181,7 @@ class _Block:
         self._visible = _Visible(draft)
         self._chosen: list[Hit] = []
         self._places: set[tuple[str, int, int]] = set()
-        self._said = _Repeats()
+        self._said: Repetitions[Hit] = Repetitions()
         self._days: set[str] = set()
         self._left = draft.room - draft.tokens(draft.block(HEADING))
         self._most = max(WORTHWHILE, int(self._left * PASSAGE_SHARE))
@@ -202,7 +199,7 @@ class _Block:
         for hit in hits:
             if self._left < WORTHWHILE // 2:
                 return False
-            if self._visible.shows(hit) or self._said.holds(hit, said := self._terms(hit)):
+            if self._visible.shows(hit) or self._is_said(hit, said := self._terms(hit)):
                 continue
             size = self._size(hit)
             if size > min(self._left, self._most):
@@ -215,7 +212,7 @@ class _Block:
 
     def append(self, hit: Hit, said: frozenset[str]) -> bool:
         """Add one passage with these terms, once, if it fits. Return whether the next may still fit."""
-        if _place(hit) in self._places or self._visible.shows(hit) or self._said.holds(hit, said):
+        if _place(hit) in self._places or self._visible.shows(hit) or self._is_said(hit, said):
             return True
         size = self._size(hit)
         if size > self._left:
@@ -244,7 +241,11 @@ class _Block:
         self._chosen.append(hit)
         self._days.add(hit.day)
         self._places.add(_place(hit))
-        self._said.add(hit, said)
+        self._said.add((hit.role, hit.speaker), said, hit)
+
+    def _is_said(self, hit: Hit, said: frozenset[str]) -> bool:
+        """Return whether the speaker of a passage with these terms says the same in an added one."""
+        return len(said) >= REPEATED_TERMS_MIN and self._said.get((hit.role, hit.speaker), said) is not None
 
     def _terms(self, hit: Hit) -> frozenset[str]:
         return _terms(hit, self._choice.terms_at(hit.passage))
@@ -262,35 +263,6 @@ class _Block:
         return replace(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.builder.counter))
 
 
-class _Repeats:
-    """The terms of the added passages, to detect when the same speaker says the same again, numbers included.
-
-    Near-duplicates share so many terms that, in any fixed order, they share one of the first few. Passages are indexed
-    by these (S. Chaudhuri, V. Ganti, R. Kaushik, "A Primitive Operator for Similarity Joins in Data Cleaning", 2006).
-    """
-
-    def __init__(self) -> None:
-        self._by_term: dict[tuple[str, str], dict[str, list[frozenset[str]]]] = {}
-
-    def holds(self, hit: Hit, said: frozenset[str]) -> bool:
-        """Return whether the speaker of a passage with these terms says the same in an added one."""
-        by_term = self._by_term.get((hit.role, hit.speaker))
-        if by_term is None or len(said) < REPEATED_TERMS_MIN:
-            return False
-        return any(_same(said, other) for term in _first(said) for other in by_term.get(term, ()))
-
-    def add(self, hit: Hit, said: frozenset[str]) -> None:
-        """Register the terms of a passage that is added."""
-        by_term = self._by_term.setdefault((hit.role, hit.speaker), {})
-        for term in _first(said):
-            by_term.setdefault(term, []).append(said)
-
-
-def _first(said: frozenset[str]) -> list[str]:
-    """Return the first terms in sorted order, one more than a near-duplicate may lack."""
-    return sorted(said)[: len(said) - int(REPEATED_SHARE * len(said)) + 1]
-
-
 def _terms(hit: Hit, indexed: Sequence[str] | None) -> frozenset[str]:
     """Return the terms of a hit's text: those indexed for its passage, unless the passage has a title."""
     return frozenset(terms(hit.text) if hit.about or indexed is None else indexed)
@@ -299,13 +271,6 @@ def _terms(hit: Hit, indexed: Sequence[str] | None) -> frozenset[str]:
 def _place(hit: Hit) -> tuple[str, int, int]:
     """Return the identity of a passage, shortened or not."""
     return hit.thread_id, hit.seq, hit.n
-
-
-def _same(one: frozenset[str], other: frozenset[str]) -> bool:
-    fewer, more = sorted((len(one), len(other)))
-    if fewer < more * REPEATED_SHARE or len(one & other) < REPEATED_SHARE * len(one | other):
-        return False
-    return not any(sign.isdigit() for term in one ^ other for sign in term)
 
 
 class _Visible:

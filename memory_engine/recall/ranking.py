@@ -19,6 +19,7 @@ import msgspec
 from memory_engine.core.clock import DAY_US
 from memory_engine.language.text import terms
 from memory_engine.recall.question import Question
+from memory_engine.recall.repetition import REPEATED_TERMS_MIN
 
 SATURATION = 0.9
 """BM25's k1: how soon a term's repetitions stop counting."""
@@ -34,8 +35,6 @@ NEARBY_DECAY = 0.7
 """What is left of a match with each further passage between it and the one that may answer."""
 GROUP_BEST = 4
 """Other finds of a session or section that show how much it is about the question."""
-REPEATED_TERMS_MIN = 8
-"""Equal passages of fewer terms ("yes, that one") may mean different things and are not near-duplicates."""
 SCORE_DIGITS = 6
 
 

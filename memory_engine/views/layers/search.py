@@ -5,7 +5,6 @@ asked from the first entry of each layer on, and a hit counts only where its row
 entry is relevant, and a rule of procedural memory applies to a task, is a pure function of texts and times.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -17,6 +16,7 @@ from memory_engine.projections.base import seq_key
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.recall.hits import Hit
 from memory_engine.recall.question import read_question
+from memory_engine.recall.repetition import Repetitions
 from memory_engine.recall.search import LIMIT_MAX, Asked, Part
 from memory_engine.recall.service import Recall
 from memory_engine.runtime.handle import ThreadHandle
@@ -44,21 +44,6 @@ def recency_points(timestamp_us: int, now_us: int) -> float:
     """Up to half a point, falling evenly to nothing over a day. Times in the future count as now."""
     age_us = max(0, now_us - timestamp_us)
     return RECENCY_POINTS * max(0.0, 1 - age_us / DAY_US)
-
-
-def is_near_duplicate(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
-    """Whether two texts say the same: the same numbers, and nine of ten words."""
-    first, second = one.keys(), other.keys()
-    if not first or min(len(first), len(second)) < 0.9 * max(len(first), len(second)):
-        return False  # most pairs end here: their words need not be looked at
-    if _numbers(first) != _numbers(second):
-        return False
-    return len(first & second) >= 0.9 * len(first | second)
-
-
-def _numbers(found: Iterable[str]) -> set[str]:
-    """The words that have a digit."""
-    return {word for word in found if any(sign.isdigit() for sign in word)}
 
 
 HIDDEN_FACTOR = 4
@@ -216,18 +201,18 @@ class _Same(msgspec.Struct, frozen=True):
 
 def _collapsed(found: Iterable[tuple[Hit, EntryRow]]) -> list[_Same]:
     """Those of one layer that say the same together, in the order of the best of each."""
-    groups: list[tuple[tuple[str, str], Counter[str], list[Hit], list[EntryRow]]] = []
+    groups: list[tuple[list[Hit], list[EntryRow]]] = []
+    known: Repetitions[tuple[list[Hit], list[EntryRow]]] = Repetitions()
     for hit, row in found:
-        layer, counts = (hit.thread_id, row.layer), Counter(words(fold_case(row.said[:WORDS_READ])))
-        known = next((one for one in groups if one[0] == layer and is_near_duplicate(one[1], counts)), None)
-        if known is None:
-            groups.append((layer, counts, [hit], [row]))
-        else:
-            known[2].append(hit)
-            known[3].append(row)
+        said = frozenset(words(fold_case(row.said[:WORDS_READ])))
+        hits, rows = same = known.get_or_add((hit.thread_id, row.layer), said, lambda: ([], []))
+        if not hits:
+            groups.append(same)
+        hits.append(hit)
+        rows.append(row)
     return [
         _Same(tuple(hits), tuple(sorted(rows, key=lambda row: (row.timestamp_us, row.seq), reverse=True)))
-        for _, _, hits, rows in groups
+        for hits, rows in groups
     ]
 
 
