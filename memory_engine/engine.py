@@ -49,6 +49,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import (
     ThreadScopes,
     check_one_tenant,
+    check_scoped,
     create_thread,
     new_record,
     open_thread,
@@ -183,8 +184,9 @@ class Engine(AdministeredStore):
         `initial_chunks` become its first event. `policy` replaces the engine's compaction policy for this thread.
         Raises `ThreadExists`, `InvalidIdentifier` (also for the id of a user's, tenant's, agent's or industry's own
         thread, such as `user:u1`), and for initial chunks what `dispatch` raises; then no thread is created. You can
-        reuse the id of a deleted thread.
+        reuse the id of a deleted thread. `ScopeRequired` (see `EngineConfig.scopes_required`).
         """
+        check_scoped(self.kernel, "no thread was created", user_id, tenant_id)
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
         thread_id = self.kernel.new_id() if thread_id in ("", None) else thread_id
         record = new_record(self.kernel, thread_id, scopes, metadata, policy)
@@ -209,13 +211,18 @@ class Engine(AdministeredStore):
         An existing thread must have this kind and these scopes, else `ThreadDiffers` names the difference; it keeps its
         own metadata, policy and chunks, and yours apply only to a new thread. Raises what `create_thread` raises.
         """
+        check_scoped(self.kernel, "no thread was opened", user_id, tenant_id)
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
         record = new_record(self.kernel, thread_id, scopes, metadata, policy)
         await open_thread(self.kernel, record, seeded(initial_chunks))
         return Thread(self.kernel, record.id)
 
     def thread(self, thread_id: str) -> Thread:
-        """A handle to a thread. The first call on it raises `ThreadNotFound` if the thread does not exist."""
+        """A handle to a thread. The first call on it raises `ThreadNotFound` if the thread does not exist.
+
+        It asks for no scopes, even with `EngineConfig.scopes_required`: it is for your own program, which knows whose
+        the id is. For an id that a client named, use `open_thread` with that client's scopes.
+        """
         return Thread(self.kernel, checked_text("thread_id", thread_id))
 
     def user(self, user_id: str, *, tenant_id: str = "") -> User:

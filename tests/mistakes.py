@@ -173,6 +173,12 @@ async def write_where_one_only_looks(p: Place) -> None:
         await engine.create_thread()
 
 
+async def open_a_thread_of_nobody(_p: Place) -> None:
+    """Where a user or a tenant has to be named."""
+    async with memory_engine.open(":memory:", config=EngineConfig(scopes_required=True)) as engine:
+        await engine.open_thread("t", agent_id="coder")
+
+
 async def take_a_conversation_for_a_user(p: Place) -> None:
     """An id that is kept for a user's own thread."""
     await p.engine.store.create(ThreadRecord(id="user:u1"), Head(), ())
@@ -402,6 +408,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.QueueFull, fill_the_queue),
     (errors.ContentionError, lose_every_race),
     (errors.ThreadDiffers, lambda p: p.engine.open_thread(p.thread.id, user_id="other")),
+    (errors.ScopeRequired, open_a_thread_of_nobody),
     (errors.Conflict, lambda p: p.thread.dispatch(SAID, expected_seq=1)),
     (errors.ReadOnly, write_where_one_only_looks),
     # operations

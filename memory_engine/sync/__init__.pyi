@@ -17,6 +17,7 @@ from memory_engine.compaction.listing import CompactionHistory
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.context.budget import ContextPolicy, Splitter
 from memory_engine.context.context import Context
+from memory_engine.context.ownership import Viewer
 from memory_engine.context.rendering import Message
 from memory_engine.core.arguments import PathLike
 from memory_engine.core.chunks import Chunk
@@ -1005,7 +1006,7 @@ class MemoryTools:
     """Runs a model's calls on a thread's memory. `scratchpad` is the conversation that the agent works in."""
     def call(self, name: str, arguments: str | bytes | Mapping[str, object] = "{}") -> ToolAnswer:
         """Run one call; its arguments are the model's JSON text, or a mapping."""
-    def __init__(self, memory: Thread, scratchpad: Thread | None = None) -> None: ...
+    def __init__(self, memory: Thread, scratchpad: Thread | None = None, *, viewer: Viewer | None = None) -> None: ...
 
 def open(
     path: PathLike | Store = "memory.db",
