@@ -34,11 +34,7 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, as_metadata, check_metadata
-from memory_engine.errors import (
-    BackupFailed,
-    InvalidArgument,
-    InvalidSearch,
-)
+from memory_engine.errors import BackupFailed, InvalidArgument, InvalidSearch
 from memory_engine.errors.base import is_url
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
@@ -49,7 +45,6 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import (
     ThreadScopes,
     check_one_tenant,
-    check_scoped,
     create_thread,
     new_record,
     open_thread,
@@ -184,9 +179,8 @@ class Engine(AdministeredStore):
         `initial_chunks` become its first event. `policy` replaces the engine's compaction policy for this thread.
         Raises `ThreadExists`, `InvalidIdentifier` (also for the id of a user's, tenant's, agent's or industry's own
         thread, such as `user:u1`), and for initial chunks what `dispatch` raises; then no thread is created. You can
-        reuse the id of a deleted thread. `ScopeRequired` (see `EngineConfig.scopes_required`).
+        reuse the id of a deleted thread. Raises `ScopeRequired` under `EngineConfig.scopes_required`.
         """
-        check_scoped(self.kernel, "no thread was created", user_id, tenant_id)
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
         thread_id = self.kernel.new_id() if thread_id in ("", None) else thread_id
         record = new_record(self.kernel, thread_id, scopes, metadata, policy)
@@ -211,17 +205,16 @@ class Engine(AdministeredStore):
         An existing thread must have this kind and these scopes, else `ThreadDiffers` names the difference; it keeps its
         own metadata, policy and chunks, and yours apply only to a new thread. Raises what `create_thread` raises.
         """
-        check_scoped(self.kernel, "no thread was opened", user_id, tenant_id)
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
         record = new_record(self.kernel, thread_id, scopes, metadata, policy)
         await open_thread(self.kernel, record, seeded(initial_chunks))
         return Thread(self.kernel, record.id)
 
     def thread(self, thread_id: str) -> Thread:
-        """A handle to a thread. The first call on it raises `ThreadNotFound` if the thread does not exist.
+        """A handle to a thread, whoever's it is. The first call on it raises `ThreadNotFound` if there is none.
 
-        It asks for no scopes, even with `EngineConfig.scopes_required`: it is for your own program, which knows whose
-        the id is. For an id that a client named, use `open_thread` with that client's scopes.
+        It asks for no scopes, not even under `EngineConfig.scopes_required`: name only ids that your own program
+        chose. For an id that a client sent, use `open_thread` with that client's scopes.
         """
         return Thread(self.kernel, checked_text("thread_id", thread_id))
 

@@ -14,7 +14,7 @@ are events too, so that contexts, search, compaction and the inspector work on i
 # google-adk fits beside few others: it is in the environment of its tests alone
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
@@ -65,6 +65,8 @@ except ImportError:
     raise MissingExtra("ADK's sessions", "adk") from None
 
 __all__ = ["MARK", "MemoryEngineMemoryService", "MemoryEngineSessionService"]
+
+_SESSION = {MARK: "session"}
 
 
 class MemoryEngineSessionService(BaseSessionService):
@@ -143,13 +145,13 @@ class MemoryEngineSessionService(BaseSessionService):
 
     # on the engine's loop
 
-    def _owned(self, app_name: str, user_id: str, **metadata: str) -> OwnedThreads:
+    def _owned(self, app_name: str, user_id: str, metadata: Mapping[str, str] = _SESSION) -> OwnedThreads:
         return OwnedThreads(
             engine=self.engine,
             user_id=user_id,
             tenant_id=self._tenant_id,
             agent_id=app_name,
-            metadata={MARK: "session", **metadata},
+            metadata=metadata,
         )
 
     def _id(self, app_name: str, user_id: str, session_id: str) -> str:
@@ -161,7 +163,7 @@ class MemoryEngineSessionService(BaseSessionService):
 
     async def _create(self, app_name: str, user_id: str, state: dict[str, Any], session_id: str | None) -> AdkSession:
         session_id = (session_id or "").strip() or platform_uuid.new_uuid()
-        owned = self._owned(app_name, user_id, session_id=session_id)
+        owned = self._owned(app_name, user_id, {**_SESSION, "session_id": session_id})
         thread = await owned.open(self._id(app_name, user_id, session_id))
         own, shared = self._scoped(thread.id, app_name, user_id, EventActions(state_delta=state))
         begun = SessionBegun(timestamp=platform_time.get_time(), state=own, shared=shared)

@@ -7,7 +7,7 @@ from attrs import field, frozen
 
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.engine import Engine
-from memory_engine.errors import ThreadExists
+from memory_engine.errors import ThreadDiffers
 from memory_engine.runtime.scoped import check_scoped, is_there
 from memory_engine.thread import Thread
 
@@ -42,8 +42,8 @@ class OwnedThreads:
     async def open(self, thread_id: str) -> Thread:
         """The thread with this id, created if there is none. Raises `ThreadDiffers`, and as `create_thread` does."""
         while (found := await self.find(thread_id)) is None:
-            with suppress(ThreadExists):  # another task or process was first
-                return await self.engine.create_thread(
+            with suppress(ThreadDiffers):  # another task or process was first: `find` says if that matters
+                return await self.engine.open_thread(
                     thread_id,
                     kind=KIND,
                     user_id=self.user_id,

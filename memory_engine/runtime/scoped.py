@@ -203,7 +203,8 @@ def new_record(
     metadata: Mapping[str, str] | None,
     policy: CompactionPolicy | None,
 ) -> ThreadRecord:
-    """The record of a thread to create. Raises `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`."""
+    """The record of a thread to create. Raises `ScopeRequired`, `InvalidIdentifier`, and for what it cannot hold."""
+    check_scoped(kernel, f"thread {thread_id!r} was not opened", scopes.user_id, scopes.tenant_id)
     check_not_scope(thread_id)
     check_identifier("kind", scopes.kind)
     record = ThreadRecord(

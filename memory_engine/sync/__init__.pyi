@@ -220,7 +220,7 @@ class Engine:
     def tenant(self, tenant_id: str) -> Tenant:
         """A tenant's own thread: `agent.md`, memory. Raises `InvalidIdentifier`."""
     def thread(self, thread_id: str) -> Thread:
-        """A handle to a thread. The first call on it raises `ThreadNotFound` if the thread does not exist."""
+        """A handle to a thread, whoever's it is. The first call on it raises `ThreadNotFound` if there is none."""
     def threads(
         self,
         *,
