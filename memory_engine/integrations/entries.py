@@ -12,6 +12,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import Conflict, ThreadNotFound
 from memory_engine.integrations.owned import OwnedThreads
+from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forgetting
 from memory_engine.runtime.messages import groups_as_events
 from memory_engine.thread import Thread
@@ -39,7 +40,7 @@ class OwnMessage(msgspec.Struct, frozen=True, kw_only=True):
     before: str = ""
 
 
-async def entry_events(thread: Thread, entries: Sequence[OwnMessage], at: float) -> list[NewEvent]:
+async def entry_events(thread: ThreadHandle, entries: Sequence[OwnMessage], at: float) -> list[NewEvent]:
     """The events of entries: for each its messages, then itself, without repeating them. `at`: Unix seconds."""
     groups = [entry.messages for entry in entries]
     said = await groups_as_events(thread, groups, [entry.name for entry in entries], format="openai.chat")

@@ -378,7 +378,9 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
 
     async def _copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         source, target = await self._found(source_thread_id), await self._made(target_thread_id)
-        for name in sorted(await source.names() if source else (), key=lambda name: name.id):
+        if source is None:
+            return
+        for name in sorted(await source.names(), key=lambda name: name.id):
             found = await source.read(name)
             if found is None:
                 continue

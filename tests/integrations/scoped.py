@@ -3,7 +3,7 @@
 A table says how each method is called. A method that is not in it fails the test.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import product
 from typing import Any, Generic, Literal, TypeVar
 
@@ -43,7 +43,7 @@ class Apart:
     why: str
 
 
-Table = Mapping[str, Sequence[Asked[H]] | Apart]
+Table = dict[str, Sequence[Asked[H]] | Apart]
 
 
 def public(kind: type, *beyond: type) -> set[str]:

@@ -116,7 +116,8 @@ async def test_a_thread_that_got_another_owner_elsewhere_is_refused_at_once(back
 async def test_an_engine_may_require_a_scope() -> None:
     """A user or a tenant; an agent alone is nobody. Refusals write nothing."""
     async with memory_engine.open(":memory:", config=EngineConfig(scopes_required=True)) as engine:
-        for nobody in ({}, {"agent_id": "keeper"}, {"parent_id": "p", "kind": "task"}):
+        nobodies: list[Any] = [{}, {"agent_id": "keeper"}, {"parent_id": "p", "kind": "task"}]
+        for nobody in nobodies:
             for make in (engine.create_thread, engine.open_thread):
                 with pytest.raises(errors.ScopeRequired, match="give `user_id`, `tenant_id`, or both"):
                     await make("t", **nobody)
@@ -125,9 +126,8 @@ async def test_an_engine_may_require_a_scope() -> None:
             with pytest.raises(errors.ScopeRequired):
                 await call
         assert [] == await engine.threads()
-        for n, somebody in enumerate(
-            ({"user_id": "ann"}, {"tenant_id": "acme"}, {"user_id": "ann", "tenant_id": "acme"})
-        ):
+        somebodies: list[Any] = [{"user_id": "ann"}, {"tenant_id": "acme"}, {"user_id": "ann", "tenant_id": "acme"}]
+        for n, somebody in enumerate(somebodies):
             thread = await engine.create_thread(f"{n}", **somebody)
             assert thread.id == (await engine.open_thread(f"{n}", **somebody)).id
             assert await OwnedThreads(engine=engine, **somebody).find(f"{n}") is not None

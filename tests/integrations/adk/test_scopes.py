@@ -48,7 +48,7 @@ class Sessions(NamedTuple):
         return cls(MemoryEngineSessionService(engine, tenant_id=tenant), user)
 
     @property
-    def named(self) -> dict[str, str]:
+    def named(self) -> dict[str, Any]:
         """The app and the user, as every call names them."""
         return {"app_name": APP, "user_id": self.user}
 
@@ -153,7 +153,7 @@ class Memories(NamedTuple):
         return cls(MemoryEngineMemoryService(engine, tenant_id=tenant), user)
 
     @property
-    def named(self) -> dict[str, str]:
+    def named(self) -> dict[str, Any]:
         """The app and the user, as every call names them."""
         return {"app_name": APP, "user_id": self.user}
 

@@ -18,7 +18,7 @@ async def before_run(provider: MemoryEngineHistoryProvider) -> object:
     """The messages that a run would begin with."""
     context = SessionContext(session_id=THREAD, input_messages=[Message("user", ["Where is the key?"])])
     session: Any = AgentSession(session_id=THREAD)
-    await provider.before_run(agent=None, session=session, context=context, state={})  # type: ignore[arg-type]
+    await provider.before_run(agent=None, session=session, context=context, state={})
     return [message.text for message in context.get_messages()]
 
 
@@ -27,7 +27,7 @@ async def after_run(provider: MemoryEngineHistoryProvider) -> object:
     context = SessionContext(session_id=THREAD, input_messages=[Message("user", ["Where is the key?"])])
     context._response = AgentResponse(messages=[Message("assistant", ["I do not know."])])
     session: Any = AgentSession(session_id=THREAD)
-    await provider.after_run(agent=None, session=session, context=context, state={})  # type: ignore[arg-type]
+    await provider.after_run(agent=None, session=session, context=context, state={})
     return None
 
 

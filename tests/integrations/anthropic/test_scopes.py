@@ -35,11 +35,13 @@ def asked(call: Callable[[Any], Any], *, shows: bool = False) -> Asked[Any]:
     return Asked(called, "hidden", shows, errors=(ToolError,))
 
 
+def command_of(name: str) -> Asked[Any]:
+    """One of the commands."""
+    return asked(lambda tool: getattr(tool, name)(COMMANDS[name]), shows=name == "view")
+
+
 TABLE: Table[Any] = {
-    **{
-        name: [asked(lambda tool, name=name, command=command: getattr(tool, name)(command), shows=name == "view")]
-        for name, command in COMMANDS.items()
-    },
+    **{name: [command_of(name)] for name in COMMANDS},
     "execute": [asked(lambda tool: tool.execute(VIEW), shows=True)],
     "call": [asked(lambda tool: tool.call({"command": "view", "path": FILE}), shows=True)],
     "clear_all_memory": [asked(lambda tool: tool.clear_all_memory())],

@@ -92,7 +92,8 @@ async def test_an_engine_that_requires_a_scope_refuses_sessions_without_one() ->
         with pytest.raises(ScopeRequired):
             await nobody.add_items(ITEMS)
         assert not await engine.threads()
-        for scopes in ({"user_id": "ann"}, {"tenant_id": "acme"}):
+        somebody: list[Any] = [{"user_id": "ann"}, {"tenant_id": "acme"}]
+        for scopes in somebody:
             session = MemoryEngineSession(f"of {scopes}", engine, **scopes)
             await session.add_items(ITEMS)
             assert ITEMS == await session.get_items()
