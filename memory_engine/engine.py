@@ -34,11 +34,7 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, as_metadata, check_metadata
-from memory_engine.errors import (
-    BackupFailed,
-    InvalidArgument,
-    InvalidSearch,
-)
+from memory_engine.errors import BackupFailed, InvalidArgument, InvalidSearch
 from memory_engine.errors.base import is_url
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
@@ -183,7 +179,7 @@ class Engine(AdministeredStore):
         `initial_chunks` become its first event. `policy` replaces the engine's compaction policy for this thread.
         Raises `ThreadExists`, `InvalidIdentifier` (also for the id of a user's, tenant's, agent's or industry's own
         thread, such as `user:u1`), and for initial chunks what `dispatch` raises; then no thread is created. You can
-        reuse the id of a deleted thread.
+        reuse the id of a deleted thread. Raises `ScopeRequired` under `EngineConfig.scopes_required`.
         """
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
         thread_id = self.kernel.new_id() if thread_id in ("", None) else thread_id
@@ -215,7 +211,11 @@ class Engine(AdministeredStore):
         return Thread(self.kernel, record.id)
 
     def thread(self, thread_id: str) -> Thread:
-        """A handle to a thread. The first call on it raises `ThreadNotFound` if the thread does not exist."""
+        """A handle to a thread, whoever's it is. The first call on it raises `ThreadNotFound` if there is none.
+
+        It asks for no scopes, not even under `EngineConfig.scopes_required`: name only ids that your own program
+        chose. For an id that a client sent, use `open_thread` with that client's scopes.
+        """
         return Thread(self.kernel, checked_text("thread_id", thread_id))
 
     def user(self, user_id: str, *, tenant_id: str = "") -> User:

@@ -212,9 +212,11 @@ class MemoryStore:
     async def listed(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head, int]]:
         """The same, with the time of each one's last event."""
         by_update = where.order == "updated"
+        among: Mapping[str, _Kept] = self._threads
+        if where.id is not None and not where.after:  # one thread: no other is looked at
+            among = {where.id: among[where.id]} if where.id in among else {}
         places = {
-            thread_id: (kept.updated_us if by_update else 0, n)
-            for n, (thread_id, kept) in enumerate(self._threads.items())
+            thread_id: (kept.updated_us if by_update else 0, n) for n, (thread_id, kept) in enumerate(among.items())
         }
         begin: tuple[int, int] | None = None
         if where.after:
@@ -226,7 +228,7 @@ class MemoryStore:
         newest_first = where.is_newest_first
         matching = [
             (places[thread_id], kept)
-            for thread_id, kept in self._threads.items()
+            for thread_id, kept in among.items()
             if kept.head.status != DELETED and _matches(kept, where)
         ]
         found = [

@@ -71,6 +71,7 @@ SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
 BOX = Chunk(id="3.0", type="box", content="", is_container=True)
 CRITICAL = Chunk(id="3.0", type="note", retention=Retention.CRITICAL)
+SCATTERED = (Add("3.0"), Add("3.1", container="3.0"), BatchReplace(("1.0", "3.1")))
 
 
 class Undeclared(e.Event):
@@ -166,11 +167,11 @@ def without_litellm(p: Place) -> object:
     return memory_engine.open(compact_model="openai/gpt").__aenter__()
 
 
-async def write_where_one_only_looks(p: Place) -> None:
-    """An event for a file that was opened to read."""
+async def make_a_thread(p: Place, config: EngineConfig) -> None:
+    """In a file that was opened to read, or where a user or a tenant has to be named."""
     await opened(p.path)
-    async with memory_engine.open(p.path, config=EngineConfig(read_only=True)) as engine:
-        await engine.create_thread()
+    async with memory_engine.open(p.path, config=config) as engine:
+        await engine.create_thread(agent_id="coder")
 
 
 async def take_a_conversation_for_a_user(p: Place) -> None:
@@ -402,8 +403,9 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.QueueFull, fill_the_queue),
     (errors.ContentionError, lose_every_race),
     (errors.ThreadDiffers, lambda p: p.engine.open_thread(p.thread.id, user_id="other")),
+    (errors.ScopeRequired, lambda p: make_a_thread(p, EngineConfig(scopes_required=True))),
     (errors.Conflict, lambda p: p.thread.dispatch(SAID, expected_seq=1)),
-    (errors.ReadOnly, write_where_one_only_looks),
+    (errors.ReadOnly, lambda p: make_a_thread(p, EngineConfig(read_only=True))),
     # operations
     (errors.UnknownChunk, lambda p: refused(Delete("9.9"))),
     (errors.ForgottenChunk, read_what_was_forgotten),
@@ -417,12 +419,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.TypeChanged, lambda p: refused(Update("1.0", "3.0"), chunks=[note("3.0")])),
     (errors.EmptyBatch, lambda p: refused(Batch(()))),
     (errors.RepeatedChunk, lambda p: refused(BatchReplace(("1.0", "1.0")))),
-    (
-        errors.ScatteredBatch,
-        lambda p: refused(
-            Add("3.0"), Add("3.1", container="3.0"), BatchReplace(("1.0", "3.1")), chunks=[BOX, note("3.1")]
-        ),
-    ),
+    (errors.ScatteredBatch, lambda p: refused(*SCATTERED, chunks=[BOX, note("3.1")])),
     (errors.CriticalChunk, lambda p: refused(Add("3.0"), BatchReplace(("3.0",)), chunks=[CRITICAL])),
     (errors.NestedTooDeep, lambda p: refused(nested(BATCH_DEPTH_MAX + 1))),
     (errors.UnknownTask, lambda p: raise_what_is_behind(p.thread.dispatch(e.TaskCompleted(task_id="nope")))),

@@ -28,11 +28,13 @@ class Remembering:
 
     owner: Thread
     conversation: Thread
+    viewer: Viewer | None = None
+    """Whom it is shown to; `None`: the conversation's user. Without a conversation yet, that is the owner."""
 
     @property
     def is_shared(self) -> bool:
         """Whether the memory is an agent's that works in a conversation: in others it serves other users."""
-        return isinstance(self.owner, Agent) and self.conversation is not self.owner
+        return isinstance(self.owner, Agent) and (self.conversation is not self.owner or self.viewer is not None)
 
     async def search(self, layer: "Layer | None", query: str, limit: int) -> list[MemoryHit]:
         """Like `Memory.search`, in both memories together."""
@@ -40,8 +42,7 @@ class Remembering:
         wanted = MemoryQuery(query=query, limit=limit, viewer=viewer)
         layers = check_layers(layer)
         sought: list[tuple[Thread, Sequence[Layer]]] = [(self.owner, layers)]
-        if self.is_shared:
-            sought.append((user or self.conversation, _lasting(layers)))
+        sought += [(thread, _lasting(layers)) for thread in self._beside(user)]
         return await search_memories([(thread, some) for thread, some in sought if some], wanted)
 
     async def latest(self, layer: "Layer | None", last: int) -> list[MemoryHit]:
@@ -108,16 +109,22 @@ class Remembering:
         viewer, user = await self._viewer_and_user()
         if viewer is None:
             return [self.owner.memory]
-        return [Memory(self.owner, viewer=viewer), (user or self.conversation).memory]
+        return [Memory(self.owner, viewer=viewer), *(thread.memory for thread in self._beside(user))]
+
+    def _beside(self, user: User | None) -> list[Thread]:
+        """The thread whose memory holds what this conversation's people said, beside the shared one."""
+        beside = user or self.conversation
+        return [] if beside is self.owner else [beside]
 
     async def _viewer_and_user(self) -> tuple[Viewer | None, User | None]:
         if not self.is_shared:
             return None, None
-        info = await self.conversation.info()
-        viewer = Viewer(info.user_id, info.id)
-        if not info.user_id:
-            return viewer, None
-        return viewer, User(self.conversation.kernel, "user", info.user_id, info.tenant_id)
+        viewer, tenant_id = self.viewer, self.owner.tenant_id if isinstance(self.owner, Agent) else ""
+        if viewer is None:
+            info = await self.conversation.info()
+            viewer, tenant_id = Viewer(info.user_id, info.id), info.tenant_id
+        user = User(self.owner.kernel, "user", viewer.user_id, tenant_id) if viewer.user_id else None
+        return viewer, user
 
 
 def _lasting(layers: Sequence[Layer]) -> tuple[Layer, ...]:

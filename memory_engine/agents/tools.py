@@ -31,6 +31,7 @@ from memory_engine.agents.compacting import compacted_soon
 from memory_engine.agents.pins import AgentPins
 from memory_engine.agents.remembering import Remembering
 from memory_engine.compaction.protocol import CompactionReport
+from memory_engine.context.ownership import Viewer
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import named
 from memory_engine.errors import (
@@ -161,15 +162,16 @@ class MemoryTools:
     """Runs a model's calls on a thread's memory. `scratchpad` is the conversation that the agent works in.
 
     Pass an agent (`engine.agent("a")`) as `memory` to let it remember across conversations: what people said in the
-    conversation is then kept in their user's memory, and a model sees nothing that another user said.
+    conversation is then kept in their user's memory, and a model sees nothing that another user said. `viewer` says
+    whom the memory is shown to, if not the conversation's user: there may be no conversation yet.
     """
 
-    def __init__(self, memory: Thread, scratchpad: Thread | None = None) -> None:
+    def __init__(self, memory: Thread, scratchpad: Thread | None = None, *, viewer: Viewer | None = None) -> None:
         self._memory = memory.memory
         self._thread = memory
         self._conversation = scratchpad or memory
         self._pins = AgentPins(self._conversation)
-        self._remembering = Remembering(owner=memory, conversation=self._conversation)
+        self._remembering = Remembering(owner=memory, conversation=self._conversation, viewer=viewer)
         self._calls: Mapping[type[Arguments], Callable[..., Awaitable[str | _Told]]] = {
             Append: self._append,
             Search: self._search,

@@ -17,6 +17,7 @@ MemoryEngineError
 │   ├── UnknownEventClass        an event of a plug-in that the engine was not opened with
 │   ├── PluginNotLoaded          a log with events of a plug-in that the engine was not opened with
 │   ├── InvalidIdentifier, InvalidArgument   an id that cannot be stored, a value that a method does not take
+│   ├── ScopeRequired            a call that names neither a user nor a tenant, where the engine requires one
 │   ├── DuplicateRegistration
 │   ├── UntrackedEvents          a projection that lists tracked and untracked events
 │   ├── InvalidPolicy, InvalidCompactor   a policy with an impossible value, an object that cannot compact
@@ -115,6 +116,7 @@ from memory_engine.errors.base import MissingExtra as MissingExtra
 from memory_engine.errors.base import NotContinued as NotContinued
 from memory_engine.errors.base import QueueFull as QueueFull
 from memory_engine.errors.base import ReducerError as ReducerError
+from memory_engine.errors.base import ScopeRequired as ScopeRequired
 from memory_engine.errors.base import SeqNotInLog as SeqNotInLog
 from memory_engine.errors.base import ThreadClosed as ThreadClosed
 from memory_engine.errors.base import ThreadDiffers as ThreadDiffers

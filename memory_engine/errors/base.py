@@ -325,6 +325,19 @@ class ThreadDiffers(ThreadError):
 
 
 @facts
+class ScopeRequired(InvalidInput):
+    """A call named neither a user nor a tenant, and `EngineConfig.scopes_required` is set."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: neither a user nor a tenant is named, and this engine requires one "
+            "(EngineConfig.scopes_required); give `user_id`, `tenant_id`, or both"
+        )
+
+
+@facts
 class EventNotFound(ThreadError):
     """No event in the thread's log has this id."""
 

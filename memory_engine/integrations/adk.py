@@ -14,7 +14,7 @@ are events too, so that contexts, search, compaction and the inspector work on i
 # google-adk fits beside few others: it is in the environment of its tests alone
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
@@ -37,8 +37,9 @@ from memory_engine.integrations.adk_events import (
     thread_id_of,
 )
 from memory_engine.integrations.adk_memory import MemoryEngineMemoryService
-from memory_engine.integrations.brief import brief_text
+from memory_engine.integrations.brief import brief_of
 from memory_engine.integrations.home import HomeLoop
+from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.life import forgetting
@@ -64,6 +65,8 @@ except ImportError:
     raise MissingExtra("ADK's sessions", "adk") from None
 
 __all__ = ["MARK", "MemoryEngineMemoryService", "MemoryEngineSessionService"]
+
+_SESSION = {MARK: "session"}
 
 
 class MemoryEngineSessionService(BaseSessionService):
@@ -134,31 +137,34 @@ class MemoryEngineSessionService(BaseSessionService):
         """
         session = callback_context.session
         beside = [part.text for content in llm_request.contents for part in content.parts or () if part.text]
-        thread = self._thread(session.app_name, session.user_id, session.id)
-        text = await self._home.run(self._brief(thread, beside))
+        owned = self._owned(session.app_name, session.user_id)
+        thread_id = self._id(session.app_name, session.user_id, session.id)
+        text = await self._home.run(brief_of(owned, thread_id, beside=beside))
         if text:
             llm_request.contents.insert(0, Content(role="user", parts=[Part(text=text)]))
 
     # on the engine's loop
 
-    async def _brief(self, thread: Thread, beside: Sequence[str]) -> str:
-        try:
-            return await brief_text(thread, beside=beside)
-        except ThreadNotFound:
-            return ""
-
-    def _thread(self, app_name: str, user_id: str, session_id: str) -> Thread:
-        return self.engine.thread(thread_id_of("session", self._tenant_id, app_name, user_id, session_id))
-
-    async def _create(self, app_name: str, user_id: str, state: dict[str, Any], session_id: str | None) -> AdkSession:
-        session_id = (session_id or "").strip() or platform_uuid.new_uuid()
-        thread = await self.engine.open_thread(
-            self._thread(app_name, user_id, session_id).id,
+    def _owned(self, app_name: str, user_id: str, metadata: Mapping[str, str] = _SESSION) -> OwnedThreads:
+        return OwnedThreads(
+            engine=self.engine,
             user_id=user_id,
             tenant_id=self._tenant_id,
             agent_id=app_name,
-            metadata={MARK: "session", "session_id": session_id},
+            metadata=metadata,
         )
+
+    def _id(self, app_name: str, user_id: str, session_id: str) -> str:
+        return thread_id_of("session", self._tenant_id, app_name, user_id, session_id)
+
+    async def _thread(self, app_name: str, user_id: str, session_id: str) -> Thread | None:
+        """The thread of a session, or `None`. Raises `ThreadDiffers` for one that others made under its id."""
+        return await self._owned(app_name, user_id).find(self._id(app_name, user_id, session_id))
+
+    async def _create(self, app_name: str, user_id: str, state: dict[str, Any], session_id: str | None) -> AdkSession:
+        session_id = (session_id or "").strip() or platform_uuid.new_uuid()
+        owned = self._owned(app_name, user_id, {**_SESSION, "session_id": session_id})
+        thread = await owned.open(self._id(app_name, user_id, session_id))
         own, shared = self._scoped(thread.id, app_name, user_id, EventActions(state_delta=state))
         begun = SessionBegun(timestamp=platform_time.get_time(), state=own, shared=shared)
         head = await thread.last_seq()
@@ -174,9 +180,10 @@ class MemoryEngineSessionService(BaseSessionService):
         raise AlreadyExistsError(f"Session with id {session_id} already exists.")
 
     async def _get(self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig) -> AdkSession | None:
-        kept = Session(self._thread(app_name, user_id, session_id))
-        head = await kept.head()
-        if head is None:
+        thread = await self._thread(app_name, user_id, session_id)
+        kept = None if thread is None else Session(thread)
+        head = None if kept is None else await kept.head()
+        if kept is None or head is None:
             return None
         shared = await self._all_shared(app_name, user_id)
         rows = [row for row in await kept.entry_rows(config.num_recent_events) if row.seq <= head.seq]
@@ -190,7 +197,10 @@ class MemoryEngineSessionService(BaseSessionService):
         shared = {one: await self._all_shared(app_name, one) for one in {info.user_id for info in threads}}
         found: list[AdkSession] = []
         for info in threads:
-            kept = Session(self.engine.thread(info.id))
+            thread = await self._owned(app_name, info.user_id).find(info.id)
+            if thread is None:
+                continue
+            kept = Session(thread)
             with suppress(ThreadNotFound):  # it was deleted meanwhile
                 head, state = await kept.head(), await kept.state()
                 if head is not None:
@@ -201,12 +211,12 @@ class MemoryEngineSessionService(BaseSessionService):
         return ListSessionsResponse(sessions=found)
 
     async def _sessions(self, app_name: str, user_id: str | None) -> Sequence[ThreadInfo]:
-        return await self.engine.threads(
-            agent_id=app_name, user_id=user_id, tenant_id=self._tenant_id, metadata={MARK: "session"}
-        )
+        return await self._owned(app_name, user_id or "").list(every_user=user_id is None)
 
     async def _delete(self, app_name: str, user_id: str, session_id: str) -> None:
-        thread = self._thread(app_name, user_id, session_id)
+        thread = await self._thread(app_name, user_id, session_id)
+        if thread is None:
+            return
         with suppress(ThreadNotFound):
             await thread.delivered()
             for kind in KINDS.values():
@@ -253,8 +263,11 @@ class MemoryEngineSessionService(BaseSessionService):
 
     async def _append(self, session: AdkSession, event: Event) -> int | None:
         """Store an event; returns the seq of its entry, or `None` if it was stored before."""
-        kept = Session(self._thread(session.app_name, session.user_id, session.id))
-        async with self._locks.setdefault(kept.thread.id, asyncio.Lock()):
+        async with self._locks.setdefault(self._id(session.app_name, session.user_id, session.id), asyncio.Lock()):
+            thread = await self._thread(session.app_name, session.user_id, session.id)
+            if thread is None:
+                raise SessionNotFoundError(f"Session {session.id} not found.")
+            kept = Session(thread)
             expected = int(session._storage_update_marker or 0)
             head = await self._checked(session, kept) if not expected else None
             expected = head.seq if head is not None else expected

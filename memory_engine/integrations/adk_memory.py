@@ -12,8 +12,8 @@ from memory_engine.engine import Engine
 from memory_engine.errors import MissingExtra, ThreadNotFound
 from memory_engine.integrations.adk_events import MARK, said_by, texts_of, thread_id_of
 from memory_engine.integrations.home import HomeLoop
+from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.projections.outbox import derived_id
-from memory_engine.thread import Thread
 from memory_engine.views.sessions.events import SessionEntryKept
 from memory_engine.views.sessions.fold import SessionEntryRow
 from memory_engine.views.sessions.view import Session, as_json
@@ -106,21 +106,24 @@ class MemoryEngineMemoryService(BaseMemoryService):
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         """Forget a memory by its id from a search. The log keeps it until its event is erased."""
         if memory_id:
-            await self._home.run(self._forget(self._thread(app_name, user_id), memory_id))
+            await self._home.run(self._forget(app_name, user_id, memory_id))
 
     # on the engine's loop
 
-    def _thread(self, app_name: str, user_id: str) -> Thread:
-        return self.engine.thread(thread_id_of("memory", self._tenant_id, app_name, user_id))
-
-    async def _add(self, app_name: str, user_id: str, memories: Sequence[tuple[MemoryEntry, float]]) -> None:
-        thread = await self.engine.open_thread(
-            self._thread(app_name, user_id).id,
+    def _owned(self, app_name: str, user_id: str) -> OwnedThreads:
+        return OwnedThreads(
+            engine=self.engine,
             user_id=user_id,
             tenant_id=self._tenant_id,
             agent_id=app_name,
             metadata={MARK: "memory"},
         )
+
+    def _id(self, app_name: str, user_id: str) -> str:
+        return thread_id_of("memory", self._tenant_id, app_name, user_id)
+
+    async def _add(self, app_name: str, user_id: str, memories: Sequence[tuple[MemoryEntry, float]]) -> None:
+        thread = await self._owned(app_name, user_id).open(self._id(app_name, user_id))
         wanted = {derived_id("adk", thread.id, memory.id or ""): (memory, at) for memory, at in memories}
         known = {stored.id for stored in await self.engine.store.find(thread.id, list(wanted))}
         for event_id, (memory, at) in wanted.items():
@@ -134,7 +137,9 @@ class MemoryEngineMemoryService(BaseMemoryService):
             await Session(thread).keep(NewEvent(kept, event_id), beside, texts)
 
     async def _search(self, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        thread = self._thread(app_name, user_id)
+        thread = await self._owned(app_name, user_id).find(self._id(app_name, user_id))
+        if thread is None:
+            return SearchMemoryResponse(memories=[])
         kept, rows = Session(thread), dict[int, SessionEntryRow]()
         if query.strip():
             with suppress(ThreadNotFound):
@@ -144,7 +149,10 @@ class MemoryEngineMemoryService(BaseMemoryService):
         memories = [MemoryEntry.model_validate_json(as_json(entry.entry)) for entry in found]
         return SearchMemoryResponse(memories=memories)
 
-    async def _forget(self, thread: Thread, memory_id: str) -> None:
+    async def _forget(self, app_name: str, user_id: str, memory_id: str) -> None:
+        thread = await self._owned(app_name, user_id).find(self._id(app_name, user_id))
+        if thread is None:
+            return
         event_id = derived_id("adk", thread.id, memory_id)
         with suppress(ThreadNotFound):
             for stored in await self.engine.store.find(thread.id, [event_id]):

@@ -24,6 +24,7 @@ from memory_engine.engine import Engine
 from memory_engine.errors import InvalidArgument, MissingExtra, ThreadNotFound
 from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
 from memory_engine.integrations.home import HomeLoop
+from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.views.sessions.view import as_json
 
 try:
@@ -41,7 +42,8 @@ class MemoryEngineHistoryProvider(HistoryProvider):
     """A `HistoryProvider` in an engine's threads. Make it on the loop that the engine was opened on; await it on any.
 
     `history` is what a run begins with: `"all"` messages, or the thread's `"context"` within `max_tokens`,
-    with what was compacted and what is known of the user. The first message makes the thread, with these scopes.
+    with what was compacted and what is known of the user. The first message makes the thread, with these scopes; both
+    methods raise `ThreadDiffers` for the thread of another user or tenant.
     """
 
     def __init__(  # noqa: PLR0913 - those of the base class, and scopes
@@ -73,12 +75,18 @@ class MemoryEngineHistoryProvider(HistoryProvider):
         self.engine = engine
         self._history = history
         self._max_tokens = max_tokens
-        self._scopes = {"user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id, "mark": MARK}
+        self._threads = OwnedThreads(
+            engine=engine,
+            user_id=user_id,
+            tenant_id=tenant_id,
+            agent_id=agent_id,
+            metadata={MARK: "conversation"},
+        )
         self._home = HomeLoop()
 
     async def get_messages(self, session_id: str | None, *, state: dict[str, Any] | None = None) -> list[Message]:
         """The history, oldest first."""
-        entries = EntryList(self.engine, session_id or DEFAULT)
+        entries = EntryList(self._threads, session_id or DEFAULT)
         if self._history == "context":
             return await self._home.run(self._context(entries))
         return [Message.from_dict(one) for one in await self._home.run(entries.get())]
@@ -87,7 +95,7 @@ class MemoryEngineHistoryProvider(HistoryProvider):
         self, session_id: str | None, messages: Sequence[Message], *, state: dict[str, Any] | None = None
     ) -> None:
         """Store those that the history does not end with, all or none, each as messages of the thread."""
-        entries = EntryList(self.engine, session_id or DEFAULT)
+        entries = EntryList(self._threads, session_id or DEFAULT)
         given = [loaded(message.to_json()) for message in messages]
         kept = [_entry(one, message, self.engine) for one, message in zip(given, messages, strict=True)]
 
@@ -95,11 +103,13 @@ class MemoryEngineHistoryProvider(HistoryProvider):
             return (), kept[_repeated([_key(one) for one in there], [_key(one) for one in given]) :]
 
         if kept:
-            await self._home.run(entries.change(new, limit=len(kept) + 1, scopes=self._scopes))
+            await self._home.run(entries.change(new, limit=len(kept) + 1))
 
     async def _context(self, entries: EntryList) -> list[Message]:
-        with suppress(ThreadNotFound):
-            return _from_openai((await entries.thread.context(self._max_tokens)).messages)
+        thread = await entries.thread()
+        if thread is not None:
+            with suppress(ThreadNotFound):
+                return _from_openai((await thread.context(self._max_tokens)).messages)
         return []
 
 

@@ -1,17 +1,31 @@
 """The brief of a thread as one text, for frameworks that build the request of their model themselves."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from memory_engine.context.brief_block import RankedBlock
 from memory_engine.context.builder import ContextBuilder
+from memory_engine.errors import ThreadNotFound
+from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.thread import Thread
 from memory_engine.views.brief.plugin import HEADING
 from memory_engine.views.brief.view import people, weighed
 
 BRIEF_TOKENS = 2_000
 """Tokens that a brief takes at most where nothing else is said."""
+
+
+async def brief_of(
+    threads: OwnedThreads, thread_id: str, *, beside: Iterable[str] = (), max_tokens: int = BRIEF_TOKENS
+) -> str:
+    """The `brief_text` of an owner's thread; empty if there is no thread yet. Raises `ThreadDiffers`."""
+    thread = await threads.find(thread_id)
+    if thread is not None:
+        with suppress(ThreadNotFound):
+            return await brief_text(thread, beside=beside, max_tokens=max_tokens)
+    return ""
 
 
 async def brief_text(thread: Thread, *, beside: Iterable[str] = (), max_tokens: int = BRIEF_TOKENS) -> str:

@@ -10,8 +10,9 @@ import msgspec
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent
-from memory_engine.engine import Engine
 from memory_engine.errors import Conflict, ThreadNotFound
+from memory_engine.integrations.owned import OwnedThreads
+from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forgetting
 from memory_engine.runtime.messages import groups_as_events
 from memory_engine.thread import Thread
@@ -39,7 +40,7 @@ class OwnMessage(msgspec.Struct, frozen=True, kw_only=True):
     before: str = ""
 
 
-async def entry_events(thread: Thread, entries: Sequence[OwnMessage], at: float) -> list[NewEvent]:
+async def entry_events(thread: ThreadHandle, entries: Sequence[OwnMessage], at: float) -> list[NewEvent]:
     """The events of entries: for each its messages, then itself, without repeating them. `at`: Unix seconds."""
     groups = [entry.messages for entry in entries]
     said = await groups_as_events(thread, groups, [entry.name for entry in entries], format="openai.chat")
@@ -53,19 +54,24 @@ async def entry_events(thread: Thread, entries: Sequence[OwnMessage], at: float)
 
 
 class EntryList:
-    """The entries of one thread, in their order. The thread is made with the first."""
+    """The entries of one thread, in their order. The thread is made with the first, and must be the owner's."""
 
-    def __init__(self, engine: Engine, thread_id: str) -> None:
-        self._engine = engine
-        self.thread = engine.thread(thread_id)
-        self._session = Session(self.thread)
+    def __init__(self, threads: OwnedThreads, thread_id: str) -> None:
+        self._threads = threads
+        self._thread_id = thread_id
+
+    async def thread(self) -> Thread | None:
+        """The thread, or `None`. Raises `ThreadDiffers` for another owner's."""
+        return await self._threads.find(self._thread_id)
 
     async def get(self, limit: int | None = None) -> list[Json]:
-        """The entries, or the last `limit`; none if there is no thread."""
-        if limit == 0:
+        """The entries, or the last `limit`; none if there is no thread. Raises `ThreadDiffers`."""
+        thread = await self.thread()
+        if thread is None or limit == 0:
             return []
+        session = Session(thread)
         with suppress(ThreadNotFound):
-            return [one.entry for one in await self._session.entries(await self._session.entry_rows(limit))]
+            return [one.entry for one in await session.entries(await session.entry_rows(limit))]
         return []
 
     async def change(
@@ -73,50 +79,43 @@ class EntryList:
         draft: "Callable[[Sequence[Json]], tuple[Sequence[int], Sequence[OwnMessage]]]",
         *,
         limit: int | None = None,
-        scopes: Mapping[str, str],
         reason: str = "",
     ) -> None:
         """Drop and add entries in one commit, as `draft` decides from the existing ones (the last `limit`).
 
         It returns the places of those to drop, and those to add; it is called again if others have written meanwhile.
-        Dropped entries are forgotten, with their messages. Raises what `dispatch` raises.
+        Dropped entries are forgotten, with their messages. Raises `ThreadDiffers`, and what `dispatch` raises.
         """
         while True:
-            try:
-                seq = await self.thread.last_seq()
-                rows = await self._session.entry_rows(limit) if limit != 0 else []
-            except ThreadNotFound:
-                seq, rows = 0, []
-            gone, added = draft([one.entry for one in await self._session.entries(rows)])
+            thread = await self.thread()
+            seq, rows, there = 0, list[SessionEntryRow](), list[Json]()
+            if thread is not None:
+                with suppress(ThreadNotFound):
+                    session = Session(thread)
+                    seq, rows = await thread.last_seq(), await session.entry_rows(limit) if limit != 0 else []
+                    there = [one.entry for one in await session.entries(rows)]
+            gone, added = draft(there)
             if not gone and not added:
                 return
-            if not seq:
-                await self._open(scopes)
-                seq = await self.thread.last_seq()
+            if thread is None or not seq:
+                thread = await self._threads.open(self._thread_id)
+                seq = await thread.last_seq()
                 if seq:
                     continue
-            events = await self._forgotten([rows[at] for at in gone], reason)
-            events += await entry_events(self.thread, added, time.time())
+            events = await _forgotten(thread, [rows[at] for at in gone], reason)
+            events += await entry_events(thread, added, time.time())
             try:
-                await self.thread.dispatch_all(events, expected_seq=seq)
+                await thread.dispatch_all(events, expected_seq=seq)
             except Conflict:
                 await asyncio.sleep(0)
                 continue
             return
 
-    async def _open(self, scopes: Mapping[str, str]) -> None:
-        await self._engine.open_thread(
-            self.thread.id,
-            user_id=scopes.get("user_id", ""),
-            tenant_id=scopes.get("tenant_id", ""),
-            agent_id=scopes.get("agent_id", ""),
-            metadata={scopes["mark"]: "conversation"},
-        )
 
-    async def _forgotten(self, rows: Sequence[SessionEntryRow], reason: str) -> list[NewEvent]:
-        seqs = {seq for row in rows for seq in range(row.seq - row.messages, row.seq + 1)}
-        ids = await self._engine.reader.ids_at(self.thread.id, seqs) if seqs else ()
-        return [NewEvent(await forgetting(self.thread, event_ids=list(ids), reason=reason))] if seqs else []
+async def _forgotten(thread: Thread, rows: Sequence[SessionEntryRow], reason: str) -> list[NewEvent]:
+    seqs = {seq for row in rows for seq in range(row.seq - row.messages, row.seq + 1)}
+    ids = await thread.kernel.reader.ids_at(thread.id, seqs) if seqs else ()
+    return [NewEvent(await forgetting(thread, event_ids=list(ids), reason=reason))] if seqs else []
 
 
 def loaded(text: str) -> Json:

@@ -21,9 +21,11 @@ from uuid import uuid4
 from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidMessage, MissingExtra, ThreadNotFound
-from memory_engine.integrations.brief import BRIEF_TOKENS, brief_text
+from memory_engine.integrations.brief import BRIEF_TOKENS, brief_of
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.langgraph_store import MemoryEngineStore
+from memory_engine.integrations.owned import OwnedThreads
+from memory_engine.runtime.life import forget
 from memory_engine.runtime.messages import as_events, recorded_ids
 from memory_engine.views.checkpoints.events import CheckpointName, CheckpointSaved
 from memory_engine.views.checkpoints.packing import MSGPACK, Form
@@ -75,7 +77,8 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
 
     Await it on any event loop, or call it without `await` from any thread but the engine's own: there
     such a call raises `RuntimeError`, since it would wait for itself. `messages` is the channel whose messages become
-    events. New threads get the scopes.
+    events. New threads get the scopes; every method raises `ThreadDiffers` for a thread of another user or tenant, and
+    lists none.
     """
 
     def __init__(  # noqa: PLR0913 - scopes are keywords of the public face
@@ -91,11 +94,11 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=serde)
         self.engine = engine
         self._messages = messages
-        self._user_id, self._tenant_id, self._agent_id = user_id, tenant_id, agent_id
+        self._threads = OwnedThreads(
+            engine=engine, user_id=user_id, tenant_id=tenant_id, agent_id=agent_id, metadata=MARK
+        )
         self._home = HomeLoop()
         self._cache = CheckpointCache()
-        self._seen: set[str] = set()
-        self._seen_at = -1
 
     # on any event loop
 
@@ -111,11 +114,11 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         before: "RunnableConfig | None" = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Checkpoints that match, the latest first: of one thread, or of all threads that savers have made."""
+        """Checkpoints that match, the latest first: of one thread, or of all of these scopes that savers have made."""
         for thread_id, name in await self._home.run(self._names(config, before)):
             if limit is not None and limit <= 0:
                 return
-            found = await self._home.run(self._checkpoints(thread_id).read(name))
+            found = await self._home.run(self._read(thread_id, name))
             if found is None or not _matches(found.metadata, filter):
                 continue
             limit = None if limit is None else limit - 1
@@ -146,7 +149,8 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         beginning. Give the result to the model, and do not return it from a node: the state keeps the talk alone.
         """
         given = [*messages]
-        text = await self._home.run(self._brief(_thread_id(config), [_text(one) for one in given], max_tokens))
+        beside = [_text(one) for one in given]
+        text = await self._home.run(brief_of(self._threads, _thread_id(config), beside=beside, max_tokens=max_tokens))
         at = 1 if given and isinstance(given[0], SystemMessage) else 0
         return [*given[:at], *([HumanMessage(text)] if text else ()), *given[at:]]
 
@@ -155,7 +159,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         await self._home.run(self._delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Drop the checkpoints of runs, in every thread. The log keeps them."""
+        """Drop the checkpoints of runs, in every thread with these scopes. The log keeps them."""
         await self._home.run(self._delete_for_runs(frozenset(run_ids)))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -227,38 +231,31 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
 
     # on the engine's loop
 
-    def _checkpoints(self, thread_id: str) -> Checkpoints:
-        return Checkpoints(self.engine.thread(thread_id), self._cache)
+    async def _found(self, thread_id: str) -> Checkpoints | None:
+        """Those of a thread; `None` if it is not there. Raises `ThreadDiffers`."""
+        thread = await self._threads.find(thread_id)
+        return None if thread is None else Checkpoints(thread, self._cache)
+
+    async def _made(self, thread_id: str) -> Checkpoints:
+        """Those of a thread, which is made if it is not there. Raises `ThreadDiffers`."""
+        return Checkpoints(await self._threads.open(thread_id), self._cache)
 
     async def _in(self, thread_id: str, act: Callable[[Checkpoints], Awaitable[T]]) -> T:
         """Do something in a thread, which is made if it is not there."""
         try:
             return await act(await self._made(thread_id))
-        except ThreadNotFound:  # another process has deleted it since it was seen
-            self._seen.discard(thread_id)
+        except ThreadNotFound:  # another process has deleted it meanwhile
             return await act(await self._made(thread_id))
 
-    async def _brief(self, thread_id: str, beside: Sequence[str], max_tokens: int) -> str:
-        try:
-            return await brief_text(self.engine.thread(thread_id), beside=beside, max_tokens=max_tokens)
-        except ThreadNotFound:
-            return ""  # nothing was said in it yet
-
-    async def _made(self, thread_id: str) -> Checkpoints:
-        checkpoints = self._checkpoints(thread_id)
-        if self._seen_at != (now := self.engine.kernel.store.generation):
-            self._seen_at = now
-            self._seen.clear()
-        if thread_id not in self._seen:
-            await self.engine.open_thread(
-                thread_id, user_id=self._user_id, tenant_id=self._tenant_id, agent_id=self._agent_id, metadata=MARK
-            )
-            self._seen.add(thread_id)
-        return checkpoints
+    async def _read(self, thread_id: str, name: CheckpointName) -> Saved | None:
+        checkpoints = await self._found(thread_id)
+        return None if checkpoints is None else await checkpoints.read(name)
 
     async def _get_tuple(self, config: "RunnableConfig") -> CheckpointTuple | None:
         thread_id, namespace = _thread_id(config), _namespace(config)
-        checkpoints = self._checkpoints(thread_id)
+        checkpoints = await self._found(thread_id)
+        if checkpoints is None:
+            return None
         wanted = get_checkpoint_id(config) or await checkpoints.latest(namespace)
         found = await checkpoints.read(CheckpointName(namespace, wanted))
         return None if found is None else self._tuple(thread_id, found)
@@ -273,13 +270,17 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         found = [
             (thread_id, name)
             for thread_id in thread_ids
-            for name in await self._checkpoints(thread_id).names()
+            for name in await self._names_in(thread_id)
             if namespace in (None, name.namespace) and wanted in (None, name.id) and (not bound or name.id < bound)
         ]
         return sorted(found, key=lambda one: one[1].id, reverse=True)
 
+    async def _names_in(self, thread_id: str) -> Sequence[CheckpointName]:
+        checkpoints = await self._found(thread_id)
+        return () if checkpoints is None else await checkpoints.names()
+
     async def _thread_ids(self) -> "builtins.list[str]":
-        return [info.id for info in await self.engine.threads(metadata=MARK)]
+        return [info.id for info in await self._threads.list()]
 
     def _tuple(self, thread_id: str, found: Saved) -> CheckpointTuple:
         values = {channel: self._loads(value) for channel, value in found.values.items()}
@@ -356,27 +357,29 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         await self._in(_thread_id(config), write)
 
     async def _delete_thread(self, thread_id: str) -> None:
-        with suppress(ThreadNotFound):
-            await self.engine.thread(thread_id).delete(reason="its graph deleted it")
+        thread = await self._threads.find(thread_id)
+        if thread is not None:
+            with suppress(ThreadNotFound):
+                await thread.delete(reason="its graph deleted it")
 
     async def _delete_for_runs(self, run_ids: frozenset[str]) -> None:
-        for thread_id in await self._thread_ids():
-            checkpoints = self._checkpoints(thread_id)
+        for checkpoints in filter(None, [await self._found(thread_id) for thread_id in await self._thread_ids()]):
             found = await checkpoints.events()
             await checkpoints.drop([n for n, saved in found.items() if _metadata(saved).get("run_id") in run_ids])
 
     async def _prune(self, thread_ids: Sequence[str], strategy: str) -> None:
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f'strategy {strategy!r}: give "keep_latest" or "delete"')
-        for thread_id in thread_ids:
-            checkpoints = self._checkpoints(thread_id)
+        for checkpoints in filter(None, [await self._found(thread_id) for thread_id in thread_ids]):
             found = await checkpoints.events()
             latest = {name.namespace: name for name in sorted(found, key=lambda name: name.id)}
             kept = {one for name in latest.values() for one in _needed(found, name)} if strategy != "delete" else set()
             await checkpoints.drop([name for name in found if name not in kept])
 
     async def _copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        source, target = self._checkpoints(source_thread_id), await self._made(target_thread_id)
+        source, target = await self._found(source_thread_id), await self._made(target_thread_id)
+        if source is None:
+            return
         for name in sorted(await source.names(), key=lambda name: name.id):
             found = await source.read(name)
             if found is None:
@@ -421,8 +424,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         ]
         event_ids = await recorded_ids(checkpoints.thread, names)
         if event_ids:
-            thread = self.engine.thread(checkpoints.thread.id)
-            await thread.forget(event_ids=event_ids, reason="the graph has rewritten it")
+            await forget(checkpoints.thread, event_ids=event_ids, reason="the graph has rewritten it")
 
 
 def _needed(found: Mapping[CheckpointName, CheckpointSaved], latest: CheckpointName) -> Iterator[CheckpointName]:

@@ -17,7 +17,7 @@ from memory_engine.engine import Engine
 from memory_engine.errors import InvalidArgument, MissingExtra
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.runtime.scoped import ScopeHandle, check_scoped
 from memory_engine.views.items import view
 from memory_engine.views.items.events import WHOLE
 from memory_engine.views.items.view import ItemChange, Items, Value
@@ -48,7 +48,8 @@ class MemoryEngineStore(BaseStore):
     Await it on any event loop, or call it without `await` from any thread but the engine's own.
     The thread is of the kind `store`, one per tenant, or the given one (such as `engine.user("ann")`). `fields`
     are the paths of the texts that a search finds if `put` names none in `index`; vectors are used if the
-    engine has an embedder. The puts and deletions of a batch are one commit, after its reads.
+    engine has an embedder. The puts and deletions of a batch are one commit, after its reads. Raises `InvalidArgument`
+    for a thread and a tenant together, and `ScopeRequired` for neither, if the engine requires a scope.
     """
 
     supports_ttl = True
@@ -62,6 +63,10 @@ class MemoryEngineStore(BaseStore):
         fields: Sequence[str] = (WHOLE,),
         ttl: TTLConfig | None = None,
     ) -> None:
+        if thread is None:
+            check_scoped(engine.kernel, "no store was opened", "", tenant_id)
+        elif tenant_id:
+            raise InvalidArgument("tenant_id", tenant_id, "the given thread has its own tenant; leave one of them out")
         self.ttl_config = ttl
         self.items = Items(thread or ScopeHandle(engine.kernel, "store", "langgraph", tenant_id))
         self._fields = tuple(fields)

@@ -15,6 +15,7 @@ inspector work on it.
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -22,9 +23,10 @@ from memory_engine import sync
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
 from memory_engine.engine import Engine
-from memory_engine.errors import MissingExtra, ThreadNotFound
-from memory_engine.integrations.brief import BRIEF_TOKENS, brief_text
+from memory_engine.errors import MissingExtra
+from memory_engine.integrations.brief import BRIEF_TOKENS, brief_of
 from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
+from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.views.sessions.view import as_json
 
 try:
@@ -48,16 +50,23 @@ MARK = "llama-index"
 class MemoryEngineChatStore(BaseChatStore):
     """A `BaseChatStore` in the threads of an engine that `memory_engine.sync.open` opened; any thread may call it.
 
-    The first message of a key makes its thread, with these scopes.
+    The first message of a key makes its thread, with these scopes. A key whose thread is of another user or tenant
+    raises `ThreadDiffers` in every method, and is not listed.
     """
 
     _engine: sync.Engine = PrivateAttr()
-    _scopes: dict[str, str] = PrivateAttr()
+    _owner: "partial[OwnedThreads]" = PrivateAttr()
 
     def __init__(self, engine: sync.Engine, *, user_id: str = "", tenant_id: str = "", agent_id: str = "") -> None:
         super().__init__()
         self._engine = engine
-        self._scopes = {"user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id, "mark": MARK}
+        self._owner = partial(
+            OwnedThreads,
+            user_id=user_id,
+            tenant_id=tenant_id,
+            agent_id=agent_id,
+            metadata={MARK: "conversation"},
+        )
 
     @classmethod
     def class_name(cls) -> str:
@@ -77,7 +86,7 @@ class MemoryEngineChatStore(BaseChatStore):
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """The messages of a key, oldest first."""
-        entries = self._engine.call(lambda engine: EntryList(engine, key).get())
+        entries = self._engine.call(lambda engine: self._entries(engine, key).get())
         return [ChatMessage.model_validate(entry) for entry in entries]
 
     def with_brief(
@@ -92,10 +101,7 @@ class MemoryEngineChatStore(BaseChatStore):
         beside = [one.content or "" for one in given]
 
         async def brief(engine: Engine) -> str:
-            try:
-                return await brief_text(engine.thread(key), beside=beside, max_tokens=max_tokens)
-            except ThreadNotFound:
-                return ""  # nothing was said in it yet
+            return await brief_of(self._owner(engine=engine), key, beside=beside, max_tokens=max_tokens)
 
         text = self._engine.call(brief)
         at = 1 if given and given[0].role == MessageRole.SYSTEM else 0
@@ -123,8 +129,8 @@ class MemoryEngineChatStore(BaseChatStore):
         """The keys that have messages."""
 
         async def keys(engine: Engine) -> list[str]:
-            threads = await engine.threads(tenant_id=self._scopes["tenant_id"], metadata={MARK: "conversation"})
-            return [info.id for info in threads if await EntryList(engine, info.id).get(1)]
+            infos = await self._owner(engine=engine).list()
+            return [info.id for info in infos if await self._entries(engine, info.id).get(1)]
 
         return self._engine.call(keys)
 
@@ -145,10 +151,12 @@ class MemoryEngineChatStore(BaseChatStore):
                 gone, added = changed(there)
                 return gone, [_entry(one, engine.kernel.new_id()) for one in added]
 
-            entries = EntryList(engine, key)
-            await entries.change(draft, limit=limit, scopes=self._scopes, reason="the chat store dropped it")
+            await self._entries(engine, key).change(draft, limit=limit, reason="the chat store dropped it")
 
         self._engine.call(change)
+
+    def _entries(self, engine: Engine, key: str) -> EntryList:
+        return EntryList(self._owner(engine=engine), key)
 
 
 def _dumped(message: ChatMessage) -> Json:

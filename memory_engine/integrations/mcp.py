@@ -10,7 +10,7 @@ import json
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote, unquote
 
 from attrs import frozen
@@ -18,17 +18,21 @@ from msgspec import Meta
 
 from memory_engine.agents.arguments import ARGUMENTS, Arguments
 from memory_engine.agents.tools import ENTRY_CHARS_MAX, MemoryTools, parameters, read_arguments
+from memory_engine.context.ownership import Viewer
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.aside import modules_spared
 from memory_engine.core.json_form import as_data
+from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.version import installed_version
 from memory_engine.engine import Engine
-from memory_engine.errors import MemoryEngineError, MissingExtra, ThreadExists, ThreadNotFound, UnknownMemory
+from memory_engine.errors import MemoryEngineError, MissingExtra, ThreadDiffers, UnknownMemory
+from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.scopes import Agent
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK
 from memory_engine.views.layers.fold import EPISODIC, LAYERS, EntryRow
 from memory_engine.views.layers.summaries import shortened
+from memory_engine.views.layers.viewers import rows_for
 from memory_engine.views.memory_files.fold import MEMORY_FILES
 
 if TYPE_CHECKING:
@@ -55,7 +59,8 @@ _IDEMPOTENT = frozenset({"memory_learn", "memory_clear"})
 class Served:
     """Whose memory a server serves: an agent's, with the conversations of a user, or of the agent, in one tenant.
 
-    Nothing of another tenant is seen or changed; without a `tenant_id`, nothing of any tenant. `read_only` leaves out
+    Nothing of another user or tenant is seen or changed; without a `user_id`, nothing of any user, and without a
+    `tenant_id`, nothing of any tenant. `read_only` leaves out
     the tools that write: no event is recorded. (A search may write its index: open the engine for writing.)
     """
 
@@ -193,14 +198,19 @@ async def create_server(engine: Engine, served: Served) -> "Server[Any]":
 class _Answers:
     """What the server answers with."""
 
-    thread_kind: ClassVar[str] = "conversation"
-
-    def __init__(self, engine: Engine, served: Served, agent: Agent, conversation: Thread) -> None:
+    def __init__(self, engine: Engine, served: Served, agent: Agent, conversation: Thread, viewer: Viewer) -> None:
         self._engine = engine
         self._served = served
         self._agent = agent
         self._conversation = conversation
-        self._tools = MemoryTools(agent, conversation)
+        self._viewer = viewer
+        self._threads = OwnedThreads(
+            engine=engine,
+            user_id=served.user_id,
+            tenant_id=served.tenant_id,
+            agent_id="" if served.user_id else served.agent_id,
+        )
+        self._tools = MemoryTools(agent, conversation, viewer=viewer)
         self._own: Mapping[type[Arguments], Callable[[Any], Awaitable[tuple[str, dict[str, object]]]]] = {
             ContextOf: self._context,
             WhyOf: self._why,
@@ -212,17 +222,11 @@ class _Answers:
         agent = engine.agent(served.agent_id, tenant_id=served.tenant_id)
         parts = (served.tenant_id, served.user_id, served.agent_id)
         thread_id = "mcp:" + "/".join(quote(part, safe="") for part in parts)
-        if not served.read_only:
-            with suppress(ThreadExists):
-                await engine.create_thread(
-                    thread_id, user_id=served.user_id, tenant_id=served.tenant_id, agent_id=served.agent_id
-                )
-        conversation = engine.thread(thread_id)
-        try:
-            await conversation.info()
-        except ThreadNotFound:
-            return cls(engine, served, agent, agent)
-        return cls(engine, served, agent, conversation)
+        owned = OwnedThreads(
+            engine=engine, user_id=served.user_id, tenant_id=served.tenant_id, agent_id=served.agent_id
+        )
+        conversation = await (owned.find if served.read_only else owned.open)(thread_id)
+        return cls(engine, served, agent, conversation or agent, Viewer(served.user_id, thread_id))
 
     # tools
 
@@ -272,7 +276,8 @@ class _Answers:
             lines = [f"- ({hit.at:%Y-%m-%d}) {shortened(hit.text, ENTRY_CHARS_MAX)}" for hit in hits]
             text = "\n".join([RECALLED_MARK, *lines]) if lines else "Nothing is known about that yet."
             return text, {"threads": sorted({hit.thread_id for hit in hits})}
-        sources = [self._engine.thread(info.id) for info in others if info.id != self._conversation.id]
+        found = [await self._threads.find(info.id) for info in others if info.id != self._conversation.id]
+        sources = [thread for thread in found if thread is not None]
         scopes = [self._agent, *([self._user()] if self._served.user_id else ())]
         sources += [scope for scope in scopes if await scope.exists()]
         budget = asked.max_tokens or CONTEXT_TOKENS
@@ -286,9 +291,10 @@ class _Answers:
     async def _why(self, asked: WhyOf) -> tuple[str, dict[str, object]]:
         """Of an entry of a layer, a memory file, a chunk of the conversation, or a row of a view."""
         row = await self._row_of(asked.id)
+        is_of_layers = asked.id.startswith((f"view:{LAYERS.name}/", f"view:{EPISODIC.name}/"))
         if row is not None:
             why = await self._agent.why(row)
-        elif asked.id.startswith("view:") and await self._agent.exists():
+        elif asked.id.startswith("view:") and not is_of_layers and await self._agent.exists():
             why = await self._agent.why(asked.id)
         elif asked.id.partition(".")[0].isdecimal():
             why = await self._conversation.why(asked.id)
@@ -297,10 +303,14 @@ class _Answers:
         return "\n".join(_tree(why)), {"tree": as_data(why)}
 
     async def _row_of(self, entry_id: str) -> str | None:
+        """The row of an entry that may be shown here, whole, or of a file."""
         for projection in (LAYERS, EPISODIC):
-            for key, row in (await self._agent.view(projection.name)).items():
-                if isinstance(row, EntryRow) and entry_id in (row.id, row.event_id, row.key):
-                    return f"view:{projection.name}/{key}"
+            view = await self._agent.view(projection.name)
+            rows = {f"view:{projection.name}/{key}": row for key, row in view.items() if isinstance(row, EntryRow)}
+            shown = await rows_for(self._agent, rows.values(), self._viewer)
+            for name, row in rows.items():
+                if entry_id in (name, row.id, row.event_id, row.key) and row in shown:
+                    return name
         file_key = f"file/{entry_id}"
         files = await self._agent.rows(MEMORY_FILES)
         return f"view:{MEMORY_FILES.name}/{file_key}" if files.get(file_key) is not None else None
@@ -367,26 +377,27 @@ class _Answers:
                 return _json(infos), "application/json"
             case ("memory", ["threads", thread_id, "context"]):
                 thread_id = unquote(thread_id)
-                if all(info.id != thread_id for info in await self._conversations(limit=None)):
+                thread = await self._conversation_of(thread_id)
+                if thread is None:
                     return None
-                context = await self._engine.thread(thread_id).context()
+                context = await thread.context()
                 return "\n\n".join(filter(None, map(_said, context.messages))), "text/plain"
             case ("memory", ["files", *parts]):
                 file = await self._agent.memory_files.get(unquote("/".join(parts)))
                 return None if file is None else (file.content, "text/plain")
         return None
 
-    async def _conversations(self, limit: int | None = THREADS_MAX) -> "Sequence[Any]":
-        """Those of the user, or of the agent where no user is named, in exactly this tenant; no what-ifs."""
-        served = self._served
-        found = await self._engine.threads(
-            kind=self.thread_kind,
-            tenant_id=served.tenant_id,
-            user_id=served.user_id or None,
-            agent_id=None if served.user_id else served.agent_id,
-            limit=limit,
-        )
-        return [info for info in found if not info.is_what_if]
+    async def _conversations(self) -> "Sequence[ThreadInfo]":
+        """The latest of the user, or of the agent where no user is named, in exactly this tenant; no what-ifs."""
+        return [info for info in await self._threads.list(limit=THREADS_MAX) if not info.is_what_if]
+
+    async def _conversation_of(self, thread_id: str) -> Thread | None:
+        """The one with this id, or `None`, also for another's: that it exists is nobody else's business."""
+        try:
+            thread = await self._threads.find(thread_id)
+        except ThreadDiffers:
+            return None
+        return None if thread is None or (await thread.info()).is_what_if else thread
 
     def _user(self) -> Any:
         return self._engine.user(self._served.user_id, tenant_id=self._served.tenant_id)

@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from memory_engine import sync
@@ -21,6 +22,7 @@ from memory_engine.engine import Engine
 from memory_engine.errors import EngineClosed, InvalidArgument, MissingExtra, ThreadNotFound
 from memory_engine.formats import openai_responses
 from memory_engine.integrations.home import HomeLoop
+from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.thread import Thread
 from memory_engine.views.session_items.view import Item, SessionItems
 
@@ -48,7 +50,8 @@ class MemoryEngineSession:
     programs without an event loop (`Runner.run_sync`), until `close`.
 
     `history` is what the model gets: `"all"` items, or the thread's `"context"` within `max_tokens`,
-    with what was compacted and what is known of the user. The first item makes the thread, with these scopes.
+    with what was compacted and what is known of the user. The first item makes the thread, with these scopes; every
+    method raises `ThreadDiffers` for the thread of another user or tenant.
     """
 
     session_settings: SessionSettings | None
@@ -72,7 +75,7 @@ class MemoryEngineSession:
         self._home = _OpenEngine(engine) if isinstance(engine, Engine) else _OwnEngine(os.fspath(engine))
         self._history = history
         self._max_tokens = max_tokens
-        self._scopes = user_id, tenant_id, agent_id
+        self._owner = partial(OwnedThreads, user_id=user_id, tenant_id=tenant_id, agent_id=agent_id)
 
     async def get_items(self, limit: int | None = None) -> "list[TResponseInputItem]":
         """The history, oldest first; with a limit (of the settings, if none is given) its latest items.
@@ -98,9 +101,14 @@ class MemoryEngineSession:
         """Close the engine if the session opened it. A second call does nothing."""
         self._home.close()
 
+    async def _find(self, engine: Engine) -> Thread | None:
+        return await self._owner(engine=engine).find(self.session_id)
+
     async def _get(self, engine: Engine, limit: int | None) -> list[Item]:
-        thread = engine.thread(self.session_id)
+        thread = await self._find(engine)
         with suppress(ThreadNotFound):
+            if thread is None:
+                return []
             if self._history == "context":
                 return await self._context(thread, limit)
             return await SessionItems(thread).get(limit)
@@ -118,18 +126,20 @@ class MemoryEngineSession:
 
     async def _add(self, engine: Engine, items: list[Item]) -> None:
         if items:
-            user_id, tenant_id, agent_id = self._scopes
-            thread = await engine.open_thread(self.session_id, user_id=user_id, tenant_id=tenant_id, agent_id=agent_id)
+            thread = await self._owner(engine=engine).open(self.session_id)
             await SessionItems(thread).add(items)
 
     async def _pop(self, engine: Engine) -> Item | None:
+        thread = await self._find(engine)
         with suppress(ThreadNotFound):
-            return await SessionItems(engine.thread(self.session_id)).pop()
+            return None if thread is None else await SessionItems(thread).pop()
         return None
 
     async def _clear(self, engine: Engine) -> None:
-        with suppress(ThreadNotFound):
-            await engine.thread(self.session_id).clear(reason="its session was cleared")
+        thread = await self._find(engine)
+        if thread is not None:
+            with suppress(ThreadNotFound):
+                await thread.clear(reason="its session was cleared")
 
 
 class _OpenEngine:

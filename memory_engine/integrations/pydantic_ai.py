@@ -18,8 +18,10 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, cast
+from functools import partial
+from typing import Any, Self, cast
 
 import msgspec
 
@@ -28,10 +30,12 @@ from memory_engine.context.context import Context
 from memory_engine.core.events.messages import LlmThinking
 from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
-from memory_engine.errors import Conflict, MissingExtra, ThreadNotFound
+from memory_engine.errors import Conflict, MissingExtra, ThreadDiffers, ThreadNotFound
 from memory_engine.integrations.entries import OwnMessage, entry_events
 from memory_engine.integrations.home import HomeLoop
+from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.integrations.pydantic_ai_messages import dumped, from_openai, loaded, openai, said, texts_of
+from memory_engine.integrations.pydantic_ai_scopes import ScopedCalls
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.life import forgetting
 from memory_engine.thread import Thread
@@ -43,12 +47,7 @@ try:
     from pydantic import TypeAdapter
     from pydantic_ai import RunContext
     from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.conversation_store import (
-        ConversationConflict,
-        ConversationEntry,
-        ConversationRecord,
-        ConversationStore,
-    )
+    from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry, ConversationRecord
     from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models import ModelRequestContext
 except ImportError:
@@ -80,27 +79,32 @@ class _Line(msgspec.Struct, frozen=True):
         return range(self.row.seq - self.row.messages, self.row.seq)
 
 
-class MemoryEngineConversationStore(ConversationStore):
+class MemoryEngineConversationStore(ScopedCalls):
     """A `ConversationStore` in an engine's threads. Make it on the loop that the engine was opened on; await it on any.
 
-    A conversation's scope is its thread's user. A save is one commit, checked against the conversation's revision. A
-    fork has the shared messages in its own thread too, so deleting a conversation destroys all of it and
-    nothing of its forks.
+    A conversation's scope is its thread's user. A call that names no scope is of `user_id`: without one, it reaches
+    conversations that have no scope. By another one's id it raises `ThreadDiffers`; if it names a scope, it gets the
+    framework's answer for a conversation that the store does not have. A save is one commit, checked against the
+    conversation's revision. A fork has the shared messages in its own thread too, so deleting a conversation destroys
+    all of it and nothing of its forks.
     """
 
-    def __init__(self, engine: Engine, *, tenant_id: str = "", agent_id: str = "") -> None:
+    def __init__(self, engine: Engine, *, user_id: str = "", tenant_id: str = "", agent_id: str = "") -> None:
         self.engine = engine
-        self._tenant_id = tenant_id
-        self._agent_id = agent_id
+        self._user_id = user_id
+        self._names_scope = False
+        self._owner = partial(
+            OwnedThreads, engine=engine, tenant_id=tenant_id, agent_id=agent_id, metadata={MARK: "conversation"}
+        )
         self._home = HomeLoop()
         self._homes: OrderedDict[str, str] = OrderedDict()
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """The record of a conversation, or `None`."""
-        return await self._home.run(self._record(self._session(conversation_id)))
+        return await self._home.run(self._stored(conversation_id))
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        """The records, of a scope if one is given, most recently saved first."""
+        """The records of a scope (without one, of the store's user), most recently saved first."""
         return await self._home.run(self._records(scope, limit))
 
     async def write_record(
@@ -128,8 +132,33 @@ class MemoryEngineConversationStore(ConversationStore):
 
     # on the engine's loop
 
-    def _session(self, conversation_id: str) -> Session:
-        return Session(self.engine.thread(conversation_id))
+    def _of(self, scope: str | None) -> Self:
+        if scope is None:
+            return self
+        named = copy(self)
+        named._user_id, named._names_scope = scope, True
+        return named
+
+    def _threads(self, scope: str | None = None) -> OwnedThreads:
+        return self._owner(user_id=self._user_id if scope is None else scope)
+
+    async def _session(self, conversation_id: str) -> Session | None:
+        """The session of a conversation, or `None`. Raises `ThreadDiffers`."""
+        try:
+            thread = await self._threads().find(conversation_id)
+        except ThreadDiffers as error:
+            if not self._is_of_another_scope(error):
+                raise
+            return None
+        return None if thread is None else Session(thread)
+
+    def _is_of_another_scope(self, error: ThreadDiffers) -> bool:
+        """Whether a thread differs only in the scope that a call named: the framework does not show it then."""
+        return self._names_scope and [name for name, *_ in error.differences] == ["user_id"]
+
+    async def _stored(self, conversation_id: str) -> ConversationRecord | None:
+        session = await self._session(conversation_id)
+        return None if session is None else await self._record(session)
 
     async def _record(self, session: Session) -> ConversationRecord | None:
         value = await session.value(_RECORD)
@@ -148,10 +177,9 @@ class MemoryEngineConversationStore(ConversationStore):
                 self._homes.popitem(last=False)
 
     async def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        threads = await self.engine.threads(
-            user_id=scope or None, tenant_id=self._tenant_id, metadata={MARK: "conversation"}
-        )
-        read = [await self._record(self._session(info.id)) for info in threads]
+        owned = self._threads(scope)
+        threads = [await owned.find(info.id) for info in await owned.list()]
+        read = [await self._record(Session(thread)) for thread in threads if thread is not None]
         found = [one for one in read if one is not None and (scope is None or one.scope == scope)]
         found.sort(key=lambda one: one.updated_at, reverse=True)
         return found[:limit]
@@ -159,18 +187,21 @@ class MemoryEngineConversationStore(ConversationStore):
     async def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
         if head_id is None or limit == 0:
             return []
-        session = await self._where(head_id)
+        session = await self._where(head_id, [])
         return [one.entry() for one in await _line(session, head_id, limit)]
 
-    async def _where(self, entry_id: str) -> Session:
-        """A session that has an entry. Raises `KeyError`."""
-        known = self._homes.get(entry_id)
-        if known is not None and await self._holds(known, entry_id):
-            return self._session(known)
-        for info in await self.engine.threads(tenant_id=self._tenant_id, metadata={MARK: "conversation"}):
-            if await self._holds(info.id, entry_id):
-                self._know(entry_id, info.id)
-                return self._session(info.id)
+    async def _where(self, entry_id: str, at_hand: Sequence[Session]) -> Session:
+        """A session of the call's scope, or one at hand, that has an entry. Raises `KeyError`."""
+        for session in at_hand:
+            if await self._holds(session.thread.id, entry_id):
+                return session
+        known, owned = self._homes.get(entry_id), self._threads()
+        for thread_id in [*([known] if known else ()), *[info.id for info in await owned.list()]]:
+            with suppress(ThreadDiffers):
+                thread = await owned.find(thread_id)
+                if thread is not None and await self._holds(thread_id, entry_id):
+                    self._know(entry_id, thread_id)
+                    return Session(thread)
         raise KeyError(entry_id)
 
     async def _holds(self, thread_id: str, entry_id: str) -> bool:
@@ -181,9 +212,9 @@ class MemoryEngineConversationStore(ConversationStore):
     async def _write(
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
     ) -> None:
-        session = self._session(record.conversation_id)
+        record = replace(record, scope=record.scope if record.scope is not None else self._user_id or None)
         while True:
-            seq = await self._checked(session, record, expected_revision)
+            session, seq = await self._checked(record, expected_revision)
             stored = await self._record(session)
             events = await self._events(session, stored, record, new_entries)
             try:
@@ -193,28 +224,30 @@ class MemoryEngineConversationStore(ConversationStore):
             self._know(record.head_id, session.thread.id)
             return
 
-    async def _checked(self, session: Session, record: ConversationRecord, expected_revision: str | None) -> int:
-        """The thread's last seq, if the stored record is the expected one; makes the thread if necessary."""
+    async def _checked(self, record: ConversationRecord, expected_revision: str | None) -> tuple[Session, int]:
+        """The session and its last seq, if the stored record is the expected one; makes the thread if necessary."""
+        owned = self._threads(record.scope)
+        try:
+            thread = (
+                await owned.open(record.conversation_id)
+                if expected_revision is None
+                else await owned.find(record.conversation_id)
+            )
+        except ThreadDiffers as error:
+            if not self._is_of_another_scope(error):
+                raise
+            raise ConversationConflict(record.conversation_id) from error
+        if thread is None:
+            raise ConversationConflict(record.conversation_id)
+        session = Session(thread)
         seq = await _last_seq(session)
         stored = await self._record(session)
         if (stored.revision if stored is not None else None) != expected_revision:
             raise ConversationConflict(record.conversation_id)
-        if stored is not None:
-            return seq
-        thread = self.engine.thread(session.thread.id)
-        if seq and await session.has(_RECORD):  # a deletion that was killed half-way
+        if stored is None and seq and await session.has(_RECORD):  # a deletion that was killed half-way
             await thread.delete(reason="its conversation was deleted")
-        await self.engine.open_thread(
-            thread.id,
-            user_id=record.scope or "",
-            tenant_id=self._tenant_id,
-            agent_id=self._agent_id,
-            metadata={MARK: "conversation"},
-        )
-        seq = await thread.last_seq()
-        if await self._record(session) is not None:
-            raise ConversationConflict(record.conversation_id)
-        return seq
+            return await self._checked(record, expected_revision)
+        return session, seq
 
     async def _events(
         self,
@@ -238,7 +271,7 @@ class MemoryEngineConversationStore(ConversationStore):
                 events.append(NewEvent(forget))
         at = record.updated_at.timestamp()
         kept = [_kept(entry, thread_id, self.engine.kernel.new_id() if entry.id in held else "") for entry in entries]
-        events += await entry_events(self.engine.thread(thread_id), kept, at)
+        events += await entry_events(session.thread, kept, at)
         state = as_json({_RECORD: json.loads(_RECORDS.dump_json(record))})
         events.append(NewEvent(SessionEntryKept(id="", entry="{}", timestamp=at, state=state)))
         return events
@@ -249,7 +282,7 @@ class MemoryEngineConversationStore(ConversationStore):
         """What a history that ended at `old` and continues after `base` leaves, and what it gets back."""
         was = await _line(session, old)
         try:
-            now = await _line(await self._where(base), base) if base is not None else []
+            now = await _line(await self._where(base, [session]), base) if base is not None else []
         except KeyError:
             raise ConversationConflict(record.conversation_id) from None
         kept, before = {one.kept.id for one in now}, {one.kept.id for one in was}
@@ -257,18 +290,19 @@ class MemoryEngineConversationStore(ConversationStore):
         return [one for one in was if one.kept.id not in kept], again
 
     async def _delete(self, conversation_id: str, expected_revision: str) -> None:
-        session = self._session(conversation_id)
         while True:
-            record = await self._record(session)
-            if record is None or record.revision != expected_revision:
+            thread = await self._threads().find(conversation_id)
+            session = None if thread is None else Session(thread)
+            record = None if session is None else await self._record(session)
+            if thread is None or session is None or record is None or record.revision != expected_revision:
                 raise ConversationConflict(conversation_id)
             gone = SessionEntryKept(id="", entry="{}", timestamp=0, state=as_json({_RECORD: None}))
             seq = await session.thread.last_seq()
             if (record := await self._record(session)) is None or record.revision != expected_revision:
                 raise ConversationConflict(conversation_id)
             with suppress(Conflict):
-                await session.thread.dispatch(gone, expected_seq=seq)
-                await self.engine.thread(conversation_id).delete(reason="its conversation was deleted")
+                await thread.dispatch(gone, expected_seq=seq)
+                await thread.delete(reason="its conversation was deleted")
                 return
 
 
@@ -337,23 +371,33 @@ class MemoryEngineHistory(AbstractCapability[Any]):
     """Shows a model as much of a stored conversation as fits `max_tokens`, with all messages of the run.
 
     First come the summary of what was compacted and what is known of the user, then the latest messages as they
-    were, calls with their results and thoughts. The run's own history does not change, only each request.
+    were, calls with their results and thoughts. The run's own history does not change, only each request. The
+    conversation is one of `scope`; without it, of the store's user.
     """
 
     store: MemoryEngineConversationStore
     _: KW_ONLY
     max_tokens: int
+    scope: str | None = None
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """The request with the messages that fit. Raises `ContextBudgetError` if the run's own do not."""
-        thread = self.store.engine.thread(ctx.conversation_id or "")
-        fitted = await self.store._home.run(_fitted(thread, request_context.messages, self.max_tokens))
+        """The request with the messages that fit.
+
+        Raises `ContextBudgetError` if the run's own do not, `ThreadDiffers` for a conversation of another scope.
+        """
+        messages, owned = request_context.messages, self.store._threads(self.scope)
+        fitted = await self.store._home.run(_fitted(owned, ctx.conversation_id or "", messages, self.max_tokens))
         return replace(request_context, messages=fitted)
 
 
-async def _fitted(thread: Thread, messages: list[ModelMessage], max_tokens: int) -> list[ModelMessage]:
+async def _fitted(
+    owned: OwnedThreads, thread_id: str, messages: list[ModelMessage], max_tokens: int
+) -> list[ModelMessage]:
+    thread = await owned.find(thread_id)
+    if thread is None:
+        return messages
     session = Session(thread)
     record = cast("Mapping[str, Any] | None", await session.value(_RECORD))
     if record is None:

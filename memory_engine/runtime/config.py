@@ -102,7 +102,9 @@ class EngineConfig:
     the engine dispatches, delivers, compacts and mends nothing; read threads as they were (`thread.at`), since other
     views are caches that it would have to write. With `check_hashes` every event is checked against its hash when read:
     changed bytes raise `IntegrityError` and are never shown. `compaction_instructions` say what the summaries of
-    all threads should keep. The hooks before a compaction have `before_compaction_timeout_s` together.
+    all threads should keep. The hooks before a compaction have `before_compaction_timeout_s` together. With
+    `scopes_required`, `create_thread`, `open_thread` and adapters raise `ScopeRequired` unless they are given a user or
+    a tenant.
     """
 
     compaction: CompactionPolicy = field(default=CompactionPolicy(), validator=_policy)
@@ -124,3 +126,4 @@ class EngineConfig:
     search_index_timeout_s: float = field(default=0.5, validator=_patience)
     read_only: bool = field(default=False, validator=_flag)
     check_hashes: bool = field(default=True, validator=_flag)
+    scopes_required: bool = field(default=False, validator=_flag)

@@ -22,6 +22,7 @@ from memory_engine.errors import (
     EventTooLarge,
     InvalidIdentifier,
     InvalidSearch,
+    ScopeRequired,
     ThreadDiffers,
     ThreadExists,
     ThreadNotFound,
@@ -175,15 +176,24 @@ class ThreadScopes(NamedTuple):
     parent_id: str
 
 
-async def _is_there(kernel: Kernel, wanted: ThreadRecord) -> bool:
-    """Whether there is a thread of this id. Raises `ThreadDiffers` for one of another kind or other scopes."""
-    for record, _ in await kernel.store.threads(ThreadFilter(id=wanted.id)):
-        pairs = ((name, getattr(record, name), getattr(wanted, name)) for name in ThreadScopes._fields)
+async def is_there(kernel: Kernel, thread_id: str, wanted: Mapping[str, str]) -> bool:
+    """Whether there is a thread of this id. Raises `ThreadDiffers` unless it has each of the wanted scopes.
+
+    Asks the store each time: another process may have deleted the thread, and its id may be another owner's by now.
+    """
+    for record, _ in await kernel.store.threads(ThreadFilter(id=thread_id)):
+        pairs = ((name, getattr(record, name), value) for name, value in wanted.items())
         differences = tuple(one for one in pairs if one[1] != one[2])
         if differences:
-            raise ThreadDiffers(wanted.id, differences)
+            raise ThreadDiffers(thread_id, differences)
         return True
     return False
+
+
+def check_scoped(kernel: Kernel, what: str, user_id: str | None, tenant_id: str) -> None:
+    """Raise `ScopeRequired` for neither a user nor a tenant, if the engine requires one."""
+    if kernel.config.scopes_required and not (user_id or tenant_id):
+        raise ScopeRequired(what)
 
 
 def new_record(
@@ -193,7 +203,8 @@ def new_record(
     metadata: Mapping[str, str] | None,
     policy: CompactionPolicy | None,
 ) -> ThreadRecord:
-    """The record of a thread to create. Raises `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`."""
+    """The record of a thread to create. Raises `ScopeRequired`, `InvalidIdentifier`, and for what it cannot hold."""
+    check_scoped(kernel, f"thread {thread_id!r} was not opened", scopes.user_id, scopes.tenant_id)
     check_not_scope(thread_id)
     check_identifier("kind", scopes.kind)
     record = ThreadRecord(
@@ -219,7 +230,8 @@ def seeded(initial_chunks: Sequence[InitialChunk]) -> ThreadSeeded | None:
 
 async def open_thread(kernel: Kernel, record: ThreadRecord, first: Event | None) -> None:
     """Create a thread with these scopes unless it exists. Raises `ThreadDiffers`, and what `create_thread` raises."""
-    while not await _is_there(kernel, record):
+    scopes = {name: str(getattr(record, name)) for name in ThreadScopes._fields}
+    while not await is_there(kernel, record.id, scopes):
         with suppress(ThreadExists):  # another task or process was first
             await create_thread(kernel, record, first)
             return

@@ -17,6 +17,7 @@ from memory_engine.compaction.listing import CompactionHistory
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.context.budget import ContextPolicy, Splitter
 from memory_engine.context.context import Context
+from memory_engine.context.ownership import Viewer
 from memory_engine.context.rendering import Message
 from memory_engine.core.arguments import PathLike
 from memory_engine.core.chunks import Chunk
@@ -219,7 +220,7 @@ class Engine:
     def tenant(self, tenant_id: str) -> Tenant:
         """A tenant's own thread: `agent.md`, memory. Raises `InvalidIdentifier`."""
     def thread(self, thread_id: str) -> Thread:
-        """A handle to a thread. The first call on it raises `ThreadNotFound` if the thread does not exist."""
+        """A handle to a thread, whoever's it is. The first call on it raises `ThreadNotFound` if there is none."""
     def threads(
         self,
         *,
@@ -1005,7 +1006,7 @@ class MemoryTools:
     """Runs a model's calls on a thread's memory. `scratchpad` is the conversation that the agent works in."""
     def call(self, name: str, arguments: str | bytes | Mapping[str, object] = "{}") -> ToolAnswer:
         """Run one call; its arguments are the model's JSON text, or a mapping."""
-    def __init__(self, memory: Thread, scratchpad: Thread | None = None) -> None: ...
+    def __init__(self, memory: Thread, scratchpad: Thread | None = None, *, viewer: Viewer | None = None) -> None: ...
 
 def open(
     path: PathLike | Store = "memory.db",

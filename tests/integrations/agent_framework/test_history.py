@@ -66,7 +66,8 @@ async def test_every_message_comes_back_as_it_was(tmp_path: Path) -> None:
         await provider.save_messages("chat", messages[:4])
         await provider.save_messages("chat", messages[4:])
     async with memory_engine.open(str(tmp_path / "agent.db")) as engine:
-        assert exactly(messages) == exactly(await MemoryEngineHistoryProvider(engine).get_messages("chat"))
+        again = MemoryEngineHistoryProvider(engine, user_id="ann")
+        assert exactly(messages) == exactly(await again.get_messages("chat"))
         thread = engine.thread("chat")
         assert "ann" == (await thread.info()).user_id
         roles = [message["role"] for message in (await thread.context()).messages]

@@ -64,7 +64,7 @@ def test_every_message_comes_back_as_it_was(tmp_path: Path) -> None:
         for message in messages:
             store.add_message("chat", message)
     with sync.open(str(tmp_path / "agent.db")) as engine:
-        store = MemoryEngineChatStore(engine)
+        store = MemoryEngineChatStore(engine, user_id="ann")
         assert exactly(messages) == exactly(store.get_messages("chat"))
         assert messages == store.get_messages("chat")
         thread = engine.thread("chat")
