@@ -37,7 +37,8 @@ from memory_engine.errors import (
     InvalidArgument,
 )
 from memory_engine.errors.base import shown_place
-from memory_engine.llm.base import LanguageModel, MemoryModel
+from memory_engine.language.masking import SECRETS, Mask, MaskInForce
+from memory_engine.llm.base import LanguageModel, MemoryModel, masked_model
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.projections.base import Projection, check_events
@@ -53,7 +54,8 @@ from memory_engine.reducers import core_plugin
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel, ThreadKind
-from memory_engine.runtime.probe import Probe, ProbedModel
+from memory_engine.runtime.logs import mask_logs
+from memory_engine.runtime.probe import MaskedProbe, Probe, ProbedModel
 from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.storage.places import Durability, open_store
 from memory_engine.store.passages import Extractor
@@ -163,6 +165,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     clock: Clock | None = None,
     ids: IdSource | None = None,
     probe: Probe | None = None,
+    mask: Mask | None = SECRETS,
 ) -> Opening:
     """Open a memory: an SQLite file's path, `":memory:"`, a server's URL, or your own store (closed with the engine).
 
@@ -182,9 +185,10 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     or a TOML file's path. `scorers` judge snippets for promotion, and `redactor` removes names and numbers from what is
     proposed to an industry; both replace the built-in ones. Models are closed with the engine. `tokens` counts exactly
     if given a tokenizer. `probe` is told what the engine does and how long it takes: pass a
-    `memory_engine.telemetry.OpenTelemetry()`. Raises `StorageError` if the file cannot be used, `InvalidCompactor` or
-    `TypeError` for an object that is not a compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` or a
-    URL without its extra.
+    `memory_engine.telemetry.OpenTelemetry()`. `mask` says what of a text may leave for models, embedders and the probe
+    (a `memory_engine.Mask`): by default all but passwords, keys and the like; with `None` all. Raises `StorageError` if
+    the file cannot be used, `InvalidCompactor` or `TypeError` for an object that is not a compactor, an embedder or a
+    re-ranker, `MissingExtra` for `"minilm"` or a URL without its extra.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -195,7 +199,11 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
         checked_type("config", config, EngineConfig, give="an EngineConfig")
         checked_function("ranker", ranker)
         _check_parts(compact_model, memory_model, redactor, tokens, clock, ids, probe)
-        model = _probed(_model(compact_model), probe)
+        if mask is not None:
+            checked_function("mask", mask)
+        watching = MaskedProbe(probe, mask) if probe is not None and mask is not None else probe
+        mask_logs()
+        model = _behind(_model(compact_model), watching, mask)
         taken = _checked([*builtin_plugins(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
         place = checked_path("path", path) if isinstance(path, str | os.PathLike) else _checked_store(path)
         sources = _Sources(
@@ -203,10 +211,10 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             clock=clock or SystemClock(),
             ids=ids or RandomIds(),
             compact_model=model,
-            model=_probed(_model(memory_model), probe),
-            probe=probe,
+            model=_behind(_model(memory_model), watching, mask),
+            probe=watching,
             models=_search_models(embedder, ranker, reranker),
-            settings=dict(_settings(domain, scorers, redactor)),
+            settings={MaskInForce: MaskInForce(mask), **dict(_settings(domain, scorers, redactor))},
             hooks=_hooks(before_compaction),
         )
         return await _started(place, durability, config, taken, sources)
@@ -298,8 +306,11 @@ def _model(given: str | LanguageModel | None) -> LanguageModel | None:
     return _named(given) if isinstance(given, str) else given
 
 
-def _probed(model: LanguageModel | None, probe: Probe | None) -> LanguageModel | None:
-    return model if model is None or probe is None else ProbedModel(model, probe)
+def _behind(model: LanguageModel | None, probe: Probe | None, mask: Mask | None) -> LanguageModel | None:
+    """The model behind the mask, which the probe does not see behind either."""
+    if model is None or probe is None:
+        return model and masked_model(model, mask)
+    return masked_model(ProbedModel(model, probe), mask)
 
 
 def _named(name: str) -> LanguageModel:

@@ -19,6 +19,7 @@ from memory_engine.compaction.base import CompactionContext, CompactionResult, C
 from memory_engine.compaction.changes import obstacle
 from memory_engine.compaction.failures import SUPERSEDED, TOO_SLOW
 from memory_engine.compaction.hooks import Wishes
+from memory_engine.compaction.masked import compacted
 from memory_engine.compaction.plan import SUMMARY_TOKENS_MIN, Plan, working_flow
 from memory_engine.context.invariants import atoms_of
 from memory_engine.core.aside import aside
@@ -41,6 +42,7 @@ from memory_engine.core.threads import CompactionPolicy, encode_policy
 from memory_engine.core.tokens import estimate_text, recorded_tokens
 from memory_engine.errors import CompactorFailed, MemoryEngineError, ModelError
 from memory_engine.errors.effects import Usage
+from memory_engine.language.masking import SECRETS, Mask, without_secrets
 
 Trigger = Literal["auto", "manual", "hard"]
 ORIGINAL_TOKENS_MAX = 20_000
@@ -140,6 +142,8 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     """Reads the statements of people that contexts show next to summaries."""
     hurry: asyncio.Event | None = None
     """Event that makes the run give up the working compactor immediately."""
+    mask: Mask | None = SECRETS
+    """What a compactor may see that may send its input to a model."""
     left_out: list[_LeftOut] = []
     """Collects the parts that did not get shorter."""
 
@@ -308,7 +312,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         context = await self._context(chunks, earlier)
         if self.brief is not None and not works_ahead(compactor):
             context = replace(context, brief=tuple(await self.brief()))
-        result = await compactor.compact(chunks, context)
+        result = await compacted(compactor, chunks, context, self.mask)
         tokens = check_result(compactor.name, result)
         replaced = await aside(partial(self._tokens, covers), items=len(covers))
         known = {*covers, *(chunk.id for chunk in chunks), *(source for line in earlier for source in line.sources)}
@@ -451,7 +455,7 @@ def _cited(lines: Sequence[SummaryLine], known: Collection[str]) -> tuple[Summar
 
 
 def _failure(name: str, error: Exception, usage: Usage = Usage()) -> CompactorFailed:  # noqa: B008 - frozen
-    """Return the error in recordable form: its text may have any length and may contain lone surrogates."""
+    """Return the error in recordable form: its text may have any length, lone surrogates and secrets."""
     reason, text = "raised", f"{type(error).__name__}: {error}"
     if isinstance(error, CompactorFailed):
         reason, text, usage = error.reason, error.error, error.usage.plus(usage)
@@ -459,7 +463,8 @@ def _failure(name: str, error: Exception, usage: Usage = Usage()) -> CompactorFa
         reason, text, usage = error.reason, str(error), error.usage
     elif isinstance(error, MemoryEngineError):
         reason, text = "refused", str(error)
-    return CompactorFailed(name, reason, text[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode(), usage)
+    text = without_secrets(text[: 2 * ERROR_CHARS_MAX])[:ERROR_CHARS_MAX]
+    return CompactorFailed(name, reason, text.encode("utf-8", "replace").decode(), usage)
 
 
 def this_process() -> str:
