@@ -10,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +19,6 @@ from memory_engine.compaction.base import CompactionContext, CompactionResult, C
 from memory_engine.compaction.changes import obstacle
 from memory_engine.compaction.failures import SUPERSEDED, TOO_SLOW
 from memory_engine.compaction.hooks import Wishes
-from memory_engine.compaction.masked import compacted
 from memory_engine.compaction.plan import SUMMARY_TOKENS_MIN, Plan, working_flow
 from memory_engine.context.invariants import atoms_of
 from memory_engine.core.aside import aside
@@ -34,7 +33,8 @@ from memory_engine.core.events.compaction import (
     CompactorStoodIn,
     Replacement,
 )
-from memory_engine.core.origins import SPOKEN
+from memory_engine.core.lazy import lazy_module
+from memory_engine.core.origins import SPOKEN, attributed
 from memory_engine.core.records import Receipt
 from memory_engine.core.slices import Pause, let_others
 from memory_engine.core.state import State
@@ -43,6 +43,11 @@ from memory_engine.core.tokens import estimate_text, recorded_tokens
 from memory_engine.errors import CompactorFailed, MemoryEngineError, ModelError
 from memory_engine.errors.effects import Usage
 from memory_engine.language.masking import SECRETS, Mask, without_secrets
+
+if TYPE_CHECKING:
+    from memory_engine.compaction import masked
+else:
+    masked = lazy_module("memory_engine.compaction.masked")
 
 Trigger = Literal["auto", "manual", "hard"]
 ORIGINAL_TOKENS_MAX = 20_000
@@ -312,11 +317,12 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         context = await self._context(chunks, earlier)
         if self.brief is not None and not works_ahead(compactor):
             context = replace(context, brief=tuple(await self.brief()))
-        result = await compacted(compactor, chunks, context, self.mask)
+        result = await masked.compacted(compactor, chunks, context, self.mask)
         tokens = check_result(compactor.name, result)
         replaced = await aside(partial(self._tokens, covers), items=len(covers))
         known = {*covers, *(chunk.id for chunk in chunks), *(source for line in earlier for source in line.sources)}
-        return replace(result, lines=_cited(result.lines, known)), tokens, replaced
+        lines = attributed(_cited(result.lines, known), {chunk.id: chunk for chunk in chunks}, earlier)
+        return replace(result, lines=lines), tokens, replaced
 
     def _leave_out(self, compactor: Compactor, covers: tuple[str, ...], why: str) -> None:
         """Keep the chunks of a part, because its result is not shorter. The other parts go on."""

@@ -1,23 +1,29 @@
-"""What of a text may leave the process: the mask of an engine, and the placeholders of one call.
+"""What of a text may leave the process: the mask of an engine, the placeholders of one call, the filter of our logs.
 
 A mask is asked for every text that goes to a model, an embedder or telemetry. Where the answer comes back and is kept,
 a secret leaves as a placeholder such as `[secret-1:key]`, and the value returns to its place in the answer.
 """
 
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from memory_engine.core.lazy import regex
-from memory_engine.language.secrets import Secret, SecretKind, secrets_in
+from memory_engine.core.lazy import lazy_module, regex
+
+if TYPE_CHECKING:
+    from memory_engine.language import secrets
+    from memory_engine.language.secrets import Secret, SecretKind
+else:
+    secrets = lazy_module("memory_engine.language.secrets")
 
 Destination = Literal["model", "embedder", "telemetry"]
 """Where a text goes: to a language model, a compactor or a re-ranker; to an embedder; to a probe's spans."""
 
-MASKED_KINDS: tuple[SecretKind, ...] = ("password", "code", "key", "card", "account")
+MASKED_KINDS: "tuple[SecretKind, ...]" = ("password", "code", "key", "card", "account")
 """The kinds that leave masked. Random words do not: ids of calls, hashes and encoded images are random too."""
 PROPAGATED_CHARS_MIN = 6
 """Minimum characters of a secret that is masked wherever it occurs in a call, and not only after its name."""
@@ -54,7 +60,7 @@ class FindingMask(Protocol):
         """Return what may leave for good."""
         ...
 
-    def find(self, text: str, destination: Destination, /) -> Sequence[Secret]:
+    def find(self, text: str, destination: Destination, /) -> "Sequence[Secret]":
         """Return the secrets of a text, in order and without overlaps."""
         ...
 
@@ -67,7 +73,7 @@ class SecretMask:
 
     name = ""
 
-    def __init__(self, kinds: Collection[SecretKind] = MASKED_KINDS) -> None:
+    def __init__(self, kinds: "Collection[SecretKind]" = MASKED_KINDS) -> None:
         self._kinds = tuple(kinds)
 
     def __repr__(self) -> str:
@@ -77,7 +83,7 @@ class SecretMask:
         """Return the text with each secret replaced by its kind. Lists of ids that are asked for again are cheap."""
         return _replaced(text, self._kinds) if len(text) > CACHED_CHARS_MAX else _replaced_short(text, self._kinds)
 
-    def find(self, text: str, _destination: Destination, /) -> Sequence[Secret]:
+    def find(self, text: str, _destination: Destination, /) -> "Sequence[Secret]":
         """Return the secrets of a text, each without the quotes around it."""
         return tuple(_found(text, self._kinds))
 
@@ -96,18 +102,18 @@ def without_secrets(text: str) -> str:
     return SECRETS(text, "telemetry")
 
 
-def _found(text: str, kinds: tuple[SecretKind, ...]) -> Iterator[Secret]:
-    for secret in secrets_in(text, kinds):
+def _found(text: str, kinds: "tuple[SecretKind, ...]") -> "Iterator[Secret]":
+    for secret in secrets.secrets_in(text, kinds):
         start, end = secret.start, secret.end
         while start < end and text[start] in _QUOTES:
             start += 1
         while end > start and text[end - 1] in _ENDS:
             end -= 1
         if end > start:
-            yield Secret(secret.kind, start, end)
+            yield secrets.Secret(secret.kind, start, end)
 
 
-def _replaced(text: str, kinds: tuple[SecretKind, ...]) -> str:
+def _replaced(text: str, kinds: "tuple[SecretKind, ...]") -> str:
     if _UUID.fullmatch(text):
         return text
     return _substituted(text, ((one.start, one.end, f"[secret:{one.kind}]") for one in _found(text, kinds)))
@@ -233,5 +239,61 @@ def mapped(value: object, change: Callable[[str], str]) -> object:
 def texts_in(value: object) -> Iterator[str]:
     """Yield every text in plain data, in order."""
     texts: list[str] = []
-    mapped(value, lambda text: texts.append(text) or text)
+
+    def seen(text: str) -> str:
+        texts.append(text)
+        return text
+
+    mapped(value, seen)
     yield from texts
+
+
+LOGGERS = (
+    "memory_engine",
+    "memory_engine.brief",
+    "memory_engine.compaction",
+    "memory_engine.conversation",
+    "memory_engine.inspector",
+    "memory_engine.integrations.langgraph",
+    "memory_engine.llm",
+    "memory_engine.projections",
+    "memory_engine.rebuild",
+    "memory_engine.recall",
+    "memory_engine.relay",
+    "memory_engine.report",
+    "memory_engine.retention",
+    "memory_engine.runtime.messages",
+    "memory_engine.storage",
+    "memory_engine.tool_cache",
+)
+"""Every logger of the library: a filter on one does not see the records of those below it."""
+
+
+class _WithoutSecrets(logging.Filter):
+    """Masks a record in place, and never drops one."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        said = record.getMessage()
+        safe = without_secrets(said)
+        if safe != said:
+            record.msg, record.args = safe, ()
+        if record.exc_info and record.exc_info[1] is not None:
+            shown = _FORMATTER.formatException(record.exc_info)
+            safe = without_secrets(shown)
+            if safe != shown:
+                record.exc_text, record.exc_info = safe, None
+        for name in vars(record).keys() - _OWN:
+            setattr(record, name, mapped(getattr(record, name), without_secrets))
+        return True
+
+
+_OWN = frozenset(vars(logging.makeLogRecord({})))
+"""The attributes that every record has; the others are data for log collectors."""
+_FORMATTER = logging.Formatter()
+_FILTER = _WithoutSecrets()
+
+
+def mask_logs() -> None:
+    """Have all loggers of the library mask secrets. Calling it again changes nothing."""
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(_FILTER)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from memory_engine.language.masking import Mask, mapped
 
@@ -111,7 +111,8 @@ def _shown(error: BaseException, probe: MaskedProbe) -> BaseException:
     masked = probe.text(said)
     if masked == said and all(probe.text(one) == one for one in chain):
         return error
-    return type(type(error).__name__, (Exception,), {"__module__": type(error).__module__})(masked)
+    stand_in = type(type(error).__name__, (Exception,), {"__module__": type(error).__module__})
+    return cast("BaseException", stand_in(masked))
 
 
 CAUSES_MAX = 10
