@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -33,14 +34,20 @@ async def compacted(
     hidden = await aside(partial(Placeholders, mask, texts), items=sum(map(len, texts)) // CHARS_AN_ITEM)
     if not hidden:
         return await compactor.compact(chunks, context)
-    result = await compactor.compact([_chunk(chunk, hidden.hide) for chunk in chunks], _context(context, hidden.hide))
-    if not isinstance(result, CompactionResult) or not all(isinstance(line, SummaryLine) for line in result.lines):
-        return result
+    result: object = await compactor.compact(
+        [_chunk(chunk, hidden.hide) for chunk in chunks], _context(context, hidden.hide)
+    )
+    if not isinstance(result, CompactionResult) or not all(map(_is_line, result.lines)):
+        return cast("CompactionResult", result)  # the caller refuses it
     true = [line for line in result.lines if not hidden.invented(line.text)]
     if result.lines and not true:
         why = f"its lines name {hidden.invented(result.lines[0].text)[0]}, which it was not given"
         raise CompactorFailed(compactor.name, "invalid", why, result.usage)
     return replace(result, lines=tuple(replace(line, text=hidden.restore(line.text)) for line in true))
+
+
+def _is_line(line: object) -> bool:
+    return isinstance(line, SummaryLine)
 
 
 def _texts(chunks: Sequence[Chunk], context: CompactionContext) -> Iterator[str]:

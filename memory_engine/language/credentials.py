@@ -50,12 +50,18 @@ _LOGIN = regex(
 )
 _REGISTRY = regex(r"\\?\"auth\\?\"[ \t]{0,4}:[ \t]{0,4}\\?\"([A-Za-z0-9+/]{8,}={0,2})\\?\"")
 _BOT = regex(r"(?<![\w:])(?:bot)?(\d{8,10}:AA[\w\-]{30,40})(?![\w\-])")
+_SECRET_NAME = r"(?:password|passwd|pwd|secret|token|api[_\-]?key|credential|private[_\-]?key|access[_\-]?key)"
 _NAMED_ENTRY = regex(
-    r"(?i:\\?[\"'](?:name|key|k|id|parameterkey)\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"'](?=[^\"'\n]{0,60}"
-    r"(?:password|passwd|pwd|secret|token|api[_\-]?key|credential|private[_\-]?key|access[_\-]?key))[\w.\-/]{1,80}\\?[\"']"
-    r",?\s{0,8}\\?[\"']?(?:value|val|v|parametervalue)\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"'])"
-    rf"{SHOWN}([^\"'\n\\]{{4,400}})"
+    r"(?i:(?<!\w)(?:name|key|k|id|parameterkey)\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?"
+    rf"(?=[\w.\-/]{{0,60}}{_SECRET_NAME})[\w.\-/]{{1,80}}\\?[\"']?"
+    r",?\s{1,12}\\?[\"']?(?:value|val|v|parametervalue)\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?)"
+    rf"{SHOWN}([^\s\"'\\,}}][^\"'\n\\]{{3,400}})"
 )
+_OPTION = regex(
+    rf"\b(?:docker|podman|helm|sshpass|redis-cli|mysql|mysqldump|mongo|mongosh|ldapsearch|smbclient)\b[^\n|;]{{0,200}}?"
+    rf"[ \t](?:-p|-a|-w|--pass|--auth)[ =]?[\"']?{SHOWN}([^\s\"'\-][^\s\"']{{5,200}})"
+)
+"""Password after the option of a program that takes one: what has a digit, and is no port, path or number."""
 _XML_ENTRY = regex(
     r"(?i:(?:name|key)=[\"'][^\"'\n]{0,60}(?:password|passwd|pwd|secret|token|api[_\-]?key|access[_\-]?key)[\"']"
     rf"\s{{1,8}}value=[\"']){SHOWN}([^\"'\n]{{4,400}})"
@@ -133,6 +139,16 @@ def _queries(text: str) -> Spans:
     return (m.span(1) for m in _QUERY.finditer(text) if any(map(str.isdigit, m[1])))
 
 
+def _options(text: str) -> Spans:
+    for match in _OPTION.finditer(text):
+        value = match[1]
+        if any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not _PATH.search(value):
+            yield match.span(1)
+
+
+_PATH = regex(r"[:/]")
+
+
 def _registries(text: str) -> Spans:
     return (match.span(1) for match in _REGISTRY.finditer(text) if _is_login(match[1]))
 
@@ -144,6 +160,7 @@ _FINDERS: tuple[tuple[tuple[str, ...], Callable[[str], Spans]], ...] = (
     (("://", "?", "&"), _queries),
     (("https://",), _of(_HOOK)),
     (("curl", "wget", "http"), _of(_LOGIN)),
+    ((" -p", " -a", " -w", " --pass", " --auth"), _options),
     (('"auth',), _registries),
     ((":aa",), _of(_BOT)),
     (("value", "val", '"v"'), _of(_NAMED_ENTRY)),

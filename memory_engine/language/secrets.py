@@ -114,6 +114,10 @@ _OF = "for|to|of|on|für|zu|zum|zur|vom|von|auf|de|del|para|pour|du|da|di|per|vo
 _SEPARATOR = r"[\"'`*_]{0,3}[ \t]{0,8}(?::=|=>|->|→|:|=|\uff1a|\uff1d)[ \t]{0,8}[*_]{0,2}[ \t]{0,8}"
 
 
+_NOT_SHOWN = r"(?!secret(?:-\d{1,6})?:\w{1,20}\])"
+"""The word in a placeholder is the name of nothing: `[secret:password]`, `[secret-1:key]`."""
+
+
 @cache
 def _named(name: str) -> re.Pattern[str]:
     """Return a pattern for `name: value`, `name = value`, `"name": "value"`, `--name value`, "name is value" etc."""
@@ -122,7 +126,7 @@ def _named(name: str) -> re.Pattern[str]:
     before = r"(?:(?<![^\W_])|(?-i:(?<=[a-z])(?=[A-Z])))"
     unspaced = r"(?:(?![^\W_])|(?<=[\u3040-\u9fff\uac00-\ud7af]))"
     return re.compile(
-        rf"(?P<dashes>--?(?:\w{{1,20}}-){{0,3}})?{before}(?:{words}){unspaced}"
+        rf"(?P<dashes>--?(?:\w{{1,20}}-){{0,3}})?{before}{_NOT_SHOWN}(?:{words}){unspaced}"
         rf"(?:{_SEPARATOR}{SHOWN}(?P<labelled>{_REST})"
         rf"|>{SHOWN}(?P<tagged>[^<\n]{{1,200}})</"
         rf"|(?:[ \t]{{1,8}}(?:{_OF})(?:[ \t]{{1,8}}[^\W\d_]+){{1,3}}?)?[ \t]{{0,8}}"
@@ -145,6 +149,8 @@ def _behind(name: str, kind: SecretKind, text: str) -> Iterator[tuple[int, int]]
         start, end = match.start(how), _end(match, how)
         value = text[start:end].strip(_EDGES)
         word = next(iter(_SCHEME.sub("", value).casefold().split()), "").strip(_EDGES)
+        if _IS_SHOWN.match(text, start, end):
+            continue
         if len(value) < WORD_CHARS_MIN or not word or word in _states() or not any(map(str.isalnum, word)):
             continue
         if how == "next" and not (match["dashes"] or _is_mixed(word)):
@@ -175,6 +181,7 @@ def _end(match: "re.Match[str]", how: str) -> int:
 
 _CLOSED = regex(r"\\?[\"'`](?=[\s,;)\]}:\\]|$)|\\[nrt]|&\w{1,40}=")
 """The end of a value that has no quotes of its own: a quote around the whole, a written line break, the next item."""
+_IS_SHOWN = regex(r"[frb]{0,2}[\"'`“„«]{0,3}\[secret(?:-\d{1,6})?:\w{1,20}\]")
 _CALL = regex(r"[A-Za-z_][\w.]*\(")
 
 
@@ -230,7 +237,7 @@ def _is_reference(word: str) -> bool:
     plain = _SUBSCRIPT.sub("", word)
     if word.casefold() in _listed("keys"):
         return True
-    parts = [part for part in re.split(r"[_.]+", plain.rstrip("]})").removeprefix("@")) if part]
+    parts = [part for part in re.split(r"[_.]+", plain.rstrip("]})").lstrip("@$")) if part]
     if plain != word and parts and all(part.isalpha() for part in parts):
         return True
     return len(parts) > 1 and all(
