@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from attrs import define, field
 
 from memory_engine.core.lazy import regex
+from memory_engine.language.masking import PLACEHOLDER
 from memory_engine.language.text import UNSPACED
 
 _TOKEN = regex(r"[^\W_][\w]*(?:(?:[-./@:#\\+]|'(?=\d))+\w+)*|\d+")
@@ -57,7 +58,8 @@ class KnownValues:
     def unknown_in(self, line: str, cited: int) -> list[str]:
         """The values of a line that the texts do not hold, in order. `cited` is how many entries it cites."""
         text = _SPACES.sub(" ", _ENTRY_NUMBER.sub(" ", line.casefold()))
-        found: list[str] = []
+        found = [m[0] for m in PLACEHOLDER.finditer(text) if m[0] not in self._text]
+        text = PLACEHOLDER.sub(" ", text)
         for pattern, is_known in ((_DATE, self._knows_date), (_TIME, self._knows_time)):
             found += [m[0] for m in pattern.finditer(text) if m[0] not in self._text and not is_known(m)]
             text = pattern.sub(" ", text)

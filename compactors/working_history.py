@@ -34,7 +34,7 @@ from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.tokens import recorded_tokens
 from memory_engine.errors import CompactorFailed, ModelError
 from memory_engine.errors.effects import Usage
-from memory_engine.llm.base import Completion, LanguageModel, Message, context_window_of
+from memory_engine.llm.base import Completion, LanguageModel, Message, context_window_of, masked_model
 
 AGAIN_S_MIN = 0.1
 """Seconds that a model is given at least to answer again: the compaction's own deadline ends it then."""
@@ -136,7 +136,7 @@ class WorkingHistoryCompactor:
         input_tokens_max: int = 96_000,
         context_window: int = 0,
     ) -> None:
-        self._model = model
+        self._model = masked_model(model)
         self._temperature = compact_temperature
         self._max_tokens = compact_max_tokens
         self._entry_tokens_max = entry_tokens_max

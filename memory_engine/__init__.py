@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from memory_engine.core.threads import ThreadInfo as ThreadInfo
     from memory_engine.engine import Engine as Engine
     from memory_engine.events import *  # noqa: F403
+    from memory_engine.language.masking import Mask as Mask
+    from memory_engine.language.masking import SecretMask as SecretMask
     from memory_engine.llm.vectors import Embedder as Embedder
     from memory_engine.plugins import Plugin as Plugin
     from memory_engine.projections.base import Projection as Projection
@@ -85,6 +87,7 @@ _HOMES = {
     "core.reduction": "ReduceContext Reducer Reduction",
     "core.state": "State StateView",
     "engine": "Engine",
+    "language.masking": "Mask SecretMask",
     "llm.vectors": "Embedder",
     "plugins": "Plugin",
     "projections.base": "Projection Rows View",

@@ -37,7 +37,8 @@ from memory_engine.errors import (
     InvalidArgument,
 )
 from memory_engine.errors.base import shown_place
-from memory_engine.llm.base import LanguageModel, MemoryModel
+from memory_engine.language.masking import SECRETS, Mask, MaskInForce, mask_logs
+from memory_engine.llm.base import LanguageModel, MemoryModel, masked_model
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.projections.base import Projection, check_events
@@ -53,7 +54,7 @@ from memory_engine.reducers import core_plugin
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel, ThreadKind
-from memory_engine.runtime.probe import Probe, ProbedModel
+from memory_engine.runtime.probe import MaskedProbe, Probe, ProbedModel
 from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.storage.places import Durability, open_store
 from memory_engine.store.passages import Extractor
@@ -163,28 +164,28 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     clock: Clock | None = None,
     ids: IdSource | None = None,
     probe: Probe | None = None,
+    mask: Mask | None = SECRETS,
 ) -> Opening:
     """Open a memory: an SQLite file's path, `":memory:"`, a server's URL, or your own store (closed with the engine).
 
     `engine = await open(…)` returns an engine that you close with `await engine.close()`; `async with open(…) as
-    engine` closes it for you. Nothing happens, and no error is raised, before either. An engine keeps working in the
-    next `asyncio.run`; one on a server belongs, with its connections, to the event loop that opened it.
+    engine` closes it for you. Nothing happens, and no error is raised, before. An engine keeps working in the next
+    `asyncio.run`, unless it is on a server.
 
     `postgresql://user@host/database` needs the extra `postgres`. `plugins` add events, reducers, compactors,
     projections and renderers; `entry_points=True` also loads those that installed packages publish. `durability="full"`
     makes every commit survive a power failure, at the cost of one fsync each. `compactor` is asked before the built-in
-    one. `compact_model` writes the summaries: a model's litellm name, or a model; the built-in compactor remains the
-    fallback. `before_compaction` are hooks (see `Engine.before_compaction`). Views use `memory_model` to shorten
-    answers, to summarise conversations and to compact memory layers; without one, or where it fails, they do it
-    themselves. `embedder` lets searches match by meaning too: an embedder,
-    `"minilm"` for a small local one, or a model's litellm name. `ranker` orders search results in place of the built-in
-    one; `reranker` reads the best of them and orders them again. `domain` declares which preferences exist: an object,
-    or a TOML file's path. `scorers` judge snippets for promotion, and `redactor` removes names and numbers from what is
-    proposed to an industry; both replace the built-in ones. Models are closed with the engine. `tokens` counts exactly
-    if given a tokenizer. `probe` is told what the engine does and how long it takes: pass a
-    `memory_engine.telemetry.OpenTelemetry()`. Raises `StorageError` if the file cannot be used, `InvalidCompactor` or
-    `TypeError` for an object that is not a compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` or a
-    URL without its extra.
+    one, which remains the fallback. `compact_model` writes the summaries: a model, or its litellm name.
+    `before_compaction` are hooks (see `Engine.before_compaction`). Views use `memory_model` to shorten answers,
+    summarise conversations and compact memory layers; without one, they do it themselves. `embedder` lets searches
+    match by meaning: an embedder, `"minilm"` (small, local), or a model's litellm name. `ranker` orders search results
+    in place of the built-in one; `reranker` reads the best of them and orders them again. `domain` declares which
+    preferences exist: an object, or a TOML file's path. `scorers` judge snippets for promotion, `redactor` takes names
+    and numbers out of what is proposed to an industry; both replace ours. Models are closed with the engine. `tokens`
+    counts exactly if given a tokenizer. `probe` is told what the engine does: pass a
+    `memory_engine.telemetry.OpenTelemetry()`. `mask` is what may leave for models, embedders and the probe (default: no
+    passwords and keys; `None`: all). Raises `StorageError` if the file cannot be used, `InvalidCompactor` or
+    `TypeError` for what is no compactor, embedder or re-ranker, `MissingExtra` for a part without its extra.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -193,9 +194,9 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
 
     async def opened() -> Engine:
         checked_type("config", config, EngineConfig, give="an EngineConfig")
-        checked_function("ranker", ranker)
         _check_parts(compact_model, memory_model, redactor, tokens, clock, ids, probe)
-        model = _probed(_model(compact_model), probe)
+        probed = _watching(probe, mask)
+        model = _behind(_model(compact_model), probed, mask)
         taken = _checked([*builtin_plugins(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
         place = checked_path("path", path) if isinstance(path, str | os.PathLike) else _checked_store(path)
         sources = _Sources(
@@ -203,10 +204,10 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             clock=clock or SystemClock(),
             ids=ids or RandomIds(),
             compact_model=model,
-            model=_probed(_model(memory_model), probe),
-            probe=probe,
+            model=_behind(_model(memory_model), probed, mask),
+            probe=probed,
             models=_search_models(embedder, ranker, reranker),
-            settings=dict(_settings(domain, scorers, redactor)),
+            settings={MaskInForce: MaskInForce(mask), **dict(_settings(domain, scorers, redactor))},
             hooks=_hooks(before_compaction),
         )
         return await _started(place, durability, config, taken, sources)
@@ -234,6 +235,7 @@ def _check_parts(*parts: object) -> None:
 
 
 def _search_models(embedder: str | Embedder | None, ranker: Ranker, reranker: Reranker | None) -> SearchModels:
+    checked_function("ranker", ranker)
     return SearchModels(
         embedder=_embedder(embedder, reranker),
         vector_index=_vector_index,
@@ -298,8 +300,20 @@ def _model(given: str | LanguageModel | None) -> LanguageModel | None:
     return _named(given) if isinstance(given, str) else given
 
 
-def _probed(model: LanguageModel | None, probe: Probe | None) -> LanguageModel | None:
-    return model if model is None or probe is None else ProbedModel(model, probe)
+def _watching(probe: Probe | None, mask: Mask | None) -> Probe | None:
+    """The probe behind the mask. The program's log is masked in any case."""
+    mask_logs()
+    if mask is None:
+        return probe
+    checked_function("mask", mask)
+    return probe and MaskedProbe(probe, mask)
+
+
+def _behind(model: LanguageModel | None, probe: Probe | None, mask: Mask | None) -> LanguageModel | None:
+    """The model behind the mask, which the probe does not see behind either."""
+    if model is None or probe is None:
+        return model and masked_model(model, mask)
+    return masked_model(ProbedModel(model, probe), mask)
 
 
 def _named(name: str) -> LanguageModel:

@@ -85,6 +85,9 @@ class Compactor(Protocol):
     `categories = ("environment",)`; the default is the working flow alone. If it uses nothing but its input and takes
     only milliseconds, you may declare `works_ahead = True`: an automatic compaction then has its result ready before it
     starts, and the thread's events wait only while the result is written.
+
+    A compactor that does not work ahead may send its input to a model. So it gets placeholders such as `[secret-1:key]`
+    for secrets (`mask` of `memory_engine.open`), and the values return to their places in its lines.
     """
 
     @property

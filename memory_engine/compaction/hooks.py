@@ -13,6 +13,7 @@ from attrs import define, field
 from memory_engine.core.cancellation import observed
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.state import Tally
+from memory_engine.language.masking import without_secrets
 
 _log = logging.getLogger("memory_engine.compaction")
 T = TypeVar("T")
@@ -128,7 +129,8 @@ class CompactionHooks:
         except TimeoutError:
             return f"{name}: no end within {self.timeout_s:g} s"
         except Exception as error:  # boundary to user code: a compaction does not depend on it
-            return f"{name}: {type(error).__name__}: {error}"[:NOTE_CHARS_MAX].encode("utf-8", "replace").decode()
+            why = without_secrets(f"{name}: {type(error).__name__}: {error}")
+            return why[:NOTE_CHARS_MAX].encode("utf-8", "replace").decode()
         returned: object = outcome
         if not isinstance(returned, str | None):
             return f"{name}: it returned a {type(returned).__name__}; return a text or None"

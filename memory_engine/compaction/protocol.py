@@ -10,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -33,7 +33,8 @@ from memory_engine.core.events.compaction import (
     CompactorStoodIn,
     Replacement,
 )
-from memory_engine.core.origins import SPOKEN
+from memory_engine.core.lazy import lazy_module
+from memory_engine.core.origins import SPOKEN, attributed
 from memory_engine.core.records import Receipt
 from memory_engine.core.slices import Pause, let_others
 from memory_engine.core.state import State
@@ -41,6 +42,12 @@ from memory_engine.core.threads import CompactionPolicy, encode_policy
 from memory_engine.core.tokens import estimate_text, recorded_tokens
 from memory_engine.errors import CompactorFailed, MemoryEngineError, ModelError
 from memory_engine.errors.effects import Usage
+from memory_engine.language.masking import SECRETS, Mask, without_secrets
+
+if TYPE_CHECKING:
+    from memory_engine.compaction import masked
+else:
+    masked = lazy_module("memory_engine.compaction.masked")
 
 Trigger = Literal["auto", "manual", "hard"]
 ORIGINAL_TOKENS_MAX = 20_000
@@ -140,6 +147,8 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     """Reads the statements of people that contexts show next to summaries."""
     hurry: asyncio.Event | None = None
     """Event that makes the run give up the working compactor immediately."""
+    mask: Mask | None = SECRETS
+    """What a compactor may see that may send its input to a model."""
     left_out: list[_LeftOut] = []
     """Collects the parts that did not get shorter."""
 
@@ -308,11 +317,12 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         context = await self._context(chunks, earlier)
         if self.brief is not None and not works_ahead(compactor):
             context = replace(context, brief=tuple(await self.brief()))
-        result = await compactor.compact(chunks, context)
+        result = await masked.compacted(compactor, chunks, context, self.mask)
         tokens = check_result(compactor.name, result)
         replaced = await aside(partial(self._tokens, covers), items=len(covers))
         known = {*covers, *(chunk.id for chunk in chunks), *(source for line in earlier for source in line.sources)}
-        return replace(result, lines=_cited(result.lines, known)), tokens, replaced
+        lines = attributed(_cited(result.lines, known), {chunk.id: chunk for chunk in chunks}, earlier)
+        return replace(result, lines=lines), tokens, replaced
 
     def _leave_out(self, compactor: Compactor, covers: tuple[str, ...], why: str) -> None:
         """Keep the chunks of a part, because its result is not shorter. The other parts go on."""
@@ -451,7 +461,7 @@ def _cited(lines: Sequence[SummaryLine], known: Collection[str]) -> tuple[Summar
 
 
 def _failure(name: str, error: Exception, usage: Usage = Usage()) -> CompactorFailed:  # noqa: B008 - frozen
-    """Return the error in recordable form: its text may have any length and may contain lone surrogates."""
+    """Return the error in recordable form: its text may have any length, lone surrogates and secrets."""
     reason, text = "raised", f"{type(error).__name__}: {error}"
     if isinstance(error, CompactorFailed):
         reason, text, usage = error.reason, error.error, error.usage.plus(usage)
@@ -459,7 +469,8 @@ def _failure(name: str, error: Exception, usage: Usage = Usage()) -> CompactorFa
         reason, text, usage = error.reason, str(error), error.usage
     elif isinstance(error, MemoryEngineError):
         reason, text = "refused", str(error)
-    return CompactorFailed(name, reason, text[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode(), usage)
+    text = without_secrets(text[: 2 * ERROR_CHARS_MAX])[:ERROR_CHARS_MAX]
+    return CompactorFailed(name, reason, text.encode("utf-8", "replace").decode(), usage)
 
 
 def this_process() -> str:

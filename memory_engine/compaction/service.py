@@ -22,11 +22,7 @@ from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.aside import aside
 from memory_engine.core.cancellation import fail, finished, observed
 from memory_engine.core.events.base import Event
-from memory_engine.core.events.compaction import (
-    CompactionCompleted,
-    CompactionStarted,
-    CompactorStoodIn,
-)
+from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted, CompactorStoodIn
 from memory_engine.core.loops import OfLoop
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.slices import Pace
@@ -477,6 +473,7 @@ class CompactionService:
             pause=self._pace.here.pause,
             ahead=self._works_ahead(trigger),
             wishes=wishes,
+            mask=self._kernel.mask,
             brief=partial(self._brief, runtime, state.seq),
             count=self._kernel[ContextBuilder].counter.count,
             hurry=asyncio.Event() if asks and not whole else None,

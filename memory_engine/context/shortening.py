@@ -145,7 +145,7 @@ def _last_statements(text: str, room: int, counter: TokenCounter) -> str:
     return "\n".join([heading, *([STATEMENTS_LEFT_OUT.format(left_out)] if left_out else []), *reversed(kept)])
 
 
-_STATEMENT = regex(r"\n+(?=- |#)")
+_STATEMENT = regex(r"\n+(?=- |> (?! )|#)")
 
 
 def last_lines(lines: Sequence[str], room: int, counter: TokenCounter, chunk_id: str = "it") -> list[str]:

@@ -5,12 +5,16 @@ notices of client software and summaries of other tools are sent in user message
 origin is inherited and never raised: content made from several chunks has the lowest of their origins.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from memory_engine.core.chunks import Chunk, ChunkType
-from memory_engine.core.events.base import Event, EventRole
+from memory_engine.core.events.base import Event, EventRole, SummaryLine
 from memory_engine.core.events.messages import UserMessage
+from memory_engine.core.sections import DECIDED
+from memory_engine.core.sections import PEOPLE as PEOPLE_SECTIONS
 
 SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
 """Messages of a person or of the leading agent: a turn begins with one of these."""
@@ -66,6 +70,9 @@ _OF_TYPES: Mapping[str, Speaker] = {
     ChunkType.FOREIGN_SUMMARY: Speaker.SUMMARY,
     ChunkType.RECALLED: Speaker.IMPORTED,
 }
+UNATTRIBUTED = "key_information"
+"""Section of a line that claims to be somebody's words, but was drawn from what a tool said."""
+SPOKEN_SECTIONS = frozenset({*PEOPLE_SECTIONS, DECIDED})
 _OF_SECTIONS: Mapping[str, Speaker] = {"said": Speaker.PERSON, "decided": Speaker.AGENT}
 
 
@@ -88,6 +95,26 @@ def origin_of_section(section: str) -> Speaker:
     return _OF_SECTIONS.get(section, Speaker.TOOL)
 
 
+def is_spoken(section: str) -> bool:
+    """Return whether a section holds words of people, or of the agent itself, and of nobody else."""
+    return section in SPOKEN_SECTIONS
+
+
 def lowest(origins: Iterable[Speaker]) -> Speaker:
     """Return the lowest origin, the first among those of equal rank; `TOOL` if there are none."""
     return min(origins, key=_RANKS.__getitem__, default=Speaker.TOOL)
+
+
+def attributed(
+    lines: Sequence[SummaryLine], chunks: Mapping[str, Chunk], earlier: Sequence[SummaryLine]
+) -> tuple[SummaryLine, ...]:
+    """Return the lines, those with words of a tool outside the sections of people's and the agent's words."""
+    former = {(line.section, line.text) for line in earlier}
+
+    def is_a_tools(line: SummaryLine) -> bool:
+        if not is_spoken(line.section) or (line.section, line.text) in former:
+            return False
+        sources = [chunks[source] for source in line.sources if source in chunks] or list(chunks.values())
+        return any(origin_of(chunk) is Speaker.TOOL for chunk in sources)
+
+    return tuple(replace(line, section=UNATTRIBUTED) if is_a_tools(line) else line for line in lines)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
+from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model, works_ahead
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.arguments import PathLike
 from memory_engine.core.chain import decode_row
@@ -223,6 +223,7 @@ class _Timed:
         self._compactor = compactor
         self.name = compactor.name
         self.calls_model = calls_model(compactor)
+        self.works_ahead = works_ahead(compactor)
         self.seconds = 0.0
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:

@@ -7,7 +7,7 @@ false negatives: rules that learn skip a text that contains a secret.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import pairwise
 from math import log2
@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from memory_engine.core.lazy import regex
+from memory_engine.language.credentials import SHOWN, credentials, passwords_in_addresses, places
 from memory_engine.language.lists import lists_of
 
 SecretKind = Literal["password", "code", "key", "card", "account", "random"]
@@ -24,7 +25,11 @@ MASK = "[secret]"
 READ_CHARS_MAX = 200_000
 """Maximum characters of a piece. A longer text is read in overlapping pieces of this size."""
 OVERLAP_CHARS = 4_000
+SHORT_CHARS = 800
+"""Characters from which on a text is searched for the beginnings of names first: shorter ones are read at once."""
 KEY_CHARS_MIN = 6
+WORD_CHARS_MIN = 3
+"""Minimum characters of a password, and digits of a code. Masking a shorter one would mask parts of words."""
 PREFIXED_CHARS_MIN = 12
 RANDOM_CHARS_MIN = 20
 RANDOM_BITS_MIN = 3.5
@@ -49,10 +54,10 @@ class Secret(msgspec.Struct, frozen=True):
     end: int
 
 
-def secrets_in(text: str) -> tuple[Secret, ...]:
-    """Return the secrets of a text, in order and without overlaps."""
+def secrets_in(text: str, kinds: Collection[SecretKind] = ()) -> tuple[Secret, ...]:
+    """Return the secrets of a text (of these kinds, if given), in order and without overlaps."""
     found: list[Secret] = []
-    for secret in sorted(_all(text), key=lambda secret: (secret.start, -secret.end)):
+    for secret in sorted(_all(text, kinds), key=lambda secret: (secret.start, -secret.end)):
         if found and secret.start < found[-1].end:
             if secret.end > found[-1].end:
                 found[-1] = Secret(found[-1].kind, found[-1].start, secret.end)
@@ -82,10 +87,10 @@ def mask_secrets(text: str) -> str:
     return "".join((*parts, text[done:])) if parts else text
 
 
-def _all(text: str) -> Iterator[Secret]:
+def _all(text: str, kinds: Collection[SecretKind] = ()) -> Iterator[Secret]:
     for start in range(0, max(1, len(text) - OVERLAP_CHARS), READ_CHARS_MAX - OVERLAP_CHARS):
         piece = text[start : start + READ_CHARS_MAX]
-        for kind, detect in DETECTORS:
+        for kind, detect in DETECTORS if not kinds else [one for one in DETECTORS if one[0] in kinds]:
             for first, end in detect(piece):
                 yield Secret(kind, start + first, start + end)
 
@@ -100,8 +105,6 @@ def _listed(name: str) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda entry: (-len(entry), entry)))
 
 
-_SHOWN = r"(?!\[[\w ]{2,20}\]|<[^>\n]{1,40}>|\$\{|\$\(|\{\{|[*x•.…\ufffc]{2,}|\ufffc)"
-"""Placeholders that are not secrets: `[secret]`, `<password>`, `${DB_PASSWORD}`, `****`."""
 _QUOTED = r"(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'|`[^`\n]{1,200}`|“[^”\n]{1,200}”|„[^“”\n]{1,200}[“”]|«[^»\n]{1,200}»)"
 _REST = rf"(?:{_QUOTED}|[^\s\"'`,;{{}}\[\]()<>]\S*(?:[ \t]{{1,8}}(?![-–—(])[^\s,;{{}}\[\]]+)*)"
 """Value up to the end of the line or the next item: a passphrase may contain blanks."""
@@ -109,6 +112,10 @@ _ONE = rf"(?:{_QUOTED}|[^\s\"'`,;{{}}()<>]+)"
 _OF = "for|to|of|on|für|zu|zum|zur|vom|von|auf|de|del|para|pour|du|da|di|per|voor"
 """Words that link a name to its purpose: "the password *for* staging is …". A password policy is not a password."""
 _SEPARATOR = r"[\"'`*_]{0,3}[ \t]{0,8}(?::=|=>|->|→|:|=|\uff1a|\uff1d)[ \t]{0,8}[*_]{0,2}[ \t]{0,8}"
+
+
+_NOT_SHOWN = r"(?!secret(?:-\d{1,6})?:\w{1,20}\])"
+"""The word in a placeholder is the name of nothing: `[secret:password]`, `[secret-1:key]`."""
 
 
 @cache
@@ -119,13 +126,13 @@ def _named(name: str) -> re.Pattern[str]:
     before = r"(?:(?<![^\W_])|(?-i:(?<=[a-z])(?=[A-Z])))"
     unspaced = r"(?:(?![^\W_])|(?<=[\u3040-\u9fff\uac00-\ud7af]))"
     return re.compile(
-        rf"(?P<dashes>--?(?:\w{{1,20}}-){{0,3}})?{before}(?:{words}){unspaced}"
-        rf"(?:{_SEPARATOR}{_SHOWN}(?P<labelled>{_REST})"
-        rf"|>{_SHOWN}(?P<tagged>[^<\n]{{1,200}})</"
+        rf"(?P<dashes>--?(?:\w{{1,20}}-){{0,3}})?{before}{_NOT_SHOWN}(?:{words}){unspaced}"
+        rf"(?:{_SEPARATOR}{SHOWN}(?P<labelled>{_REST})"
+        rf"|>{SHOWN}(?P<tagged>[^<\n]{{1,200}})</"
         rf"|(?:[ \t]{{1,8}}(?:{_OF})(?:[ \t]{{1,8}}[^\W\d_]+){{1,3}}?)?[ \t]{{0,8}}"
         rf"(?:(?<![\w])(?:{copulas})(?![\w])|[是为は])[ \t:]{{0,8}}(?:(?:{adverbs})[ \t]{{1,8}}){{0,2}}"
-        rf"{_SHOWN}(?P<said>{_ONE})"
-        rf"|[ \t]{{1,8}}{_SHOWN}(?P<next>{_ONE}))",
+        rf"{SHOWN}(?P<said>{_ONE})"
+        rf"|[ \t]{{1,8}}{SHOWN}(?P<next>{_ONE}))",
         re.IGNORECASE,
     )
 
@@ -135,23 +142,73 @@ _LAST = regex(r"[\"'`“”»*_]*\s*(?:[.!?,;)…]|$|\n)")
 
 
 def _behind(name: str, kind: SecretKind, text: str) -> Iterator[tuple[int, int]]:
-    for match in _named(name).finditer(text):
+    for match in _matches(name, text):
         how = match.lastgroup or ""
         if how == "dashes":
             continue
-        value = match[how].strip(_EDGES)
+        start, end = match.start(how), _end(match, how)
+        value = text[start:end].strip(_EDGES)
         word = next(iter(_SCHEME.sub("", value).casefold().split()), "").strip(_EDGES)
-        if not word or word in _states() or not any(map(str.isalnum, word)):
+        if _IS_SHOWN.match(text, start, end):
+            continue
+        if len(value) < WORD_CHARS_MIN or not word or word in _states() or not any(map(str.isalnum, word)):
             continue
         if how == "next" and not (match["dashes"] or _is_mixed(word)):
             continue
-        if how == "said" and not (_is_mixed(word) or _LAST.match(text, match.end())):
+        if how == "said" and not (_is_mixed(word) or _LAST.match(text, end)):
             continue
-        if kind == "code" and not any(sign.isdigit() for sign in word):
+        if kind == "code" and sum(map(str.isdigit, word)) < WORD_CHARS_MIN:
             continue
         if kind == "key" and not (_is_key(value) and (_is_mixed(word) or _ASSIGNED.search(match.group()))):
             continue
-        yield match.span(how)
+        if kind != "code" and how == "labelled" and _CALL.match(text[start:end]):
+            continue
+        yield start, end
+
+
+def _end(match: "re.Match[str]", how: str) -> int:
+    """Return where a value ends: an unquoted one at a closing quote around it, and with its word after `NAME=`."""
+    value, end = match[how], match.end(how)
+    if value[:1] in "\"'`“„«":
+        return end
+    cut = _CLOSED.search(value)
+    if cut is not None and cut.start():
+        value = value[: cut.start()]
+    if how == "labelled" and match.string[match.start(how) - 1] == "=" and value:
+        value = value.split()[0]
+    return match.start(how) + len(value)
+
+
+_CLOSED = regex(r"\\?[\"'`](?=[\s,;)\]}:\\]|$)|\\[nrt]|&\w{1,40}=")
+"""The end of a value that has no quotes of its own: a quote around the whole, a written line break, the next item."""
+_IS_SHOWN = regex(r"[frb]{0,2}[\"'`“„«]{0,3}\[secret(?:-\d{1,6})?:\w{1,20}\]")
+_CALL = regex(r"[A-Za-z_][\w.]*\(")
+
+
+@cache
+def _beginnings(name: str) -> tuple[str, ...]:
+    """Return the first words of a list's names."""
+    return tuple(sorted({entry.split()[0].lower() for entry in _listed(name)}))
+
+
+def _matches(name: str, text: str) -> Iterator["re.Match[str]"]:
+    """Yield the matches of a list's names, as `finditer` does, but only look where a name may begin."""
+    pattern, folded = _named(name), text.lower()
+    if len(text) < SHORT_CHARS or len(folded) != len(text):  # (of a capital may come two small letters)
+        yield from pattern.finditer(text)
+        return
+    done = 0
+    for at in places(folded, _beginnings(name)):
+        dashes = _DASHES.search(text, max(done, at - DASHED_CHARS_MAX), at)
+        match = pattern.match(text, dashes.start()) if dashes is not None else None
+        match = match or (pattern.match(text, at) if at >= done else None)
+        if match is not None:
+            done = match.end()
+            yield match
+
+
+_DASHES = regex(r"--?(?:\w{1,20}-){0,3}\Z")
+DASHED_CHARS_MAX = 66
 
 
 @cache
@@ -172,8 +229,23 @@ def _is_key(value: str) -> bool:
     words = _SCHEME.sub("", value).split()
     if len(words) != 1 or len(words[0]) < KEY_CHARS_MIN or "(" in words[0]:
         return False
-    return not words[0].translate(_IN_NUMBERS).isdigit()
+    return not (words[0].translate(_IN_NUMBERS).isdigit() or _is_reference(words[0].strip(_EDGES)))
 
+
+def _is_reference(word: str) -> bool:
+    """Return True if a word is the name of a variable or a field: `self.api_key`, `SERVICE_TOKEN`, `tokens[key]`."""
+    plain = _SUBSCRIPT.sub("", word)
+    if word.casefold() in _listed("keys"):
+        return True
+    parts = [part for part in re.split(r"[_.]+", plain.rstrip("]})").lstrip("@$")) if part]
+    if plain != word and parts and all(part.isalpha() for part in parts):
+        return True
+    return len(parts) > 1 and all(
+        part.isalpha() and (part[1:].islower() or part.isupper() or len(part) == 1) for part in parts
+    )
+
+
+_SUBSCRIPT = regex(r"\[[^\]]{0,80}\]?$")
 
 _SCHEME = regex(r"(?i:^(?:bearer|basic)\s+)")
 _ASSIGNED = regex(r"[=>\"'`]")
@@ -183,15 +255,11 @@ _IN_NUMBERS = str.maketrans("", "", ".,_:-+")
 
 def _passwords(text: str) -> Iterator[tuple[int, int]]:
     yield from _behind("words", "password", text)
-    yield from (match.span(1) for match in _IN_ADDRESS.finditer(text))
+    yield from passwords_in_addresses(text)
 
 
 def _codes(text: str) -> Iterator[tuple[int, int]]:
     return _behind("codes", "code", text)
-
-
-_IN_ADDRESS = regex(r"[a-z][a-z0-9+.\-]{1,20}://[^\s:/@]{0,100}:((?!\[secret\])[^\s@/]{1,200})@")
-"""Password in an address: `postgres://app:hunter2@db`."""
 
 
 # Secrets by their form.
@@ -210,9 +278,12 @@ def _prefixed() -> re.Pattern[str]:
 
 def _keys(text: str) -> Iterator[tuple[int, int]]:
     yield from _behind("keys", "key", text)
+    yield from credentials(text)
     for pattern in (_PRIVATE_KEY, _SIGNED):
         yield from (match.span() for match in pattern.finditer(text))
-    for match in _prefixed().finditer(text):
+    prefixed = _prefixed()
+    found = (prefixed.match(text, at) for at in places(text, _listed("prefixes")))
+    for match in prefixed.finditer(text) if len(text) < SHORT_CHARS else filter(None, found):
         said = match.group().rstrip(".")
         if any(sign.isdigit() for sign in said[3:]) and any(sign.isalpha() for sign in said[3:]):
             yield match.start(), match.start() + len(said)

@@ -1,14 +1,26 @@
-"""The protocol of language models, and a user's own model held to it."""
+"""The protocol of language models, the mask before each, and a user's own model held to it."""
 
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from functools import partial
+from typing import Protocol, cast
 
 import msgspec
+from msgspec.structs import replace
 
+from memory_engine.core.aside import aside
 from memory_engine.errors import ModelError
 from memory_engine.errors.effects import Usage
+from memory_engine.language.masking import (
+    CHARS_AN_ITEM,
+    SECRETS,
+    Mask,
+    Placeholders,
+    mapped,
+    texts_in,
+)
+from memory_engine.llm.failures import safe_to_record, unforeseen
 
 Message = Mapping[str, object]
 """A chat-completions message, as `Context.messages` holds them."""
@@ -65,6 +77,55 @@ class MemoryModel(msgspec.Struct, frozen=True):
     model: LanguageModel | None
 
 
+class MaskedModel:
+    """A language model that is told no secrets: it gets placeholders, and its answer the values back.
+
+    `mask=None` hides nothing: give a model wrapped so to what must see its texts as they are.
+    """
+
+    def __init__(self, model: LanguageModel, mask: Mask | None = SECRETS) -> None:
+        self._model = model
+        self._mask = mask
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._model.name
+
+    @property
+    def context_window(self) -> int:
+        """The tokens that the model takes, if it says so, else 0."""
+        return context_window_of(self._model)
+
+    def __repr__(self) -> str:
+        return f"MaskedModel({self._model!r})"
+
+    async def complete(
+        self, messages: Sequence[Message], *, temperature: float, max_tokens: int, timeout_s: float
+    ) -> Completion:
+        """Return the model's answer (see `LanguageModel.complete`) with the values in it."""
+        texts = [text for message in messages for text in texts_in(dict(message))]
+        size = sum(map(len, texts)) // CHARS_AN_ITEM if self._mask is not None else 0
+        hidden = await aside(partial(Placeholders, self._mask, texts), items=size)
+        if hidden:
+            messages = [cast("Mapping[str, object]", mapped(dict(message), hidden.hide)) for message in messages]
+        found: object = await self._model.complete(
+            messages, temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s
+        )
+        if hidden and isinstance(found, Completion) and _is_text(found.text):
+            return replace(found, text=hidden.restore(found.text))
+        return cast("Completion", found)  # `ask` checks what a model of one's own returns
+
+    async def aclose(self) -> None:
+        """Close the model."""
+        await self._model.aclose()
+
+
+def masked_model(model: LanguageModel, mask: Mask | None = SECRETS) -> LanguageModel:
+    """Return the model behind a mask; one that is behind one already stays behind its own."""
+    return model if isinstance(model, MaskedModel) else MaskedModel(model, mask)
+
+
 _log = logging.getLogger("memory_engine.llm")
 
 PATIENCE = 2
@@ -75,23 +136,24 @@ its library before its time begins.)"""
 async def ask(
     model: LanguageModel, messages: Sequence[Message], *, temperature: float, max_tokens: int, timeout_s: float
 ) -> Completion:
-    """A whole answer, in a text that the log can hold.
+    """A whole answer, in a text that the log can hold. A model that is behind no mask is asked through the default one.
 
     Raises `ModelError` for everything else: another error of the model, an answer that is not a `Completion` or holds
     a lone surrogate, and one that does not come within twice `timeout_s`.
     """
+    model = masked_model(model)
     try:
         async with asyncio.timeout(timeout_s * PATIENCE):
             completion: object = await model.complete(
                 messages, temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s
             )
-    except ModelError:
-        raise
+    except ModelError as error:
+        raise safe_to_record(error) from error.__cause__
     except TimeoutError as error:
         raise ModelError(model.name, "timeout", "it did not keep its time") from error
     except Exception as error:  # the boundary to the user's model: callers go on without it, whatever it raises
         _log.warning("model %r raised what it may not raise", model.name, exc_info=True)
-        raise ModelError(model.name, type(error).__name__, f"{type(error).__name__}: {error}") from error
+        raise unforeseen(model.name, error) from error
     if not isinstance(completion, Completion):
         raise ModelError(model.name, "invalid_response", f"a {type(completion).__name__} is not a Completion")
     if not _is_text(completion.text):

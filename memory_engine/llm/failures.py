@@ -4,11 +4,13 @@ Classes are known by name, so that reading the table imports neither library. An
 classes are looked up from the most special to the most general.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
 from memory_engine.errors import ModelError
+from memory_engine.language.masking import without_secrets
 
 Reason = Literal[
     "timeout",
@@ -115,21 +117,36 @@ TOO_LONG = (
     "input token count",
 )
 """Words by which servers refuse a prompt that is too long: few of them have a code for it."""
-SECRET_CHARS_MIN = 6
-"""A shorter secret is a placeholder, such as "x" for a server that asks for none: it is not looked for in texts."""
+SECRET_CHARS_MIN = 8
+"""A shorter key is a placeholder, such as "x" or "ollama" for a server that asks for none: it is no secret."""
 
 
 def model_error(model: str, error: Exception, *, secret: str | None = None) -> ModelError:
-    """The typed error. `secret` is removed from its text, which is shortened, since it will be recorded."""
+    """The typed error. Secrets, also the one given, are masked in its text, which is shortened, as it is recorded."""
     reason, retryable = verdict_on(error)
     text = " ".join(str(error).split()) or type(error).__name__
     if reason in ("bad_request", "unavailable") and any(words in text.lower() for words in TOO_LONG):
         reason, retryable = "context_window", False
     if secret and len(secret) >= SECRET_CHARS_MIN:
-        text = text.replace(secret, "[key]")
+        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "[key]", text)
+    text = without_secrets(text)
     if len(text) > ERROR_CHARS_MAX:
         text = text[: ERROR_CHARS_MAX - 2] + " …"
     return ModelError(model, reason, text, retryable)
+
+
+def safe_to_record(error: ModelError) -> ModelError:
+    """Return a model's error without the secrets in its text: providers quote keys and whole requests."""
+    said = without_secrets(error.error)
+    if said == error.error:
+        return error
+    return ModelError(error.model, error.reason, said, error.retryable, error.usage)
+
+
+def unforeseen(model: str, error: Exception) -> ModelError:
+    """Return the typed error for what your own model raised against its protocol: its class is the reason."""
+    name = type(error).__name__
+    return ModelError(model, name, without_secrets(f"{name}: {error}"))
 
 
 def retry_after_s(error: BaseException | None) -> float:

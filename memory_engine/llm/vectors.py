@@ -9,7 +9,10 @@ from typing import Protocol
 
 import msgspec
 
+from memory_engine.core.aside import aside
 from memory_engine.errors import InvalidVector, ModelError
+from memory_engine.language.masking import CHARS_AN_ITEM, Mask
+from memory_engine.llm.failures import safe_to_record, unforeseen
 
 _log = logging.getLogger("memory_engine.recall")
 
@@ -74,6 +77,60 @@ def query_method(embedder: Embedder) -> Embed | None:
     """The embedder's own way to embed queries, if it has one."""
     found: Embed | None = getattr(embedder, "embed_query", None)
     return found
+
+
+class MaskedEmbedder:
+    """An embedder whose texts have each secret replaced by its kind: no vector depends on a secret."""
+
+    def __init__(self, inner: Embedder, mask: Mask | None) -> None:
+        self.inner = inner
+        self._mask = mask
+
+    @property
+    def name(self) -> str:
+        """The other's name, with that of a mask which has one: the vectors of two masks never mix."""
+        named: object = getattr(self._mask, "name", "")
+        return f"{self.inner.name}+{named}" if isinstance(named, str) and named else self.inner.name
+
+    @property
+    def dimension(self) -> int:
+        """The other's dimension."""
+        return self.inner.dimension
+
+    def __repr__(self) -> str:
+        return f"MaskedEmbedder({self.inner!r})"
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """Return one vector a text, in the same order."""
+        return await self.inner.embed(await self._masked(texts))
+
+    async def aclose(self) -> None:
+        """Close the other."""
+        await self.inner.aclose()
+
+    async def _masked(self, texts: Sequence[str]) -> list[str]:
+        mask = self._mask
+        if mask is None:
+            return list(texts)
+        work = lambda: [mask(text, "embedder") for text in texts]  # noqa: E731
+        return await aside(work, items=sum(map(len, texts)) // CHARS_AN_ITEM)
+
+
+class MaskedQueryEmbedder(MaskedEmbedder):
+    """The same of an embedder that embeds queries differently."""
+
+    async def embed_query(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """Return one vector a query, in the same order."""
+        embed = query_method(self.inner) or self.inner.embed
+        return await embed(await self._masked(texts))
+
+
+def masked_embedder(embedder: Embedder, mask: Mask | None) -> Embedder:
+    """Return the embedder behind the mask, if there is one."""
+    if mask is None or isinstance(embedder, MaskedEmbedder):
+        return embedder
+    kind = MaskedQueryEmbedder if query_method(embedder) is not None else MaskedEmbedder
+    return kind(embedder, mask)
 
 
 class VectorIndex(Protocol):
@@ -167,13 +224,13 @@ async def embedded(embedder: Embedder, texts: Sequence[str], *, is_query: bool =
             raise InvalidVector(embedder.name, f"there are {len(vectors)} for {len(texts)} texts")
         dimension = embedder.dimension or (len(vectors[0]) if vectors else 0)
         return [checked_vector(vector, dimension, embedder.name) for vector in vectors]
-    except ModelError:
-        raise
+    except ModelError as error:
+        raise safe_to_record(error) from error.__cause__
     except (InvalidVector, TypeError) as error:
         raise ModelError(embedder.name, INVALID, str(error)) from error
     except Exception as error:  # the boundary to the user's model: callers go on without it, whatever it raises
         _log.warning("embedder %r raised what it may not raise", embedder.name, exc_info=True)
-        raise ModelError(embedder.name, type(error).__name__, f"{type(error).__name__}: {error}") from error
+        raise unforeseen(embedder.name, error) from error
 
 
 def checked_embedder(embedder: Embedder) -> Embedder:

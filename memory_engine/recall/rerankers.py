@@ -14,7 +14,9 @@ from typing import Protocol
 import msgspec
 
 from memory_engine.errors import ModelError
+from memory_engine.language.masking import SECRETS, Mask, Placeholders
 from memory_engine.llm.base import LanguageModel, ask
+from memory_engine.llm.failures import safe_to_record, unforeseen
 from memory_engine.recall.embedders import LocalModel, require
 
 _log = logging.getLogger("memory_engine.recall")
@@ -44,17 +46,18 @@ class Reranker(Protocol):
         ...
 
 
-async def scores_of(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
-    """A score for each text. Raises `ModelError` for every failure of the re-ranker."""
+async def scores_of(reranker: Reranker, query: str, texts: Sequence[str], mask: Mask | None = SECRETS) -> list[float]:
+    """A score for each text, as the mask lets it be read. Raises `ModelError` for every failure of the re-ranker."""
+    hidden = Placeholders(mask, [query, *texts])
     try:
-        scores = list(await reranker.rerank(query, texts))
+        scores = list(await reranker.rerank(hidden.hide(query), [hidden.hide(text) for text in texts]))
         if len(scores) != len(texts) or not all(map(isfinite, scores)):
             raise ModelError(reranker.name, "invalid_response", f"it gave no {len(texts)} finite scores")
-    except ModelError:
-        raise
+    except ModelError as error:
+        raise safe_to_record(error) from error.__cause__
     except Exception as error:  # the boundary to the user's model: callers go on without it, whatever it raises
         _log.warning("re-ranker %r raised what it may not raise", reranker.name, exc_info=True)
-        raise ModelError(reranker.name, type(error).__name__, f"{type(error).__name__}: {error}") from error
+        raise unforeseen(reranker.name, error) from error
     return scores
 
 

@@ -418,7 +418,8 @@ class Searching:
         deadline_s = asyncio.get_running_loop().time() + self._kernel.config.search_model_timeout_s
         try:
             async with self._in_time(reranker.name, deadline_s):
-                scores = await scores_of(reranker, query, [hit.rendered() for hit in best])
+                texts = [hit.rendered() for hit in best]
+                scores = await scores_of(reranker, query, texts, self._kernel.mask)
         except ModelError as error:
             _log.warning("a search goes on without its re-ranker: %s", error)
             return hits, str(error)

@@ -13,7 +13,7 @@ from attrs import evolve
 from memory_engine.core.clock import to_us
 from memory_engine.core.threads import WHAT_IF
 from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
-from memory_engine.llm.vectors import Embedder, checked_embedder
+from memory_engine.llm.vectors import Embedder, MaskedEmbedder, checked_embedder, masked_embedder
 from memory_engine.recall.candidates import Choice
 from memory_engine.recall.hits import Found, Hit
 from memory_engine.recall.index import Embedding, Indexing, IndexingAhead, IndexProgress, SearchModels, embed_all
@@ -39,6 +39,9 @@ class Recall:
     def __init__(self, kernel: Kernel, models: SearchModels) -> None:
         self._kernel = kernel
         self._models = models
+        self._mask = kernel.mask
+        if models.embedder is not None:
+            models.embedder = masked_embedder(models.embedder, self._mask)
         self.indexing = Indexing(kernel)
         self.embedding = Embedding(kernel, models)
         self._ahead = IndexingAhead(kernel, self.indexing)
@@ -46,8 +49,9 @@ class Recall:
 
     @property
     def embedder(self) -> Embedder | None:
-        """The model that makes vectors, if there is one."""
-        return self._models.embedder
+        """The model that makes vectors, if there is one, as it was given."""
+        embedder = self._models.embedder
+        return embedder.inner if isinstance(embedder, MaskedEmbedder) else embedder
 
     @property
     def reranker(self) -> Reranker | None:
@@ -94,7 +98,7 @@ class Recall:
 
     def similarity(self, thread_id: str, view: str) -> TextIndex:
         """The index over the texts of a thread's view, by likeness. The least recently used ones are dropped."""
-        embedder, runtime = self.embedder, self._kernel[OpenThreads].get(thread_id)
+        embedder, runtime = self._models.embedder, self._kernel[OpenThreads].get(thread_id)
         forgot = forgotten_at(runtime.head) if runtime is not None else 0
         return self._kernel.caches.made(
             thread_id,
@@ -111,7 +115,7 @@ class Recall:
     def similarity_now(self) -> TextIndex:
         """An index of likeness that is used once: for a view as it was."""
         timeout_s = self._kernel.config.search_model_timeout_s
-        return TextIndex(self.embedder, self._models.vector_index, timeout_s=timeout_s)
+        return TextIndex(self._models.embedder, self._models.vector_index, timeout_s=timeout_s)
 
     async def prepare(self, thread_id: str, progress: IndexProgress | None = None) -> None:
         """Bring a thread's index and its vectors up to date."""
@@ -129,17 +133,17 @@ class Recall:
         Until then searches use the old model, which is closed at the end. If this raises (`ModelError`, or `TypeError`
         for a value that is not an embedder), the old model stays.
         """
-        checked_embedder(embedder)
+        given, embedder = checked_embedder(embedder), masked_embedder(embedder, self._mask)
         threads = await self._kernel.store.passages.threads()
         for thread_id in threads:
             with suppress(ThreadNotFound):  # it was deleted meanwhile
                 await embed_all(self._kernel, thread_id, embedder, progress)
-        old, self._models.embedder = self._models.embedder, embedder
+        old, self._models.embedder = self.embedder, embedder
         try:
             for thread_id in threads:
                 await self._let_go_of_old(thread_id)
         finally:
-            if old is not None and old is not embedder:
+            if old is not None and old is not given:
                 await old.aclose()
 
     async def _let_go_of_old(self, thread_id: str) -> None:

@@ -20,6 +20,7 @@ from memory_engine.core.records import NewEvent
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.state import State
 from memory_engine.errors import EngineClosed, InvalidArgument, ReadOnly
+from memory_engine.language.masking import Mask, MaskInForce
 from memory_engine.projections.base import Projection
 from memory_engine.runtime.commit import Preparer
 from memory_engine.runtime.config import EngineConfig
@@ -153,6 +154,11 @@ class Kernel:
     def span(self, operation: str, said: Mapping[str, object]) -> Span:
         """A span of the probe, if there is one: `with kernel.span("context", {"thread": id}) as span:`."""
         return UNPROBED if self.probe is None else self.probe.span(operation, said)
+
+    @property
+    def mask(self) -> Mask | None:
+        """What of a text may leave the engine; `None`: all."""
+        return self.made(MaskInForce).mask
 
     def provide(self, kind: type[T], service: T) -> T:
         """Register a service or a setting under its type; returns it."""

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
+
+from memory_engine.language.masking import Mask, mapped
 
 if TYPE_CHECKING:
     from memory_engine.llm.base import Completion, LanguageModel, Message
@@ -53,6 +55,67 @@ class _Unprobed:
 
 UNPROBED = _Unprobed()
 """The span of an engine without a probe."""
+
+
+class MaskedProbe:
+    """A probe that is told no secrets, nor shown an error whose text has any."""
+
+    def __init__(self, probe: Probe, mask: Mask) -> None:
+        self._probe = probe
+        self._mask = mask
+
+    def span(self, operation: str, said: Mapping[str, object]) -> Span:
+        """Begin an operation of the other's."""
+        return _MaskedSpan(self._probe.span(operation, self.masked(said)), self)
+
+    def correlation_id(self) -> str:
+        """Return the other's."""
+        return self._probe.correlation_id()
+
+    def masked(self, said: Mapping[str, object]) -> Mapping[str, object]:
+        """Return what is said with each text in it masked."""
+        return {name: mapped(value, self.text) for name, value in said.items()}
+
+    def text(self, text: str) -> str:
+        """Return what of a text may leave."""
+        return self._mask(text, "telemetry")
+
+
+class _MaskedSpan:
+    __slots__ = ("_probe", "_span")
+
+    def __init__(self, span: Span, probe: MaskedProbe) -> None:
+        self._span = span
+        self._probe = probe
+
+    def __enter__(self) -> "_MaskedSpan":
+        self._span.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._span.__exit__(kind, None if error is None else _shown(error, self._probe), trace)
+
+    def say(self, said: Mapping[str, object]) -> None:
+        """Say it of the other."""
+        self._span.say(self._probe.masked(said))
+
+
+def _shown(error: BaseException, probe: MaskedProbe) -> BaseException:
+    """Return the error, or one of a class of the same name where its text, or that of a cause, has a secret."""
+    said, chain, current = str(error), list[str](), error.__cause__ or error.__context__
+    while current is not None and len(chain) < CAUSES_MAX:
+        chain.append(str(current))
+        current = current.__cause__ or current.__context__
+    masked = probe.text(said)
+    if masked == said and all(probe.text(one) == one for one in chain):
+        return error
+    stand_in = type(type(error).__name__, (Exception,), {"__module__": type(error).__module__})
+    return cast("BaseException", stand_in(masked))
+
+
+CAUSES_MAX = 10
 
 
 class ProbedModel:

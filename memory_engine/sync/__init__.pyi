@@ -35,6 +35,7 @@ from memory_engine.engine import BeforeCompaction
 from memory_engine.engine import Engine as AsyncEngine
 from memory_engine.events import Layer
 from memory_engine.formats.detection import Format
+from memory_engine.language.masking import Mask
 from memory_engine.llm.base import LanguageModel
 from memory_engine.llm.vectors import Embedder
 from memory_engine.plugins import Plugin
@@ -1029,6 +1030,7 @@ def open(
     clock: Clock | None = None,
     ids: IdSource | None = None,
     probe: Probe | None = None,
+    mask: Mask | None = ...,
 ) -> Engine:
     """Open a memory: an SQLite file's path, `":memory:"`, a server's URL, or your own store (closed with the engine)."""
 

@@ -16,6 +16,7 @@ from memory_engine import (
     SessionEnded,
     UserMessage,
 )
+from memory_engine.context.rendering import RECORDS, SUMMARY_TITLE
 from memory_engine.errors import NothingToCompact, UnknownChunk
 from tests.conversations import LONG, NEVER, SMALL, call, note, of_type, opened, say, texts, turns, types
 from tests.scripted_compactors import Scripted, Yielding, a_line, a_line_each, summary
@@ -49,7 +50,7 @@ async def test_over_the_hard_limit_a_context_waits_for_a_compaction() -> None:
         thread = await engine.create_thread()
         await say(thread, turns(4))
         context = await thread.context(policy=ContextPolicy(blocks=()))
-        assert ["[Summary of earlier conversation]\n## Progress Summary\n\n### Current State\n\n- 4 in short"] == [
+        assert [f"{SUMMARY_TITLE} {RECORDS}\n## Progress Summary\n\n### Current State\n\n> 4 in short"] == [
             message["content"] for message in context.messages
         ]
         assert ["hard"] == [e.trigger for e in await of_type(thread, COMPLETED) if isinstance(e, CompactionCompleted)]

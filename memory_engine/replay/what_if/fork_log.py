@@ -26,6 +26,7 @@ from memory_engine.core.reduction import ReduceContext, ReducerRegistry, reduce_
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import ACTIVE, CompactionPolicy, ForkPoint, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import CompactorFailed, EventTooLarge
+from memory_engine.language.masking import SECRETS, Mask
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.kernel import Kernel
@@ -241,6 +242,7 @@ class Recompaction:
     state: Callable[[], State]
     append: Callable[[Sequence[Event]], Awaitable[Receipt]]
     new_id: Callable[[], str]
+    mask: Mask | None = SECRETS
     _backoff: int = 0
     _waits: int = 0
     _failures: Failures = field(factory=Failures)
@@ -325,5 +327,6 @@ class Recompaction:
             incompressible=self._incompressible,
             failure=failure,
             wishes=Wishes(instructions=self.policy.instructions),
+            mask=self.mask,
         )
         await run.execute()

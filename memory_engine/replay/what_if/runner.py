@@ -118,6 +118,7 @@ class Rerun:
                 state=run._fork_state,
                 append=run._append_own,
                 new_id=run._new_id,
+                mask=setting.kernel.mask,
             )
         return run
 
