@@ -8,6 +8,7 @@ zeroed. A process that dies on the way leaves an act that the next one finishes.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_flag, checked_list, checked_text
 from memory_engine.core.aside import aside
+from memory_engine.core.cancellation import fail
 from memory_engine.core.chain import is_redacted, next_head, read_back, stand_in_digest
 from memory_engine.core.codec import encode_reduction
 from memory_engine.core.events.memory import ErasedRow, EventsErased, MemoryForget
@@ -55,6 +57,8 @@ from memory_engine.runtime.life import forgetting, forks_of
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.attested import Attested, attested_of, lineage
 from memory_engine.store.protocol import Act, CommitUnit, ThreadFilter
+
+_log = logging.getLogger("memory_engine")
 
 WAIT_S = 30.0
 """Seconds that an act waits for readers of old pages before it says that it is not finished."""
@@ -154,9 +158,13 @@ async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
     """
     done: list[ErasureReport] = []
     held: LegalHold | ThreadHasForks | None = None
-    for act in await kernel.store.acts(pending=True):
+    begun = dict(kernel.made(_UnderWay).acts)
+    pending = {act.id: act for act in await kernel.store.acts(pending=True)}
+    for act_id in {**begun, **pending}:
         try:
-            done.append(await _carried_out(kernel, act))
+            done.append(
+                await (_outcome_of(begun[act_id]) if act_id in begun else _carried_out(kernel, pending[act_id]))
+            )
         except (LegalHold, ThreadHasForks) as error:  # the others do not wait for it
             held = held or error
     if held is not None:
@@ -179,11 +187,56 @@ async def _begun(  # noqa: PLR0913 - an act and what is said with it
     if dry_run:
         erased = {thread_id: len(ids) for thread_id, ids in plan.events.items()}
         return ErasureReport(act="", by=by, reason=reason, erased=erased, deleted=tuple(plan.threads), is_done=False)
-    await kernel.store.put_act(act)
-    return await _carried_out(kernel, act)
+    return await _carried_out(kernel, act, is_new=True)
 
 
-async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
+class _UnderWay:
+    """The acts that this engine carries out now, by id."""
+
+    def __init__(self) -> None:
+        self.acts: dict[str, asyncio.Future[ErasureReport]] = {}
+
+
+async def _carried_out(kernel: Kernel, act: Act, *, is_new: bool = False) -> ErasureReport:
+    """Carry an act out, or wait for the caller who does already. It goes on to its end though callers are cancelled.
+
+    Raises the errors of `_finished_act`; those that nobody waits for are logged.
+    """
+    under_way = kernel.made(_UnderWay).acts
+    outcome = under_way.get(act.id)
+    if outcome is None:
+        outcome = under_way[act.id] = asyncio.get_running_loop().create_future()
+        kernel.tasks.spawn(_carry_out(kernel, act, outcome, is_new=is_new))
+    return await _outcome_of(outcome)
+
+
+async def _outcome_of(under_way: "asyncio.Future[ErasureReport]") -> ErasureReport:
+    try:
+        return await asyncio.shield(under_way)
+    except asyncio.CancelledError:
+        under_way.add_done_callback(_log_failure)
+        raise
+
+
+async def _carry_out(kernel: Kernel, act: Act, outcome: "asyncio.Future[ErasureReport]", *, is_new: bool) -> None:
+    try:
+        if is_new:
+            await kernel.store.put_act(act)
+        outcome.set_result(await _finished_act(kernel, act))
+    except BaseException as error:  # whatever it is, it is the outcome of the act
+        fail(outcome, error)
+        if not isinstance(error, Exception):
+            raise
+    finally:
+        kernel.made(_UnderWay).acts.pop(act.id, None)
+
+
+def _log_failure(outcome: "asyncio.Future[ErasureReport]") -> None:
+    if not outcome.cancelled() and (error := outcome.exception()) is not None:
+        _log.warning("an act whose caller was cancelled is not finished: %s", error)
+
+
+async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     """Do what an act says, as far as it is not done.
 
     Raises `ErasureUnfinished` where its bytes cannot be destroyed, `LegalHold` and `ThreadHasForks` where a hold or a
@@ -200,6 +253,8 @@ async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
         await _delete(kernel, thread_id, created_at_us, pieces)
     until = time.monotonic() + WAIT_S
     while not await kernel.store.wipe():
+        if kernel.tasks.closing:
+            raise ErasureUnfinished(act.id, "the engine closes while some process reads an older moment of the store")
         if time.monotonic() > until:
             raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
         await asyncio.sleep(_POLL_S)

@@ -1,12 +1,24 @@
-"""Work that cancelling its caller does not stop, and work that nobody awaits."""
+"""Work that cancelling its caller does not stop, what such work makes, and work that nobody awaits."""
 
 import asyncio
 import sys
-from collections.abc import Awaitable
+import threading
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class Closing(Protocol):
+    """Something with a handle: a file, a connection, a process."""
+
+    def close(self) -> object:
+        """Let go of it. Closing it again does nothing."""
+        ...
+
+
+C = TypeVar("C", bound=Closing)
 
 
 async def finished(work: Awaitable[T]) -> T:
@@ -35,6 +47,48 @@ def _left_alone() -> AbstractContextManager[object]:
     from anyio import CancelScope
 
     return CancelScope(shield=True)
+
+
+class Made(Generic[C]):
+    """A block that owns what another thread makes for it: `put` there, `taken` here, closed at the end of the block.
+
+    A caller that is cancelled leaves its block while that thread still works, and so does one whose event loop ends.
+    What is put after that is closed at once.
+    """
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._made: C | None = None
+        self._is_left = False
+
+    def __enter__(self) -> "Made[C]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changing:
+            self._is_left = True
+            made, self._made = self._made, None
+        if made is not None:
+            made.close()
+
+    def put(self, made: C) -> None:
+        """Give it to the block. One a block."""
+        with self._changing:
+            if not self._is_left:
+                self._made = made
+                return
+        made.close()
+
+    async def beside(self, make: Callable[[], C]) -> C:
+        """Have a worker thread make it."""
+        await asyncio.to_thread(lambda: self.put(make()))
+        return self.taken
+
+    @property
+    def taken(self) -> C:
+        """What was put, once whoever puts it has ended."""
+        assert self._made is not None, "nothing was put"
+        return self._made
 
 
 def observed(future: "asyncio.Future[T]") -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from memory_engine.core.cancellation import finished
+from memory_engine.core.cancellation import Made, finished
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, StorageFailed
@@ -184,7 +184,8 @@ class Writer:
         """
         async with self._wiping.here:
             try:
-                with await asyncio.to_thread(wiping.PageWiper, self._path, self._lock.descriptor) as wiper:
+                with Made[wiping.PageWiper]() as made:
+                    wiper = await made.beside(lambda: wiping.PageWiper(self._path, self._lock.descriptor))
                     for rounds_left in reversed(range(wiping.ROUNDS)):
                         dirty = await self._last_step(wiper, at_any_size=not rounds_left)
                         if dirty is None:
@@ -202,18 +203,14 @@ class Writer:
 
         With `at_any_size` they need not be few.
         """
-        watches: list[wiping.Watch] = []
-        try:
-            if not await self._tried(partial(self._watch, into=watches)):
+        with Made[wiping.Watch]() as made:
+            if not await self._tried(partial(self._watch, into=made)):
                 return ()
             dirty = await finished(asyncio.to_thread(wiping.dirty_pages, self._path))
             if len(dirty) > wiping.STEP and not at_any_size:
                 return dirty
-            done = await self._job(partial(self._zero_last, wiper=wiper, pages=dirty, watch=watches[0]))
+            done = await self._job(partial(self._zero_last, wiper=wiper, pages=dirty, watch=made.taken))
             return None if done else ()
-        finally:
-            for watch in watches:
-                watch.end()
 
     async def _tried(self, work: Callable[[sqlite3.Connection], bool]) -> bool:
         """Run a job until it succeeds, some times; others write in between."""
@@ -396,13 +393,13 @@ class Writer:
             self._written += ROW_BYTES * (raw.total_changes - before)
             return result
 
-    def _watch(self, raw: sqlite3.Connection, into: "list[wiping.Watch]") -> bool:
+    def _watch(self, raw: sqlite3.Connection, into: "Made[wiping.Watch]") -> bool:
         self._wait_at_most(raw, READERS_MS)
         with self._lock:
             self._lock.mark()  # the process that deleted may have died before it told the others
             if not self._emptied(raw):
                 return False
-            into.append(wiping.Watch(self._path))
+            into.put(wiping.Watch(self._path))
             return True
 
     def _zero(self, raw: sqlite3.Connection, wiper: "wiping.PageWiper", pages: Sequence[int]) -> bool:
