@@ -34,11 +34,7 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, as_metadata, check_metadata
-from memory_engine.errors import (
-    BackupFailed,
-    InvalidArgument,
-    InvalidSearch,
-)
+from memory_engine.errors import BackupFailed, InvalidArgument, InvalidSearch
 from memory_engine.errors.base import is_url
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
@@ -119,8 +115,11 @@ class Engine(AdministeredStore):
     async def close(self) -> None:
         """End running compactions (their originals stay), finish commits, fail waiting dispatches, and close the store.
 
-        An engine that you never close leaves its file as after a crash, with every acknowledged event in it.
+        An engine that you never close leaves its file as after a crash, with every acknowledged event in it. Raises
+        `WrongEventLoop` while the event loop that it lives on runs; once that has ended, close it on any other.
         """
+        if self.kernel.home.leave_behind():
+            self._close_task = None
         if self._close_task is None:
             self.kernel.tasks.closing = True
             self.kernel[Observers].close()

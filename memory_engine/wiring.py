@@ -445,6 +445,9 @@ def _services(
     if worker.is_needed:
         threads.on_commit += [lambda runtime, _: worker.touched(runtime.id)]
     threads.keeping += [compaction.is_running]
+    # nobody waits any more for what was under way on an event loop that has ended
+    kernel.home.moved += [kernel.tasks.moved, kernel.entrance.moved, kernel.caches.clear, threads.moved, relay.moved]
+    kernel.home.moved.append(kernel.store.moved)
     threads.before_context += [compaction.before_context]
     threads.before_scopes += [relay.recover]
     for attach in attachments:

@@ -399,6 +399,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.EventRefused, lambda p: p.thread.dispatch(e.TodoDeleted(id="nope"))),
     (errors.EngineClosed, to_a_closed_engine),
     (errors.EngineForked, use_it_in_a_forked_process),
+    (errors.WrongEventLoop, lambda p: asyncio.to_thread(asyncio.run, p.thread.info())),
     (errors.QueueFull, fill_the_queue),
     (errors.ContentionError, lose_every_race),
     (errors.ThreadDiffers, lambda p: p.engine.open_thread(p.thread.id, user_id="other")),
@@ -428,7 +429,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.UnknownTask, lambda p: raise_what_is_behind(p.thread.dispatch(e.TaskCompleted(task_id="nope")))),
     (errors.UnknownItem, lambda p: raise_what_is_behind(p.thread.dispatch(e.TodoCompleted(id="nope")))),
     (errors.StaleEvent, undo_on_a_state_that_has_changed),
-    # compaction, context, storage
+    # compaction, context, storage; then views
     (errors.InvalidPolicy, lambda _: CompactionPolicy(threshold=0)),
     (errors.InvalidCompactor, lambda p: p.engine.register_compactor("gpt-4o")),  # type: ignore[arg-type]
     (errors.NothingToCompact, compact_what_is_critical),
@@ -451,7 +452,6 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),
     (errors.HeadMoved, lambda p: p.store.commit(unit("t", event(9), after=Head()))),
     (errors.EventIdTaken, use_an_id_twice),
-    # views
     (errors.WrongThreadKind, take_a_conversation_for_a_user),
     (errors.RowsNotLoaded, lambda p: Rows(dict, None).get("key")),
     (errors.PreferenceError, lambda p: p.engine.user("u").preferences.update("note")),

@@ -8,7 +8,6 @@ zeroed. A process that dies on the way leaves an act that the next one finishes.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,10 +18,10 @@ from attrs import define, field, frozen
 
 from memory_engine.administration.holds import check_not_held
 from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
+from memory_engine.administration.under_way import ActsUnderWay
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_flag, checked_list, checked_text
 from memory_engine.core.aside import aside
-from memory_engine.core.cancellation import fail
 from memory_engine.core.chain import is_redacted, next_head, read_back, stand_in_digest
 from memory_engine.core.codec import encode_reduction
 from memory_engine.core.events.memory import ErasedRow, EventsErased, MemoryForget
@@ -57,8 +56,6 @@ from memory_engine.runtime.life import forgetting, forks_of
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.attested import Attested, attested_of, lineage
 from memory_engine.store.protocol import Act, CommitUnit, ThreadFilter
-
-_log = logging.getLogger("memory_engine")
 
 WAIT_S = 30.0
 """Seconds that an act waits for readers of old pages before it says that it is not finished."""
@@ -158,13 +155,13 @@ async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
     """
     done: list[ErasureReport] = []
     held: LegalHold | ThreadHasForks | None = None
-    begun = dict(kernel.made(_UnderWay).acts)
+    under_way = _under_way(kernel)
+    begun = under_way.now()
     pending = {act.id: act for act in await kernel.store.acts(pending=True)}
     for act_id in {**begun, **pending}:
         try:
-            done.append(
-                await (_outcome_of(begun[act_id]) if act_id in begun else _carried_out(kernel, pending[act_id]))
-            )
+            known = begun.get(act_id)
+            done.append(await (under_way.waited_for(known) if known else _carried_out(kernel, pending[act_id])))
         except (LegalHold, ThreadHasForks) as error:  # the others do not wait for it
             held = held or error
     if held is not None:
@@ -190,50 +187,20 @@ async def _begun(  # noqa: PLR0913 - an act and what is said with it
     return await _carried_out(kernel, act, is_new=True)
 
 
-class _UnderWay:
-    """The acts that this engine carries out now, by id."""
-
-    def __init__(self) -> None:
-        self.acts: dict[str, asyncio.Future[ErasureReport]] = {}
+def _under_way(kernel: Kernel) -> ActsUnderWay[ErasureReport]:
+    acts: ActsUnderWay[ErasureReport] = kernel.made(ActsUnderWay, lambda: ActsUnderWay(kernel))
+    return acts
 
 
 async def _carried_out(kernel: Kernel, act: Act, *, is_new: bool = False) -> ErasureReport:
-    """Carry an act out, or wait for the caller who does already. It goes on to its end though callers are cancelled.
+    """Carry an act out, or wait for the caller who does already. Raises the errors of `_finished_act`."""
 
-    Raises the errors of `_finished_act`; those that nobody waits for are logged.
-    """
-    under_way = kernel.made(_UnderWay).acts
-    outcome = under_way.get(act.id)
-    if outcome is None:
-        outcome = under_way[act.id] = asyncio.get_running_loop().create_future()
-        kernel.tasks.spawn(_carry_out(kernel, act, outcome, is_new=is_new))
-    return await _outcome_of(outcome)
-
-
-async def _outcome_of(under_way: "asyncio.Future[ErasureReport]") -> ErasureReport:
-    try:
-        return await asyncio.shield(under_way)
-    except asyncio.CancelledError:
-        under_way.add_done_callback(_log_failure)
-        raise
-
-
-async def _carry_out(kernel: Kernel, act: Act, outcome: "asyncio.Future[ErasureReport]", *, is_new: bool) -> None:
-    try:
+    async def work() -> ErasureReport:
         if is_new:
             await kernel.store.put_act(act)
-        outcome.set_result(await _finished_act(kernel, act))
-    except BaseException as error:  # whatever it is, it is the outcome of the act
-        fail(outcome, error)
-        if not isinstance(error, Exception):
-            raise
-    finally:
-        kernel.made(_UnderWay).acts.pop(act.id, None)
+        return await _finished_act(kernel, act)
 
-
-def _log_failure(outcome: "asyncio.Future[ErasureReport]") -> None:
-    if not outcome.cancelled() and (error := outcome.exception()) is not None:
-        _log.warning("an act whose caller was cancelled is not finished: %s", error)
+    return await _under_way(kernel).outcome(act.id, work)
 
 
 async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:

@@ -49,6 +49,7 @@ MemoryEngineError
 │   ├── ContentionError          other writers won every retry
 │   ├── EngineClosed
 │   ├── EngineForked             a process that was forked off uses its parent's engine
+│   ├── WrongEventLoop           a call from another event loop than the engine's
 │   └── ReducerError
 │       └── EventRefused         the event does not fit the state
 ├── InvalidOperation             an operation that the executor refuses
@@ -125,6 +126,7 @@ from memory_engine.errors.base import ThreadNotFound as ThreadNotFound
 from memory_engine.errors.base import UndeclaredEvent as UndeclaredEvent
 from memory_engine.errors.base import UnknownEventClass as UnknownEventClass
 from memory_engine.errors.base import UntrackedEvents as UntrackedEvents
+from memory_engine.errors.base import WrongEventLoop as WrongEventLoop
 from memory_engine.errors.effects import BackupFailed as BackupFailed
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed

@@ -76,6 +76,7 @@ class Indexing:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._under_way: dict[object, Ended] = {}
         self._waited_s = 0.0
+        kernel.home.moved += [self._locks.clear, self._under_way.clear]
         self.wrote_s = -QUIET_S
         """When anything was committed last, by the loop's clock."""
 
