@@ -37,7 +37,7 @@ from memory_engine.errors import (
     InvalidArgument,
 )
 from memory_engine.errors.base import shown_place
-from memory_engine.llm.base import LanguageModel, MemoryModel
+from memory_engine.llm.base import LanguageModel, MemoryModel, close
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.projections.base import Projection, check_events
@@ -269,7 +269,7 @@ async def _started(
     for hook in sources.hooks:
         engine.before_compaction(hook)
     for model in filter(None, (sources.compact_model, sources.model)):
-        closing.push_async_callback(model.aclose)
+        closing.push_async_callback(close, model, config.search_model_timeout_s)
     closing.push_async_callback(engine.recall.aclose)
     return await engine.__aenter__()
 

@@ -5,9 +5,19 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
+from memory_engine.errors import CallTimedOut
+
 T = TypeVar("T")
+
+GRACE_S = 0.5
+"""Seconds that work which is cancelled has to end."""
+
+
+class TookTooLong(TimeoutError):
+    """Somebody else's work did not end in its time: not a `TimeoutError` of its own."""
 
 
 class Closing(Protocol):
@@ -40,6 +50,26 @@ async def finished(work: Awaitable[T]) -> T:
     return task.result()
 
 
+async def in_time(work: Awaitable[T], timeout_s: float = inf) -> T:
+    """Await somebody else's work, which may ignore its cancellation: then it is left to itself.
+
+    Raises `TookTooLong` after `timeout_s` seconds, and what the work raises.
+    """
+    working = asyncio.ensure_future(work)
+    working.add_done_callback(observed)
+    try:
+        await asyncio.wait([working], timeout=None if timeout_s == inf else max(0.0, timeout_s))
+    finally:
+        is_late = not working.done()
+        if is_late and working.cancel():
+            await asyncio.wait([working], timeout=GRACE_S)  # whatever it has to put away comes first
+    if is_late:
+        raise TookTooLong
+    if working.cancelled():
+        raise RuntimeError("it was cancelled from within")
+    return working.result()
+
+
 def _left_alone() -> AbstractContextManager[object]:
     """A block in which scopes of anyio do not cancel: they do so in every round of the loop, which would never rest."""
     if "anyio" not in sys.modules:  # then the caller has none
@@ -47,6 +77,14 @@ def _left_alone() -> AbstractContextManager[object]:
     from anyio import CancelScope
 
     return CancelScope(shield=True)
+
+
+async def kept_time(what: str, work: Awaitable[T], timeout_s: float) -> T:
+    """The same for work that has no stand-in: raises `CallTimedOut`, which names it, where it is late."""
+    try:
+        return await in_time(work, timeout_s)
+    except TookTooLong:
+        raise CallTimedOut(what, timeout_s) from None
 
 
 class Made(Generic[C]):

@@ -75,6 +75,7 @@ MemoryEngineError
 ├── NotGranted                   an agent asked for memory that another did not let it see
 ├── NotJoined                    a tenant asked for patterns of an industry that it has not joined
 ├── TaskNotRunning               a step of a run at the wrong moment
+├── CallTimedOut                a function of yours did not end in its time
 ├── WrongThreadKind              a thread made by hand has the id of a scope's
 ├── RowsNotLoaded                a lazy projection read its rows
 ├── HeadMoved, EventIdTaken      a store refused a commit; the engine tries again, or raises another error
@@ -93,6 +94,7 @@ MemoryEngineError
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
 """
 
+from memory_engine.errors.base import CallTimedOut as CallTimedOut
 from memory_engine.errors.base import Conflict as Conflict
 from memory_engine.errors.base import ContentionError as ContentionError
 from memory_engine.errors.base import DispatchError as DispatchError

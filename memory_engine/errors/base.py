@@ -463,6 +463,20 @@ class WrongEventLoop(DispatchError):
 
 
 @facts
+class CallTimedOut(MemoryEngineError, TimeoutError):
+    """A function of yours did not end in its time. It was cancelled, and nothing of it was kept."""
+
+    what: str
+    timeout_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} did not end within {self.timeout_s:g} s; give it more time "
+            "(`EngineConfig(call_timeout_s=...)`, `inf` for as long as it takes), or have it end by itself"
+        )
+
+
+@facts
 class ReducerError(DispatchError):
     """A reducer raised, or returned operations that the executor refuses. Nothing was written."""
 

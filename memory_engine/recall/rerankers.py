@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from memory_engine.core.cancellation import in_time
 from memory_engine.errors import ModelError
 from memory_engine.llm.base import LanguageModel, ask
 from memory_engine.recall.embedders import LocalModel, require
@@ -47,7 +48,7 @@ class Reranker(Protocol):
 async def scores_of(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
     """A score for each text. Raises `ModelError` for every failure of the re-ranker."""
     try:
-        scores = list(await reranker.rerank(query, texts))
+        scores = list(await in_time(reranker.rerank(query, texts)))
         if len(scores) != len(texts) or not all(map(isfinite, scores)):
             raise ModelError(reranker.name, "invalid_response", f"it gave no {len(texts)} finite scores")
     except ModelError:

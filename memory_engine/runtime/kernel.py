@@ -132,7 +132,7 @@ class Kernel:
     clock: Clock
     ids: IdSource
     probe: Probe | None = None
-    reader: LogReader = field(
+    _reader: LogReader = field(
         init=False,
         default=Factory(
             lambda k: LogReader(k._store, k.events, read_only=k.config.read_only, check_hashes=k.config.check_hashes),
@@ -167,6 +167,13 @@ class Kernel:
         if threading.get_ident() != self.home.thread:
             self.home.look()
         return self._store
+
+    @property
+    def reader(self) -> LogReader:
+        """Reads logs, decoded: the same."""
+        if threading.get_ident() != self.home.thread:
+            self.home.look()
+        return self._reader
 
     def span(self, operation: str, said: Mapping[str, object]) -> Span:
         """A span of the probe, if there is one: `with kernel.span("context", {"thread": id}) as span:`."""
