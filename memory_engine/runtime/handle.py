@@ -32,7 +32,7 @@ from memory_engine.errors import (
 from memory_engine.projections.base import Projection, ReadableRows, Rows, decoded_row, origin_of
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.rebuild import shown_rows_at
-from memory_engine.runtime.commit import enveloped
+from memory_engine.runtime.commit import MANY
 from memory_engine.runtime.config import POLL_S
 from memory_engine.runtime.kernel import Kernel, requested
 from memory_engine.runtime.queue import Prepared, Request
@@ -184,14 +184,18 @@ class ThreadHandle:
             return ()
         kernel = self.kernel
         kernel.home.entered()
-        if not kernel.tasks.closing and any(kernel.entrance.is_slow(self.id, event) for event in events):
-            return await self._submitted_large([*map(enveloped, events)], expected_seq)
+        if not kernel.tasks.closing and (
+            len(events) > MANY or any(kernel.entrance.is_slow(self.id, event) for event in events)
+        ):
+            return await self._submitted_large(events, expected_seq)
         threads = kernel[OpenThreads]
         runtime = threads.get(self.id) or await threads.open(self.id)
         return await self._submitted(runtime, kernel.request(events, expected_seq=expected_seq))
 
-    async def _submitted_large(self, events: Sequence[NewEvent], expected_seq: int | None) -> tuple[Receipt, ...]:
-        """Events with large ones among them, or that come while such are encoded: nobody overtakes a sender."""
+    async def _submitted_large(
+        self, events: Sequence[Event | NewEvent], expected_seq: int | None
+    ) -> tuple[Receipt, ...]:
+        """Very many events, or large ones among them, or behind such that are encoded: nobody overtakes a sender."""
         kernel = self.kernel
         async with kernel.entrance.turn(self.id) as its_turn:
             prepared = await kernel.preparer.beside(events)
