@@ -115,8 +115,11 @@ class Engine(AdministeredStore):
     async def close(self) -> None:
         """End running compactions (their originals stay), finish commits, fail waiting dispatches, and close the store.
 
-        An engine that you never close leaves its file as after a crash, with every acknowledged event in it.
+        An engine that you never close leaves its file as after a crash, with every acknowledged event in it. Raises
+        `WrongEventLoop` while the event loop that it lives on runs; once that has ended, close it on any other.
         """
+        if self.kernel.home.leave_behind():
+            self._close_task = None
         if self._close_task is None:
             self.kernel.tasks.closing = True
             self.kernel[Observers].close()

@@ -38,7 +38,7 @@ from memory_engine.errors import (
 )
 from memory_engine.errors.base import shown_place
 from memory_engine.language.masking import SECRETS, Mask, MaskInForce, mask_logs
-from memory_engine.llm.base import LanguageModel, MemoryModel, masked_model
+from memory_engine.llm.base import LanguageModel, MemoryModel, close, masked_model
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.projections.base import Projection, check_events
@@ -271,7 +271,7 @@ async def _started(
     for hook in sources.hooks:
         engine.before_compaction(hook)
     for model in filter(None, (sources.compact_model, sources.model)):
-        closing.push_async_callback(model.aclose)
+        closing.push_async_callback(close, model, config.search_model_timeout_s)
     closing.push_async_callback(engine.recall.aclose)
     return await engine.__aenter__()
 
@@ -459,6 +459,9 @@ def _services(
     if worker.is_needed:
         threads.on_commit += [lambda runtime, _: worker.touched(runtime.id)]
     threads.keeping += [compaction.is_running]
+    # nobody waits any more for what was under way on an event loop that has ended
+    kernel.home.moved += [kernel.tasks.moved, kernel.entrance.moved, kernel.caches.clear, threads.moved, relay.moved]
+    kernel.home.moved.append(kernel.store.moved)
     threads.before_context += [compaction.before_context]
     threads.before_scopes += [relay.recover]
     for attach in attachments:

@@ -286,6 +286,9 @@ class MemoryStore:
         """Nothing is left behind in memory that could be read."""
         return True
 
+    def moved(self) -> None:
+        """Nothing here waits on a loop."""
+
     @property
     def is_of_one_loop(self) -> bool:
         """It awaits nothing."""

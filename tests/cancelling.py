@@ -102,11 +102,15 @@ class _Watched(Generator[object, None, object]):
         return awaited
 
 
-def moments() -> Iterator[Moment]:
-    """The moments of a call, which is made and cancelled at each, until it comes to its end before."""
+def moments(*, growth: float = 0.0) -> Iterator[Moment]:
+    """The moments of a call, which is made and cancelled at each, until it comes to its end before.
+
+    With `growth`, steps within one await become longer by this share of those before: for a call that waits long for
+    work which cancelling it does not touch.
+    """
     yield (moment := Moment(0, 0))
     while not moment.untouched:
-        yield (moment := Moment(moment.awaits, moment.steps + 1))
+        yield (moment := Moment(moment.awaits, moment.steps + 1 + int(moment.steps * growth)))
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from memory_engine.cli.explain import predicate
 from memory_engine.cli.log import LOG
 from memory_engine.cli.program import build_parser
 from memory_engine.cli.terminal import Terminal
+from memory_engine.core.cancellation import kept_time
 from memory_engine.core.executor import BATCH_DEPTH_MAX
 from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.engine import Engine
@@ -373,7 +374,7 @@ class Asking(Scripted):
 
 
 ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
-    # input, threads, dispatching
+    # input, threads, dispatching; then operations, compaction, context, storage, and views
     (errors.InvalidEvent, lambda p: p.thread.dispatch(e.UserMessage(content="\ud800"))),
     (errors.UndeclaredEvent, lambda p: p.thread.dispatch(Undeclared())),
     (errors.UnknownEventClass, lambda p: p.thread.dispatch(OfNoPlugin())),
@@ -400,12 +401,14 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.EventRefused, lambda p: p.thread.dispatch(e.TodoDeleted(id="nope"))),
     (errors.EngineClosed, to_a_closed_engine),
     (errors.EngineForked, use_it_in_a_forked_process),
+    (errors.CallTimedOut, lambda _: kept_time("a tool", asyncio.Event().wait(), 0.01)),
+    (errors.WrongEventLoop, lambda p: asyncio.to_thread(asyncio.run, p.thread.info())),
     (errors.QueueFull, fill_the_queue),
     (errors.ContentionError, lose_every_race),
     (errors.ThreadDiffers, lambda p: p.engine.open_thread(p.thread.id, user_id="other")),
     (errors.ScopeRequired, lambda p: make_a_thread(p, EngineConfig(scopes_required=True))),
     (errors.Conflict, lambda p: p.thread.dispatch(SAID, expected_seq=1)),
-    (errors.ReadOnly, lambda p: make_a_thread(p, EngineConfig(read_only=True))),
+    (errors.ReadOnly, write_where_one_only_looks),
     # operations
     (errors.UnknownChunk, lambda p: refused(Delete("9.9"))),
     (errors.ForgottenChunk, read_what_was_forgotten),
@@ -425,7 +428,6 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.UnknownTask, lambda p: raise_what_is_behind(p.thread.dispatch(e.TaskCompleted(task_id="nope")))),
     (errors.UnknownItem, lambda p: raise_what_is_behind(p.thread.dispatch(e.TodoCompleted(id="nope")))),
     (errors.StaleEvent, undo_on_a_state_that_has_changed),
-    # compaction, context, storage
     (errors.InvalidPolicy, lambda _: CompactionPolicy(threshold=0)),
     (errors.InvalidCompactor, lambda p: p.engine.register_compactor("gpt-4o")),  # type: ignore[arg-type]
     (errors.NothingToCompact, compact_what_is_critical),
@@ -448,7 +450,6 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),
     (errors.HeadMoved, lambda p: p.store.commit(unit("t", event(9), after=Head()))),
     (errors.EventIdTaken, use_an_id_twice),
-    # views
     (errors.WrongThreadKind, take_a_conversation_for_a_user),
     (errors.RowsNotLoaded, lambda p: Rows(dict, None).get("key")),
     (errors.PreferenceError, lambda p: p.engine.user("u").preferences.update("note")),

@@ -18,6 +18,7 @@ from attrs import define, field, frozen
 
 from memory_engine.administration.holds import check_not_held
 from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
+from memory_engine.administration.under_way import ActsUnderWay
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_flag, checked_list, checked_text
 from memory_engine.core.aside import aside
@@ -154,9 +155,13 @@ async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
     """
     done: list[ErasureReport] = []
     held: LegalHold | ThreadHasForks | None = None
-    for act in await kernel.store.acts(pending=True):
+    under_way = _under_way(kernel)
+    begun = under_way.now()
+    pending = {act.id: act for act in await kernel.store.acts(pending=True)}
+    for act_id in {**begun, **pending}:
         try:
-            done.append(await _carried_out(kernel, act))
+            known = begun.get(act_id)
+            done.append(await (under_way.waited_for(known) if known else _carried_out(kernel, pending[act_id])))
         except (LegalHold, ThreadHasForks) as error:  # the others do not wait for it
             held = held or error
     if held is not None:
@@ -179,11 +184,26 @@ async def _begun(  # noqa: PLR0913 - an act and what is said with it
     if dry_run:
         erased = {thread_id: len(ids) for thread_id, ids in plan.events.items()}
         return ErasureReport(act="", by=by, reason=reason, erased=erased, deleted=tuple(plan.threads), is_done=False)
-    await kernel.store.put_act(act)
-    return await _carried_out(kernel, act)
+    return await _carried_out(kernel, act, is_new=True)
 
 
-async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
+def _under_way(kernel: Kernel) -> ActsUnderWay[ErasureReport]:
+    acts: ActsUnderWay[ErasureReport] = kernel.made(ActsUnderWay, lambda: ActsUnderWay(kernel))
+    return acts
+
+
+async def _carried_out(kernel: Kernel, act: Act, *, is_new: bool = False) -> ErasureReport:
+    """Carry an act out, or wait for the caller who does already. Raises the errors of `_finished_act`."""
+
+    async def work() -> ErasureReport:
+        if is_new:
+            await kernel.store.put_act(act)
+        return await _finished_act(kernel, act)
+
+    return await _under_way(kernel).outcome(act.id, work)
+
+
+async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     """Do what an act says, as far as it is not done.
 
     Raises `ErasureUnfinished` where its bytes cannot be destroyed, `LegalHold` and `ThreadHasForks` where a hold or a
@@ -200,6 +220,8 @@ async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
         await _delete(kernel, thread_id, created_at_us, pieces)
     until = time.monotonic() + WAIT_S
     while not await kernel.store.wipe():
+        if kernel.tasks.closing:
+            raise ErasureUnfinished(act.id, "the engine closes while some process reads an older moment of the store")
         if time.monotonic() > until:
             raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
         await asyncio.sleep(_POLL_S)

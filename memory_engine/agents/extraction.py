@@ -103,8 +103,9 @@ def _comparable(text: str) -> str:
 class ModelFacts:
     """Asks a model what was learned; where its answer cannot be used, finds facts by their form."""
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: LanguageModel, *, timeout_s: float = MODEL_TIMEOUT_S) -> None:
         self._model = model
+        self._timeout_s = timeout_s
 
     async def extract(self, finished: Finished) -> Sequence[Fact]:
         """At most 20, and none that tells a secret.
@@ -120,7 +121,7 @@ class ModelFacts:
                 [{"role": "system", "content": PROMPT}, {"role": "user", "content": prompt}],
                 temperature=MODEL_TEMPERATURE,
                 max_tokens=MODEL_TOKENS_MAX,
-                timeout_s=MODEL_TIMEOUT_S,
+                timeout_s=self._timeout_s,
             )
         except ModelError:
             return await by_form.extract(finished)

@@ -34,6 +34,7 @@ from memory_engine.agents.preparation import (
 )
 from memory_engine.context.ownership import Viewer
 from memory_engine.core.aside import aside
+from memory_engine.core.cancellation import kept_time
 from memory_engine.core.chunks import RECALLED, Chunk
 from memory_engine.core.origins import PEOPLE
 from memory_engine.core.records import NewEvent
@@ -115,8 +116,8 @@ class AgentLifecycle:
         self.thread = thread
         self.agent_id = agent_id
         self._tenant_id = tenant_id
-        model = engine.kernel[MemoryModel].model
-        self._extractor = extractor or (ModelFacts(model) if model is not None else StatedFacts())
+        model, timeout_s = engine.kernel[MemoryModel].model, engine.config.memory_model_timeout_s
+        self._extractor = extractor or (ModelFacts(model, timeout_s=timeout_s) if model is not None else StatedFacts())
         self._memories_max = memories_max
         self._task: Preparation | None = None
         self._call: _ParentCall | None = None
@@ -345,7 +346,9 @@ class AgentLifecycle:
         said = [Said(text=task.task, sources=tuple(await self._asked(task)))]
         said += [*(Said(text=text, sources=(ids[seq],)) for seq, text in texts), result]
         finished = Finished(task=task.task, said=tuple(said), recalled=(task.prompt, *recalled))
-        found = {fact.key: fact for fact in await self._extractor.extract(finished) if fact.key}
+        extracting = self._extractor.extract(finished)
+        facts = await kept_time("the extractor of facts", extracting, self._engine.config.call_timeout_s)
+        found = {fact.key: fact for fact in facts if fact.key}
         people = People.of([(task.task, said[0].sources), *((c.text, (ids[c.said_at],)) for c in heard)])
         seq_of = {id_: seq for seq, id_ in ids.items()} | dict.fromkeys(said[0].sources, task.seq)
         user = await self._user()

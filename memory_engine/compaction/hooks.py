@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 import msgspec
 from attrs import define, field
 
-from memory_engine.core.cancellation import observed
+from memory_engine.core.cancellation import in_time
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.state import Tally
 from memory_engine.language.masking import without_secrets
@@ -125,7 +125,7 @@ class CompactionHooks:
         try:
             outcome = hook(upcoming)
             if inspect.isawaitable(outcome):
-                outcome = await _in_time(outcome, until_s)
+                outcome = await in_time(outcome, until_s - asyncio.get_running_loop().time())
         except TimeoutError:
             return f"{name}: no end within {self.timeout_s:g} s"
         except Exception as error:  # boundary to user code: a compaction does not depend on it
@@ -137,18 +137,3 @@ class CompactionHooks:
         if returned:
             said.append(returned.encode("utf-8", "replace").decode())
         return ""
-
-
-async def _in_time(outcome: Awaitable[str | None], until_s: float) -> str | None:
-    """Return the outcome. Raises `TimeoutError` at `until_s`; a hook that ignores its cancellation is not awaited."""
-    working = asyncio.ensure_future(outcome)
-    working.add_done_callback(observed)
-    try:
-        done, _ = await asyncio.wait([working], timeout=max(until_s - asyncio.get_running_loop().time(), 0))
-    finally:
-        working.cancel()
-    if not done:
-        raise TimeoutError
-    if working.cancelled():
-        raise RuntimeError("it was cancelled from within")
-    return working.result()

@@ -71,6 +71,7 @@ class CompactionService:
         self._compactors = [c for c, _ in sorted(compactors, key=lambda entry: -entry[1])]
         self.fallback = fallback
         self._running: dict[str, asyncio.Future[None]] = {}
+        kernel.home.moved.append(self._running.clear)
         self._pace = OfLoop(Pace)
         self._restored = RestoredChunks()
         self._failures: WeakKeyDictionary[ThreadRuntime, Failures] = WeakKeyDictionary()
@@ -335,10 +336,9 @@ class CompactionService:
 
         The queue is blocked from this moment until the work is done or unblocks it.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         future.add_done_callback(observed)  # a failure is already in the log
-        self._running[runtime.id] = loop.create_future()
+        self._running[runtime.id] = asyncio.get_running_loop().create_future()
         if is_blocked:
             runtime.queue.block(BlockingReason.COMPACTING)
         self._kernel.tasks.spawn(self._run(runtime, work, future), until_close=True)

@@ -1,12 +1,34 @@
-"""Work that cancelling its caller does not stop, and work that nobody awaits."""
+"""Work that cancelling its caller does not stop, what such work makes, and work that nobody awaits."""
 
 import asyncio
 import sys
-from collections.abc import Awaitable
+import threading
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TypeVar
+from math import inf
+from typing import Generic, Protocol, TypeVar
+
+from memory_engine.errors import CallTimedOut
 
 T = TypeVar("T")
+
+GRACE_S = 0.5
+"""Seconds that work which is cancelled has to end."""
+
+
+class TookTooLong(TimeoutError):
+    """Somebody else's work did not end in its time: not a `TimeoutError` of its own."""
+
+
+class Closing(Protocol):
+    """Something with a handle: a file, a connection, a process."""
+
+    def close(self) -> object:
+        """Let go of it. Closing it again does nothing."""
+        ...
+
+
+C = TypeVar("C", bound=Closing)
 
 
 async def finished(work: Awaitable[T]) -> T:
@@ -28,6 +50,26 @@ async def finished(work: Awaitable[T]) -> T:
     return task.result()
 
 
+async def in_time(work: Awaitable[T], timeout_s: float = inf) -> T:
+    """Await somebody else's work, which may ignore its cancellation: then it is left to itself.
+
+    Raises `TookTooLong` after `timeout_s` seconds, and what the work raises.
+    """
+    working = asyncio.ensure_future(work)
+    working.add_done_callback(observed)
+    try:
+        await asyncio.wait([working], timeout=None if timeout_s == inf else max(0.0, timeout_s))
+    finally:
+        is_late = not working.done()
+        if is_late and working.cancel():
+            await asyncio.wait([working], timeout=GRACE_S)  # whatever it has to put away comes first
+    if is_late:
+        raise TookTooLong
+    if working.cancelled():
+        raise RuntimeError("it was cancelled from within")
+    return working.result()
+
+
 def _left_alone() -> AbstractContextManager[object]:
     """A block in which scopes of anyio do not cancel: they do so in every round of the loop, which would never rest."""
     if "anyio" not in sys.modules:  # then the caller has none
@@ -35,6 +77,56 @@ def _left_alone() -> AbstractContextManager[object]:
     from anyio import CancelScope
 
     return CancelScope(shield=True)
+
+
+async def kept_time(what: str, work: Awaitable[T], timeout_s: float) -> T:
+    """The same for work that has no stand-in: raises `CallTimedOut`, which names it, where it is late."""
+    try:
+        return await in_time(work, timeout_s)
+    except TookTooLong:
+        raise CallTimedOut(what, timeout_s) from None
+
+
+class Made(Generic[C]):
+    """A block that owns what another thread makes for it: `put` there, `taken` here, closed at the end of the block.
+
+    A caller that is cancelled leaves its block while that thread still works, and so does one whose event loop ends.
+    What is put after that is closed at once.
+    """
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._made: C | None = None
+        self._is_left = False
+
+    def __enter__(self) -> "Made[C]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changing:
+            self._is_left = True
+            made, self._made = self._made, None
+        if made is not None:
+            made.close()
+
+    def put(self, made: C) -> None:
+        """Give it to the block. One a block."""
+        with self._changing:
+            if not self._is_left:
+                self._made = made
+                return
+        made.close()
+
+    async def beside(self, make: Callable[[], C]) -> C:
+        """Have a worker thread make it."""
+        await asyncio.to_thread(lambda: self.put(make()))
+        return self.taken
+
+    @property
+    def taken(self) -> C:
+        """What was put, once whoever puts it has ended."""
+        assert self._made is not None, "nothing was put"
+        return self._made
 
 
 def observed(future: "asyncio.Future[T]") -> None:

@@ -50,6 +50,7 @@ MemoryEngineError
 │   ├── ContentionError          other writers won every retry
 │   ├── EngineClosed
 │   ├── EngineForked             a process that was forked off uses its parent's engine
+│   ├── WrongEventLoop           a call from another event loop than the engine's
 │   └── ReducerError
 │       └── EventRefused         the event does not fit the state
 ├── InvalidOperation             an operation that the executor refuses
@@ -75,6 +76,7 @@ MemoryEngineError
 ├── NotGranted                   an agent asked for memory that another did not let it see
 ├── NotJoined                    a tenant asked for patterns of an industry that it has not joined
 ├── TaskNotRunning               a step of a run at the wrong moment
+├── CallTimedOut                a function of yours did not end in its time
 ├── WrongThreadKind              a thread made by hand has the id of a scope's
 ├── RowsNotLoaded                a lazy projection read its rows
 ├── HeadMoved, EventIdTaken      a store refused a commit; the engine tries again, or raises another error
@@ -93,6 +95,7 @@ MemoryEngineError
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
 """
 
+from memory_engine.errors.base import CallTimedOut as CallTimedOut
 from memory_engine.errors.base import Conflict as Conflict
 from memory_engine.errors.base import ContentionError as ContentionError
 from memory_engine.errors.base import DispatchError as DispatchError
@@ -127,6 +130,7 @@ from memory_engine.errors.base import ThreadNotFound as ThreadNotFound
 from memory_engine.errors.base import UndeclaredEvent as UndeclaredEvent
 from memory_engine.errors.base import UnknownEventClass as UnknownEventClass
 from memory_engine.errors.base import UntrackedEvents as UntrackedEvents
+from memory_engine.errors.base import WrongEventLoop as WrongEventLoop
 from memory_engine.errors.effects import BackupFailed as BackupFailed
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed

@@ -456,6 +456,40 @@ class EngineForked(DispatchError):
 
 
 @facts
+class WrongEventLoop(DispatchError):
+    """An engine lives on one event loop, and this call came from another one. Nothing was read or written."""
+
+    loop: str
+    is_running: bool
+
+    def __str__(self) -> str:
+        if self.is_running:
+            return (
+                f"the engine lives on the event loop that it was opened on, {self.loop}; this call is from another: "
+                "hand it over with `asyncio.run_coroutine_threadsafe`, open an engine on each loop, "
+                "or use `memory_engine.sync`, which any thread may call"
+            )
+        return (
+            f"the engine lives on the event loop that it was opened on, {self.loop}, which stopped while calls were "
+            "under way: `await engine.close()` works here too; then open it again"
+        )
+
+
+@facts
+class CallTimedOut(MemoryEngineError, TimeoutError):
+    """A function of yours did not end in its time. It was cancelled, and nothing of it was kept."""
+
+    what: str
+    timeout_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} did not end within {self.timeout_s:g} s; give it more time "
+            "(`EngineConfig(call_timeout_s=...)`, `inf` for as long as it takes), or have it end by itself"
+        )
+
+
+@facts
 class ReducerError(DispatchError):
     """A reducer raised, or returned operations that the executor refuses. Nothing was written."""
 

@@ -1,6 +1,5 @@
 """The protocol of language models, the mask before each, and a user's own model held to it."""
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.core.aside import aside
+from memory_engine.core.cancellation import TookTooLong, in_time
 from memory_engine.errors import ModelError
 from memory_engine.errors.effects import Usage
 from memory_engine.language.masking import (
@@ -143,10 +143,8 @@ async def ask(
     """
     model = masked_model(model)
     try:
-        async with asyncio.timeout(timeout_s * PATIENCE):
-            completion: object = await model.complete(
-                messages, temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s
-            )
+        asking = model.complete(messages, temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s)
+        completion: object = await in_time(asking, timeout_s * PATIENCE)
     except ModelError as error:
         raise safe_to_record(error) from error.__cause__
     except TimeoutError as error:
@@ -159,6 +157,21 @@ async def ask(
     if not _is_text(completion.text):
         raise ModelError(model.name, "invalid_response", "its answer is not a text", usage=completion.usage)
     return completion
+
+
+class _Closing(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    async def aclose(self) -> None: ...
+
+
+async def close(model: _Closing, timeout_s: float) -> None:
+    """Close a model, embedder or re-ranker. One that does not end in this time is left to itself."""
+    try:
+        await in_time(model.aclose(), timeout_s)
+    except TookTooLong:
+        _log.warning("model %r did not close within %g s", model.name, timeout_s)
 
 
 def _is_text(text: object) -> bool:

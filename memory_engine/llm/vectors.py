@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from memory_engine.core.aside import aside
+from memory_engine.core.cancellation import TookTooLong, in_time
 from memory_engine.errors import InvalidVector, ModelError
 from memory_engine.language.masking import CHARS_AN_ITEM, Mask
 from memory_engine.llm.failures import safe_to_record, unforeseen
@@ -215,17 +216,21 @@ def quantized(vector: Vector) -> Quantized:
     return numbers.tobytes()
 
 
-async def embedded(embedder: Embedder, texts: Sequence[str], *, is_query: bool = False) -> list[Vector]:
+async def embedded(
+    embedder: Embedder, texts: Sequence[str], *, is_query: bool = False, timeout_s: float = math.inf
+) -> list[Vector]:
     """A vector for each text (or query). Raises `ModelError` for everything else, whatever the embedder does."""
     try:
         embed = (query_method(embedder) if is_query else None) or embedder.embed
-        vectors = [list(vector) for vector in await embed(texts)]
+        vectors = [list(vector) for vector in await in_time(embed(texts), timeout_s)]
         if len(vectors) != len(texts):
             raise InvalidVector(embedder.name, f"there are {len(vectors)} for {len(texts)} texts")
         dimension = embedder.dimension or (len(vectors[0]) if vectors else 0)
         return [checked_vector(vector, dimension, embedder.name) for vector in vectors]
     except ModelError as error:
         raise safe_to_record(error) from error.__cause__
+    except TookTooLong as error:
+        raise ModelError(embedder.name, "timeout", f"no answer within {timeout_s:g} s", retryable=True) from error
     except (InvalidVector, TypeError) as error:
         raise ModelError(embedder.name, INVALID, str(error)) from error
     except Exception as error:  # the boundary to the user's model: callers go on without it, whatever it raises

@@ -15,6 +15,8 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from math import inf
+from time import perf_counter
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -76,6 +78,7 @@ class Indexing:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._under_way: dict[object, Ended] = {}
         self._waited_s = 0.0
+        kernel.home.moved += [self._locks.clear, self._under_way.clear]
         self.wrote_s = -QUIET_S
         """When anything was committed last, by the loop's clock."""
 
@@ -300,19 +303,23 @@ _log = logging.getLogger("memory_engine.recall")
 NUMBERS_AN_ITEM = 128
 """Numbers of vectors that are quantized in the time of an item of other work (see `aside`)."""
 BATCH = 64
-"""Passages embedded in one go."""
+"""Passages embedded in one go, by an embedder that keeps its time with so many."""
+FEWER = 4
+"""One that does not gets so many times fewer in the next batch."""
 RETRY_S = 1.0
 RETRY_MAX_S = 60.0
 EMBEDDED_CHARS = 8_192
 """Characters of a text that are embedded, from its beginning: models read no more."""
 
 
-async def embed(embedder: Embedder, texts: list[str], *, is_query: bool = False) -> list[Vector]:
+async def embed(
+    embedder: Embedder, texts: list[str], *, is_query: bool = False, timeout_s: float = inf
+) -> list[Vector]:
     """A vector for each text (or query). Raises `ModelError` for everything else, whatever the embedder does."""
     whole = [
         text[:EMBEDDED_CHARS].encode(errors="replace").decode() for text in texts
     ]  # the texts may hold lone surrogates
-    return await embedded(embedder, whole, is_query=is_query)
+    return await embedded(embedder, whole, is_query=is_query, timeout_s=timeout_s)
 
 
 class Embedding:
@@ -398,17 +405,40 @@ def _quantized(vectors: Sequence[Vector]) -> list[bytes]:
     return list(map(quantized, vectors))
 
 
+class _Batches:
+    """How many passages an embedder gets in one go: fewer where it did not keep its time, more where it has plenty."""
+
+    def __init__(self) -> None:
+        self.size = BATCH
+
+    async def embedded(self, embedder: Embedder, texts: list[str], timeout_s: float) -> list[Vector]:
+        """Their vectors. Raises `ModelError`."""
+        begun_s = perf_counter()
+        try:
+            vectors = await embed(embedder, texts, timeout_s=timeout_s)
+        except ModelError as error:
+            if error.reason == "timeout":
+                self.size = max(1, len(texts) // FEWER)
+            raise
+        if perf_counter() - begun_s < timeout_s / FEWER:
+            self.size = min(BATCH, 2 * self.size)
+        return vectors
+
+
 async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress: IndexProgress | None) -> None:
-    """Embed the passages that a model has not embedded yet, in batches, each durable with its checkpoint."""
-    store = kernel.store.passages
+    """Embed the passages that a model has not embedded yet, in batches, each durable with its checkpoint.
+
+    Raises `ModelError`, also where a batch takes longer than `EngineConfig.search_model_timeout_s`.
+    """
+    store, batches = kernel.store.passages, kernel.made(_Batches)
     done = 0
     while True:
-        places, waiting = await store.unembedded(thread_id, embedder.name, BATCH)
+        places, waiting = await store.unembedded(thread_id, embedder.name, batches.size)
         if not places:
             return
         found = await shown(kernel.reader, kernel.extractors, thread_id, places)
         texts = {place: one.embedded() for place, one in found.items()}
-        vectors = await embed(embedder, list(texts.values()))
+        vectors = await batches.embedded(embedder, list(texts.values()), kernel.config.search_model_timeout_s)
         size = sum(map(len, vectors)) // NUMBERS_AN_ITEM
         numbers = await aside(partial(_quantized, vectors), items=size)
         kept = dict(zip(texts, numbers, strict=True))

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.core.arguments import checked_number
+from memory_engine.core.cancellation import in_time
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import InvalidVector, ModelError, ThreadNotFound
 from memory_engine.language.text import features
@@ -360,7 +361,7 @@ class _Vectors:
         name, dimension = self._model
         whole = [text.encode(errors="replace").decode() for text in texts]  # a query may hold lone surrogates
         embed = (query_method(self._embedder) if is_query else None) or self._embedder.embed
-        vectors = await embed(whole)
+        vectors = await in_time(embed(whole))
         if len(vectors) != len(texts):
             raise InvalidVector(name, f"there are {len(vectors)} for {len(texts)} texts")
         return [checked_vector(vector, dimension, name) for vector in vectors]

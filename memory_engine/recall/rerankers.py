@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from memory_engine.core.cancellation import in_time
 from memory_engine.errors import ModelError
 from memory_engine.language.masking import SECRETS, Mask, Placeholders
 from memory_engine.llm.base import LanguageModel, ask
@@ -50,7 +51,7 @@ async def scores_of(reranker: Reranker, query: str, texts: Sequence[str], mask: 
     """A score for each text, as the mask lets it be read. Raises `ModelError` for every failure of the re-ranker."""
     hidden = Placeholders(mask, [query, *texts])
     try:
-        scores = list(await reranker.rerank(hidden.hide(query), [hidden.hide(text) for text in texts]))
+        scores = list(await in_time(reranker.rerank(hidden.hide(query), [hidden.hide(text) for text in texts])))
         if len(scores) != len(texts) or not all(map(isfinite, scores)):
             raise ModelError(reranker.name, "invalid_response", f"it gave no {len(texts)} finite scores")
     except ModelError as error:

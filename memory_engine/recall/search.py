@@ -175,12 +175,12 @@ class Searching:
         config, now_s = self._kernel.config, asyncio.get_running_loop().time()
         are_many = threads.thread_ids is None or len(threads.thread_ids) > 1
         gaps = _Gaps(are_many=are_many, until_s=now_s + config.search_index_timeout_s)
-        deadline_s = now_s + config.search_model_timeout_s
         text = asked.query[:QUERY_CHARS_MAX]
         now_us = self._kernel.now_us() if asked.now_us is None else asked.now_us
         # the first one compiles what questions are read with
         question, current = _read(text, now_us) if self._has_read else await on_thread(lambda: _read(text, now_us))
         self._has_read = True
+        deadline_s = asyncio.get_running_loop().time() + config.search_model_timeout_s
         meaning = await self._meaning(text, deadline_s) if text.strip() else _Meaning()
         wanted = asked.limit
         if self._models.reranker is not None:

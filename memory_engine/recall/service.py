@@ -13,6 +13,7 @@ from attrs import evolve
 from memory_engine.core.clock import to_us
 from memory_engine.core.threads import WHAT_IF
 from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
+from memory_engine.llm.base import close
 from memory_engine.llm.vectors import Embedder, MaskedEmbedder, checked_embedder, masked_embedder
 from memory_engine.recall.candidates import Choice
 from memory_engine.recall.hits import Found, Hit
@@ -144,7 +145,7 @@ class Recall:
                 await self._let_go_of_old(thread_id)
         finally:
             if old is not None and old is not given:
-                await old.aclose()
+                await close(old, self._kernel.config.search_model_timeout_s)
 
     async def _let_go_of_old(self, thread_id: str) -> None:
         """Embed the newest passages, drop the vectors of other models, queue passages that the model refuses."""
@@ -173,7 +174,7 @@ class Recall:
         """Close the models."""
         for model in (self._models.embedder, self._models.reranker):
             if model is not None:
-                await model.aclose()
+                await close(model, self._kernel.config.search_model_timeout_s)
 
 
 async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword

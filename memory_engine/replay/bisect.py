@@ -7,6 +7,7 @@ from typing import TypeVar
 from attrs import field, frozen
 
 from memory_engine.core.arguments import checked_call
+from memory_engine.core.cancellation import kept_time
 from memory_engine.core.excerpts import Line, counted, line, of_event, one_line, plain
 from memory_engine.core.json_form import JsonForm, named
 from memory_engine.core.records import RecordedEvent
@@ -46,7 +47,8 @@ async def bisect(after: P, upto: P, predicate: Predicate[P], progress: VerifyPro
     """The first event after `after` and up to `upto` after which the predicate holds.
 
     Calls it about as often as the number of events can be halved, and first at both ends. Raises `NothingToBisect`
-    unless it is false at `after` and true at `upto`, `PredicateFailed` naming the seq where it raised.
+    unless it is false at `after` and true at `upto`, `PredicateFailed` naming the seq where it raised, or where it took
+    longer than `EngineConfig.call_timeout_s`.
     """
     checked_call("progress", progress)
     low, high = after.seq, upto.seq
@@ -84,7 +86,7 @@ async def _ask(past: P, predicate: Callable[[P], bool | Awaitable[bool]]) -> boo
     try:
         answer = predicate(past)
         if inspect.isawaitable(answer):
-            answer = await answer
+            answer = await kept_time("the predicate", answer, past.kernel.config.call_timeout_s)
         return bool(answer)
     except InvalidExpression:
         raise

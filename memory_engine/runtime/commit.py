@@ -22,6 +22,7 @@ from memory_engine.core.ids import IdSource, check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.core.reduction import Reduction
+from memory_engine.core.slices import Steps, finish, in_slices, let_others
 from memory_engine.core.state import State
 from memory_engine.core.threads import (
     PAUSED,
@@ -63,6 +64,10 @@ class Reduced(msgspec.Struct, frozen=True, gc=False):
     reduction: Reduction
 
 
+MANY = 64
+"""Events of one call that are prepared and reduced at once; more are, piece by piece, with others between."""
+
+
 class Attempt(msgspec.Struct, eq=False):
     """A commit in the making. `notes` are those that it records, each with its seq; no sender awaits them."""
 
@@ -74,10 +79,14 @@ class Attempt(msgspec.Struct, eq=False):
     live: dict[str, LiveChunk | None] = {}
     passages: list[PassageStep] = []
     notes: list[tuple[DueNote, int]] = []
+    now_us: int = 0
+    """When its events are recorded; 0: each request when it joins."""
+    has_receipts: bool = False
 
     def defers(self, request: Request) -> bool:
         """Whether a further request has to wait for the end of this commit."""
-        return self.head.status == PAUSED or request.based_on is not None or self._holds(request)
+        is_apart = request.based_on is not None or len(request.events) > MANY
+        return self.head.status == PAUSED or is_apart or self._holds(request)
 
     def _holds(self, request: Request) -> bool:
         """Whether an event of the request is in here already: the same id sent twice at once."""
@@ -109,11 +118,18 @@ class Attempt(msgspec.Struct, eq=False):
         )
 
     def make_receipts(self, log: "RecordedLog") -> None:
-        """Done while the store is at work: nobody waits for them yet."""
+        """Done while the store is at work: nobody waits for them yet. Those of very many events are there already."""
+        if self.has_receipts:
+            return
         for request, reduced, state in self.requests:
             for step in reduced:
                 at_hand = state if state.seq == step.stored.seq else None
                 request.receipts[step.stored.id] = log.receipt(self.head, step.stored, step.reduction, at_hand)
+
+    def void(self, request: Request) -> None:
+        """Void the receipts of a request that was to join piece by piece."""
+        for step in self.reduced:
+            request.receipts.pop(step.stored.id, None)
 
     def void_receipts(self) -> None:
         """Void the receipts: the commit did not happen."""
@@ -270,17 +286,24 @@ class Preparer(msgspec.Struct, frozen=True):
         """One event from its parts: see `one`. Missing causes come from the surrounding block."""
         return self._prepared(encode_event(event, self.events), event_id, occurred_at, causation_id, correlation_id)
 
-    async def beside(self, events: Sequence[NewEvent]) -> list[Prepared]:
+    async def beside(self, events: Sequence[Event | NewEvent]) -> list[Prepared]:
         """Several events of one call, large ones encoded and hashed beside the loop. Raises what `all` does.
 
-        Their texts are taken before anything is awaited, so that waiting cannot change them.
+        The texts of up to `MANY` are taken before anything is awaited, so that waiting cannot change them.
         """
-        begun = [self._begun(new) for new in events]
-        found = [
-            one if isinstance(one, Prepared) else await self._finished(new, one)
-            for new, one in zip(events, begun, strict=True)
-        ]
-        return distinct(found)
+        steps = self._all_begun(events)
+        begun = finish(steps) if len(events) <= MANY else await in_slices(steps, let_others)
+        return distinct([one if isinstance(one, Prepared) else await self._finished(*one) for one in begun])
+
+    def _all_begun(
+        self, events: Sequence[Event | NewEvent]
+    ) -> "Steps[list[Prepared | tuple[NewEvent, large_events.SplitEvent]]]":
+        found: list[Prepared | tuple[NewEvent, large_events.SplitEvent]] = []
+        for new in map(enveloped, events):
+            begun = self._begun(new)
+            found.append(begun if isinstance(begun, Prepared) else (new, begun))
+            yield
+        return found
 
     def _begun(self, new: NewEvent) -> "Prepared | large_events.SplitEvent":
         split = large_events.split_event(new.event, self.events) if is_large(new.event) else None

@@ -97,7 +97,10 @@ class EngineConfig:
     threads are held in memory, the last used ones, and only as many as take about `open_bytes_max` bytes of memory
     together. A write waits up to `busy_timeout_s` for other processes that write to the same file; reads see what they
     have committed at most `follow_s` later. An embedder and a re-ranker have `search_model_timeout_s` each to answer a
-    search, which then continues without them. A search of a long log without an index waits up to
+    search, which then continues without them; an embedder has it for each batch of texts too, and a model to close. A
+    memory model has `memory_model_timeout_s` for a summary of memory layers, or for the facts of a run. Functions of
+    yours that the engine awaits (the call of a tool for `cached_call`, a scorer, a predicate) have `call_timeout_s`,
+    then `CallTimedOut` is raised. A search of a long log without an index waits up to
     `search_index_timeout_s`, then answers from what is indexed (`Found.unindexed` counts the rest). With `read_only`
     the engine dispatches, delivers, compacts and mends nothing; read threads as they were (`thread.at`), since other
     views are caches that it would have to write. With `check_hashes` every event is checked against its hash when read:
@@ -122,7 +125,9 @@ class EngineConfig:
     working_entries_max: int = field(default=WORKING_MAX, validator=_count)
     follow_s: float = field(default=0.25, validator=_seconds)
     busy_timeout_s: float = field(default=5.0, validator=_seconds)
-    search_model_timeout_s: float = field(default=30.0, validator=_seconds)
+    search_model_timeout_s: float = field(default=10.0, validator=_seconds)
+    memory_model_timeout_s: float = field(default=60.0, validator=_seconds)
+    call_timeout_s: float = field(default=600.0, validator=_patience)
     search_index_timeout_s: float = field(default=0.5, validator=_patience)
     read_only: bool = field(default=False, validator=_flag)
     check_hashes: bool = field(default=True, validator=_flag)

@@ -70,6 +70,7 @@ class Relay:
 
         Raises the errors of the store; the next read tries again.
         """
+        self._kernel.home.entered()
         if self._kernel.config.read_only:
             return
         task = self._recovery
@@ -105,6 +106,14 @@ class Relay:
         for thread_id in waiting:
             self.touched(thread_id)
 
+    def moved(self) -> None:
+        """Go on on another event loop: whoever delivered on the one before has ended, or never began."""
+        self._locks.clear()
+        self._under_way.clear()
+        self._recovery = None
+        for thread_id in list(self._touched):
+            self.touched(thread_id)
+
     async def settle(self) -> None:
         """Wait until the facts under way have arrived, or proved impossible to deliver."""
         while self._under_way:
@@ -117,7 +126,7 @@ class Relay:
                 self._touched.discard(thread_id)
                 await self._try(thread_id)
         finally:
-            del self._under_way[thread_id]
+            self._under_way.pop(thread_id, None)
 
     async def _try(self, thread_id: str) -> None:
         try:

@@ -1,6 +1,5 @@
 """The base handle: one thread's events, state and rows. Every view is given one."""
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -33,7 +32,7 @@ from memory_engine.errors import (
 from memory_engine.projections.base import Projection, ReadableRows, Rows, decoded_row, origin_of
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.rebuild import shown_rows_at
-from memory_engine.runtime.commit import enveloped
+from memory_engine.runtime.commit import MANY
 from memory_engine.runtime.config import POLL_S
 from memory_engine.runtime.kernel import Kernel, requested
 from memory_engine.runtime.queue import Prepared, Request
@@ -141,12 +140,13 @@ class ThreadHandle:
 
         Raises `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused`
         for an event that does not fit the state, `ReducerError`, `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`,
-        or a `StorageError`; then nothing was written.
+        `WrongEventLoop`, or a `StorageError`; then nothing was written.
         """
         self.check_present("event")
         if expected_seq is not None:
             checked_count("expected_seq", expected_seq)
         kernel = self.kernel
+        loop = kernel.home.entered()
         if kernel.tasks.closing:
             raise EngineClosed
         if kernel.entrance.is_slow(self.id, event):
@@ -162,7 +162,7 @@ class ThreadHandle:
         request = Request(  # as `requested` makes one of several
             events=(prepared,),
             has_callers_ids=prepared.id_is_callers,
-            future=asyncio.get_running_loop().create_future(),
+            future=loop.create_future(),
             system=type(prepared.event) is ExecutionResume,
             expected_seq=expected_seq,
             based_on=expected_seq,
@@ -183,14 +183,19 @@ class ThreadHandle:
         if not events:
             return ()
         kernel = self.kernel
-        if not kernel.tasks.closing and any(kernel.entrance.is_slow(self.id, event) for event in events):
-            return await self._submitted_large([*map(enveloped, events)], expected_seq)
+        kernel.home.entered()
+        if not kernel.tasks.closing and (
+            len(events) > MANY or any(kernel.entrance.is_slow(self.id, event) for event in events)
+        ):
+            return await self._submitted_large(events, expected_seq)
         threads = kernel[OpenThreads]
         runtime = threads.get(self.id) or await threads.open(self.id)
         return await self._submitted(runtime, kernel.request(events, expected_seq=expected_seq))
 
-    async def _submitted_large(self, events: Sequence[NewEvent], expected_seq: int | None) -> tuple[Receipt, ...]:
-        """Events with large ones among them, or that come while such are encoded: nobody overtakes a sender."""
+    async def _submitted_large(
+        self, events: Sequence[Event | NewEvent], expected_seq: int | None
+    ) -> tuple[Receipt, ...]:
+        """Very many events, or large ones among them, or behind such that are encoded: nobody overtakes a sender."""
         kernel = self.kernel
         async with kernel.entrance.turn(self.id) as its_turn:
             prepared = await kernel.preparer.beside(events)
@@ -199,7 +204,7 @@ class ThreadHandle:
             runtime = await kernel[OpenThreads].taken(self.id)
         kernel.extractors.found.update(ahead)
         try:
-            return await self._submitted(runtime, requested(prepared, expected_seq=expected_seq))
+            return await self._submitted(runtime, requested(prepared, kernel.home.entered(), expected_seq=expected_seq))
         finally:
             for known in ahead:
                 kernel.extractors.found.pop(known, None)  # another sender may have sent the same object

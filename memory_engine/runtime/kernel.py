@@ -4,6 +4,7 @@ It also holds the kinds of threads, and the caches that views keep in memory bes
 """
 
 import asyncio
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -16,6 +17,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource
+from memory_engine.core.loops import Home
 from memory_engine.core.records import NewEvent
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.state import State
@@ -121,7 +123,7 @@ class Kernel:
     A service, or a setting, is found by its type: `kernel[Recall]`. Each room asks for those of the rooms below it.
     """
 
-    store: Store
+    _store: Store
     config: EngineConfig
     events: EventRegistry
     reducers: ReducerRegistry
@@ -131,10 +133,10 @@ class Kernel:
     clock: Clock
     ids: IdSource
     probe: Probe | None = None
-    reader: LogReader = field(
+    _reader: LogReader = field(
         init=False,
         default=Factory(
-            lambda k: LogReader(k.store, k.events, read_only=k.config.read_only, check_hashes=k.config.check_hashes),
+            lambda k: LogReader(k._store, k.events, read_only=k.config.read_only, check_hashes=k.config.check_hashes),
             takes_self=True,
         ),
     )
@@ -149,7 +151,30 @@ class Kernel:
     tasks: Tasks = field(init=False, factory=Tasks)
     turns: Turns = field(init=False, factory=Turns)
     entrance: Entrance = field(init=False, factory=Entrance)
+    home: Home = field(
+        init=False,
+        default=Factory(
+            lambda k: Home(
+                is_fixed=k._store.is_of_one_loop, is_shared=k.config.read_only and not k._store.is_of_one_loop
+            ),
+            takes_self=True,
+        ),
+    )
     _services: dict[type, object] = field(init=False, factory=dict)
+
+    @property
+    def store(self) -> Store:
+        """The store: calls from another thread's event loop than the engine's raise `WrongEventLoop`."""
+        if threading.get_ident() != self.home.thread:
+            self.home.look()
+        return self._store
+
+    @property
+    def reader(self) -> LogReader:
+        """Reads logs, decoded: the same."""
+        if threading.get_ident() != self.home.thread:
+            self.home.look()
+        return self._reader
 
     def span(self, operation: str, said: Mapping[str, object]) -> Span:
         """A span of the probe, if there is one: `with kernel.span("context", {"thread": id}) as span:`."""
@@ -216,21 +241,23 @@ class Kernel:
         """
         if self.tasks.closed or (self.tasks.closing and not system):
             raise EngineClosed
-        return requested(self.preparer.all(events), system=system, check=check, expected_seq=expected_seq)
+        prepared = self.preparer.all(events)
+        return requested(prepared, self.home.entered(), system=system, check=check, expected_seq=expected_seq)
 
 
 def requested(
     prepared: Sequence[Prepared],
+    loop: asyncio.AbstractEventLoop,
     *,
     system: bool = False,
     check: Callable[[State], None] | None = None,
     expected_seq: int | None = None,
 ) -> Request:
-    """The request for encoded events. Those that end a pause do not wait for its end."""
+    """The request for encoded events, of a caller on this loop. Those that end a pause do not wait for its end."""
     return Request(
         events=prepared,
         has_callers_ids=any(one.id_is_callers for one in prepared),
-        future=asyncio.get_running_loop().create_future(),
+        future=loop.create_future(),
         system=system or all(isinstance(one.event, ExecutionResume) for one in prepared),
         check=check,
         expected_seq=expected_seq,

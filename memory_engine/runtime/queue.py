@@ -54,6 +54,10 @@ class Entrance:
         """Whether an event is large, or comes after one of the same thread that is being encoded."""
         return thread_id in self._last or is_large(event.event if isinstance(event, NewEvent) else event)
 
+    def moved(self) -> None:
+        """Wait for nobody of an event loop that has ended."""
+        self._last.clear()
+
     @asynccontextmanager
     async def turn(self, thread_id: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         """A block of one sender: it awaits what it is given, then takes its place in the queue at the block's end."""
@@ -66,7 +70,7 @@ class Entrance:
 
         def leave(_: object = None) -> None:
             mine.set_result(None)
-            if self._last[thread_id] is mine:
+            if self._last.get(thread_id) is mine:
                 del self._last[thread_id]
 
         try:

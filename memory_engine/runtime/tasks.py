@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 
+from memory_engine.core.loops import IDLE
+
 _log = logging.getLogger("memory_engine")
 
 PAUSED_S = 0.1
@@ -27,7 +29,7 @@ class Tasks:
 
         When the engine closes it waits for the task's end, and with `until_close` cancels it first.
         """
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, name=IDLE if until_close else None)
         self._tasks.add(task)
         if until_close:
             self._endless.add(task)
@@ -36,6 +38,7 @@ class Tasks:
 
     async def end(self, each_round: Callable[[], None]) -> None:
         """Cancel the tasks that run until the engine closes, and wait for all others; `each_round` helps them end."""
+        await asyncio.sleep(0)  # one that is cancelled before it begins does not even clean up
         for task in self._endless:
             task.cancel()
         while self._tasks:
@@ -46,6 +49,11 @@ class Tasks:
         """Wait until no task is left."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    def moved(self) -> None:
+        """Wait for no task of an event loop that has ended."""
+        self._tasks.clear()
+        self._endless.clear()
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

@@ -15,13 +15,12 @@ from typing import TypeVar, cast
 import msgspec
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import as_recorded, live_chunk, next_head
-from memory_engine.core.codec import checked_record
+from memory_engine.core.chain import as_recorded
 from memory_engine.core.events.memory import ThreadUpdated
 from memory_engine.core.records import Receipt, RecordedEvent
-from memory_engine.core.reduction import ReduceContext, reduce_into
+from memory_engine.core.slices import in_slices, let_others
 from memory_engine.core.state import State
-from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, Head, LiveChunk, LoadedThread, ThreadRecord
+from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, LoadedThread, ThreadRecord
 from memory_engine.errors import (
     ContentionError,
     EngineClosed,
@@ -34,11 +33,11 @@ from memory_engine.errors import (
 )
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
-from memory_engine.projections.outbox import check_destinations
-from memory_engine.runtime.commit import Attempt, RecordedLog, Reduced, linked_row, updated
+from memory_engine.runtime.commit import MANY, Attempt, RecordedLog, Reduced, updated
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.notes import DueNote, Notes
-from memory_engine.runtime.queue import BlockingReason, Prepared, Request, ThreadQueue
+from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
+from memory_engine.runtime.reducing import joined, reduced_onto
 from memory_engine.store import snapshots
 from memory_engine.store.passages import LookUp, passage_step
 
@@ -163,6 +162,11 @@ class ThreadRuntime:
             self.busy = True
             self._kernel.tasks.spawn(self._compare(requests))
             return
+        if len(requests[0].events) > MANY:
+            self.queue.put_back(requests[1:])
+            self.busy = True
+            self._kernel.tasks.spawn(self._take_up_slowly(requests[0]))
+            return
         attempt = Attempt(self.state, self.head, self.record)
         for n, request in enumerate(requests):
             if attempt.requests and attempt.defers(request):
@@ -199,16 +203,20 @@ class ThreadRuntime:
                 self._join(attempt, request, [])
                 self.notes.drop(notes)
         except MemoryEngineError as error:
-            if request.has_callers_ids:
-                self._kernel.tasks.spawn(self._log.find_or_fail(self.head, request, error))
-            else:
-                request.fail(error)
+            self._refuse(request, error)
+
+    def _refuse(self, request: Request, error: Exception) -> None:
+        """Fail a request that cannot be reduced, unless it is recorded already."""
+        if request.has_callers_ids and isinstance(error, MemoryEngineError):
+            self._kernel.tasks.spawn(self._log.find_or_fail(self.head, request, error))
+        else:
+            request.fail(error)
 
     def _join(self, attempt: Attempt, request: Request, notes: Sequence[DueNote]) -> None:
         """Reduce a request, behind notes, onto the attempt. Raises what reducing raises; then it is as before."""
         prepare = self._kernel.preparer.parts
         before = [prepare(one.event, correlation_id=request.events[0].correlation_id) for one in notes]
-        state, head, reduced, live = self._reduce(attempt, request, before)
+        state, head, reduced, live = reduced_onto(self._kernel, attempt, request, before)
         record = updated(attempt.record, reduced)
         extractors = self._kernel.extractors  # raise `ReducerError` naming the type for which one fails
         found = [passage_step(extractors, self.id, step.event, step.stored) for step in reduced] if self.indexed else []
@@ -236,31 +244,22 @@ class ThreadRuntime:
         if self.failed is not None:
             raise self.failed
 
-    def _reduce(
-        self, attempt: Attempt, request: Request, before: Sequence[Prepared]
-    ) -> tuple[State, Head, list[Reduced], dict[str, LiveChunk | None]]:
-        state, head = attempt.state, attempt.head
-        reduced: list[Reduced] = []
-        live: dict[str, LiveChunk | None] = {}
-        now_us = self.kind.recorded_us(self._kernel.now_us())
-        if request.check is not None:
-            request.check(state)
-        for sent in (*before, *request.pending) if before else request.pending:
-            prepared = self.kind.admit(sent) if self.kind.admit is not None else sent
-            event, draft = prepared.event, state.draft()
-            if event.event_delivers:
-                check_destinations(event, self.record.tenant_id)
-            context = ReduceContext(head.seq + 1, prepared.id, now_us, prepared.tokens_of_text)
-            entries = self._kernel.reducers.of_type(event.event_type)
-            reduction = reduce_into(draft, entries, event, context, self.id)
-            record = checked_record(reduction, event, thread_id=self.id, reducers=entries)
-            stored = linked_row(prepared, record, head, now_us)
-            for chunk_id, placed in draft.touched.items():
-                live[chunk_id] = live_chunk(placed)
-            state = draft.freeze(stored.seq)
-            head = next_head(head, stored, state.tally, tracked=event.event_tracked)
-            reduced.append(Reduced(stored, event, reduction))
-        return state, head, reduced, live
+    async def _take_up_slowly(self, request: Request) -> None:
+        """Reduce very many events in a commit of their own, with others on the loop between; no commit crosses it."""
+        attempt = Attempt(self.state, self.head, self.record, now_us=self.kind.recorded_us(self._kernel.now_us()))
+        try:
+            self._check_open(request)
+            notes = self.notes.due(attempt.head, request) if self.notes.waiting else ()
+            await in_slices(joined(attempt, request, notes, self._join, self._log), let_others)
+            self._check_open(request)
+        except Exception as error:  # passed on: nobody waits for ever
+            attempt.void(request)
+            self.projections.discard()
+            self._refuse(request, error)
+            self._rest()
+            self._go_on()
+        else:
+            self._commit(attempt)
 
     def _commit(self, attempt: Attempt) -> None:
         self.busy = True

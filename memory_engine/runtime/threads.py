@@ -185,6 +185,7 @@ class OpenThreads:
 
     async def taken(self, thread_id: str) -> ThreadRuntime:
         """The thread in memory, loaded from the store if it is not there. Raises `ThreadNotFound`."""
+        self._kernel.home.entered()
         return self.get(thread_id) or await self.open(thread_id)
 
     async def note(self, thread_id: str, error: IntegrityError | None) -> None:
@@ -206,6 +207,13 @@ class OpenThreads:
         self._kernel.caches.drop(thread_id)
         if runtime is not None:
             freed([runtime.state])
+
+    def moved(self) -> None:
+        """Drop the threads that were at work on an event loop that has ended: what came of it, the store says."""
+        self._loading.clear()
+        for runtime in list(self._open.values()):
+            if runtime.busy or not runtime.queue.is_clear:
+                self.drop(runtime.id)
 
     def release_paused(self) -> None:
         """Refuse requests that wait for the end of a pause: the engine closes, and nobody will end it here."""

@@ -323,6 +323,10 @@ class Store(Protocol):
         """Whether it can be awaited only in the event loop that it was opened in, as connections to a server can."""
         ...
 
+    def moved(self) -> None:
+        """Go on on the running event loop: the one before has ended, and whoever waited there with it."""
+        ...
+
     @property
     def generation(self) -> int:
         """Another number whenever any process has deleted or erased something: what is in memory may be gone.

@@ -286,6 +286,10 @@ class FaultyStore:
         """Pass on."""
         return self._store.is_of_one_loop
 
+    def moved(self) -> None:
+        """Pass on."""
+        self._store.moved()
+
     @property
     def generation(self) -> int:
         """Pass on."""

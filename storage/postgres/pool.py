@@ -17,6 +17,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import asyncpg
@@ -256,6 +257,15 @@ class Pool:
                 one.terminate()
             self._free.clear()
         self._room.release()
+
+    def give_up(self) -> None:
+        """Let go of every connection of an event loop that has ended, and of the work on them."""
+        self._closed = True
+        self._tasks.clear()
+        while self._open:
+            with suppress(RuntimeError):  # the loop is closed: the server notices by itself
+                self._open.pop().terminate()
+        self._free.clear()
 
     async def close(self) -> None:
         """Wait for the work under way, then close every connection."""

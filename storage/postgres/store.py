@@ -206,6 +206,10 @@ class PostgresStore:
         self._check("an administrative act")
         return await administration.wipe(self._pool)
 
+    def moved(self) -> None:
+        """Its connections cannot follow: they are given up, and it can be closed."""
+        self._pool.give_up()
+
     @property
     def is_of_one_loop(self) -> bool:
         """Its connections are of the loop that made them."""

@@ -4,14 +4,15 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
+from memory_engine.core.cancellation import finished
 from memory_engine.errors import ReadOnly, SchemaError, StorageFailed
 from memory_engine.storage.sqlite.connection import Connection
-from memory_engine.storage.sqlite.writer import size_of
+from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.store.protocol import CommitUnit, Migrated
 
 T = TypeVar("T")
@@ -84,6 +85,24 @@ def check_sqlite_version(path: str) -> None:
         _log.info("SQLite %s: let no other program write to or checkpoint %s (fixed in 3.51.3)", version, path)
 
 
+class _Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
+
+
+async def whole(opening: Coroutine[object, object, C]) -> C:
+    """What is opened; closed again where the caller is cancelled meanwhile, so that no thread stays."""
+    task = asyncio.ensure_future(opening)
+    try:
+        return await finished(task)
+    except asyncio.CancelledError:
+        if not task.cancelled() and task.exception() is None:
+            await finished(task.result().close())
+        raise
+
+
 def on_the_loop(migrated: Migrated | None) -> Migrated | None:
     """The same function, to be called by a connection's thread."""
     if migrated is None:
@@ -128,6 +147,9 @@ class NoWriter:
 
     async def shorten(self) -> None:
         """Leave the write-ahead log as it is."""
+
+    def moved(self) -> None:
+        """Nothing is under way."""
 
     async def close(self) -> None:
         """Nothing is open."""

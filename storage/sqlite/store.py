@@ -5,14 +5,13 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
-from memory_engine.core.cancellation import finished
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
@@ -31,10 +30,12 @@ from memory_engine.storage.sqlite.file import (
     remove_graphs,
     signature,
     version_of,
+    whole,
 )
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
+from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
     create,
@@ -42,7 +43,7 @@ from memory_engine.storage.sqlite.transactions import (
     put_record,
     write_projection,
 )
-from memory_engine.storage.sqlite.writer import WAL_BYTES, Writer, size_of
+from memory_engine.storage.sqlite.writer import WAL_BYTES, Writer
 from memory_engine.store.protocol import (
     Act,
     Backup,
@@ -144,7 +145,7 @@ class SQLiteStore:
             lock = FileLock(path, busy_timeout_s) if faults is None else ToldLock(path, busy_timeout_s, faults)
         except OSError as error:
             raise StorageFailed(path, str(error)) from error
-        return await _whole(
+        return await whole(
             cls._prepared(path, lock, durability, busy_timeout_s, readers, faults=faults, migrated=migrated)
         )
 
@@ -159,7 +160,7 @@ class SQLiteStore:
         """
         check_sqlite_version(path)
         check_place(path)
-        return await _whole(cls._still_prepared(path, busy_timeout_s, readers))
+        return await whole(cls._still_prepared(path, busy_timeout_s, readers))
 
     @classmethod
     async def _still_prepared(cls, path: str, busy_timeout_s: float, readers: int) -> "SQLiteStore":
@@ -327,6 +328,12 @@ class SQLiteStore:
         """Zero what deleted and erased rows have left in the file; whether no reader of old pages was in the way."""
         return await self._writer.wipe()
 
+    def moved(self) -> None:
+        """Go on on the running event loop: nothing that the one before was to call will be called."""
+        self._round_will_end, self._generation_now, self._in_round = False, None, 0
+        self._quiet, self._shortening, self._shortened_s = None, None, 0.0
+        self._writer.moved()
+
     @property
     def is_of_one_loop(self) -> bool:
         """Its connections have threads of their own."""
@@ -468,17 +475,6 @@ class SQLiteStore:
                 raise
             why = f"a row cannot be read ({error}); run `memory-engine verify`, or put a backup back"
             raise SchemaError(self._path, why) from error
-
-
-async def _whole(opening: Coroutine[object, object, SQLiteStore]) -> SQLiteStore:
-    """The store that is opened; closed again where the caller is cancelled meanwhile, so that no thread stays."""
-    task = asyncio.ensure_future(opening)
-    try:
-        return await finished(task)
-    except asyncio.CancelledError:
-        if not task.cancelled() and task.exception() is None:
-            await finished(task.result().close())
-        raise
 
 
 def _prepare(

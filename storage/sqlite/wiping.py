@@ -12,7 +12,6 @@ import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -69,12 +68,8 @@ class PageWiper:
             pass_fds=(lock,),
         )
 
-    def __enter__(self) -> "PageWiper":
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the program."""
         self._process.kill()
         self._process.communicate()
 
@@ -94,7 +89,8 @@ class PageWiper:
 class Watch:
     """What is written to a database from now on. Begins in the lock, with an empty write-ahead log.
 
-    A reader that needs no frame of the log keeps it from being emptied: every page that anybody writes is in it.
+    A reader that needs no frame of the log keeps it from being emptied: every page that anybody writes is in it. One
+    that is never closed keeps it so, and every later act waits for it in vain.
     """
 
     def __init__(self, path: str) -> None:
@@ -116,10 +112,10 @@ class Watch:
                         break
                     pages.add(page)
                     file.seek(size, 1)
-        self.end()
+        self.close()
         return pages
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Let go of the log."""
         self._reader.close()
 

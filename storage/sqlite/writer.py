@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import math
-import os
 import sqlite3
 import time
 from collections import deque
@@ -11,13 +10,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from memory_engine.core.cancellation import finished
+from memory_engine.core.cancellation import Made, finished
 from memory_engine.core.lazy import lazy_module
-from memory_engine.core.loops import OfLoop
+from memory_engine.core.loops import IDLE, OfLoop
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, StorageFailed
 from memory_engine.storage.passage_words import index_words
 from memory_engine.storage.sqlite.connection import Connection, is_busy, storage_error
 from memory_engine.storage.sqlite.locking import FileLock, Generation
+from memory_engine.storage.sqlite.sizes import HERE_ROWS, bytes_of, is_small, size_of
 from memory_engine.storage.sqlite.transactions import Transactions
 from memory_engine.store.protocol import CommitUnit
 
@@ -40,10 +40,6 @@ TURN_S = 0.002
 """Seconds in which a process goes on writing once it has caught up with others, which costs more than a commit."""
 NEXT_S = 0.0005
 """Seconds that it may take meanwhile to come with the next."""
-HERE_BYTES = 32 * 1024
-"""Bytes of events that are committed on the event loop's own thread at most."""
-HERE_ROWS = 16
-"""Rows besides."""
 SLOW_S = 0.002
 """A commit that takes longer is followed by none on the event loop's thread, until `FAST` have been faster."""
 FAST = 32
@@ -103,7 +99,30 @@ class Writer:
         self._commits = 0
         self._seen = Generation(path).number
         self._turn_ends_s = 0.0
-        self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle())
+        self._turn = 0
+        """The number of event loops before: whoever began on one of these does not go on here."""
+        self._tidy()
+
+    def _tidy(self) -> None:
+        self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle(), name=IDLE)
+
+    def moved(self) -> None:
+        """Go on on the running event loop. Nobody hears of the end of what was under way on the one before."""
+        self._turn += 1
+        self._units.clear()
+        self._jobs.clear()
+        self._idle.clear()
+        self._crowded, self._reads = False, 0
+        self._tidy()
+        if self._busy:  # its thread does one thing after the other: an empty query ends after it
+            self._resting = asyncio.get_running_loop().create_task(self._rested(), name=IDLE)
+
+    async def _rested(self) -> None:
+        try:
+            await self._connection.run(lambda _: None)
+        finally:
+            self._busy = False
+            self._go_on()
 
     def submit(self, unit: CommitUnit, *, at_once: bool = False) -> "asyncio.Future[None]":
         """Take a unit; it is committed with the others that wait, or, `at_once`, now if nothing can make it wait."""
@@ -116,7 +135,7 @@ class Writer:
                 self._move_on()
                 return future
         if self._tidying.done():  # the engine was opened in a loop that has ended since
-            self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle())
+            self._tidy()
         self._units.append((unit, future))
         if self._crowded:
             # others will come in this round of the loop: one transaction for all of them
@@ -128,7 +147,7 @@ class Writer:
 
     def _committed_here(self, unit: CommitUnit) -> object:
         """Commit a unit on this thread: its error or `None`, or `_UNDONE` where something could make that wait."""
-        if self._failed is not None or not _is_small(unit):
+        if self._failed is not None or not is_small(unit):
             return _UNDONE
         try:
             if not self._lock.try_enter():
@@ -153,13 +172,14 @@ class Writer:
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query, after those before; what is to be written waits for them. Only while it `is_unused`."""
-        self._busy, self._reads = True, self._reads + 1
+        self._busy, self._reads, turn = True, self._reads + 1, self._turn
         try:
             return await self._connection.run(query)
         finally:  # cancelled or its loop ended: what is started from now on comes after it, on the connection's thread
-            self._reads -= 1
-            self._busy = self._reads > 0
-            self._go_on()
+            if turn == self._turn:
+                self._reads -= 1
+                self._busy = self._reads > 0
+                self._go_on()
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a transaction of its own between those of the units; it is rolled back if it raises."""
@@ -184,7 +204,8 @@ class Writer:
         """
         async with self._wiping.here:
             try:
-                with await asyncio.to_thread(wiping.PageWiper, self._path, self._lock.descriptor) as wiper:
+                with Made[wiping.PageWiper]() as made:
+                    wiper = await made.beside(lambda: wiping.PageWiper(self._path, self._lock.descriptor))
                     for rounds_left in reversed(range(wiping.ROUNDS)):
                         dirty = await self._last_step(wiper, at_any_size=not rounds_left)
                         if dirty is None:
@@ -202,18 +223,14 @@ class Writer:
 
         With `at_any_size` they need not be few.
         """
-        watches: list[wiping.Watch] = []
-        try:
-            if not await self._tried(partial(self._watch, into=watches)):
+        with Made[wiping.Watch]() as made:
+            if not await self._tried(partial(self._watch, into=made)):
                 return ()
             dirty = await finished(asyncio.to_thread(wiping.dirty_pages, self._path))
             if len(dirty) > wiping.STEP and not at_any_size:
                 return dirty
-            done = await self._job(partial(self._zero_last, wiper=wiper, pages=dirty, watch=watches[0]))
+            done = await self._job(partial(self._zero_last, wiper=wiper, pages=dirty, watch=made.taken))
             return None if done else ()
-        finally:
-            for watch in watches:
-                watch.end()
 
     async def _tried(self, work: Callable[[sqlite3.Connection], bool]) -> bool:
         """Run a job until it succeeds, some times; others write in between."""
@@ -272,7 +289,11 @@ class Writer:
             settle(self._failed)
             self._go_on()
             return
-        self._connection.start(lambda raw: self._patiently(raw, work), lambda outcome: self._ended(outcome, settle))
+        turn = self._turn
+        self._connection.start(
+            lambda raw: self._patiently(raw, work),
+            lambda outcome: self._ended(outcome, settle) if turn == self._turn else None,
+        )
 
     def _patiently(self, raw: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
         self._wait_at_most(raw, self._timeout_ms)
@@ -358,7 +379,7 @@ class Writer:
         self._slow = FAST if took > SLOW_S * len(units) else max(0, self._slow - 1)
         self._written += PAGE_BYTES * (2 + 2 * len(units)) + ROW_BYTES * rows
         for unit in units:
-            self._written += _bytes_of(unit)
+            self._written += bytes_of(unit)
         if self._turn_ends_s or any(outcomes):
             self._keep_the_turn(outcomes)
         return outcomes
@@ -396,13 +417,13 @@ class Writer:
             self._written += ROW_BYTES * (raw.total_changes - before)
             return result
 
-    def _watch(self, raw: sqlite3.Connection, into: "list[wiping.Watch]") -> bool:
+    def _watch(self, raw: sqlite3.Connection, into: "Made[wiping.Watch]") -> bool:
         self._wait_at_most(raw, READERS_MS)
         with self._lock:
             self._lock.mark()  # the process that deleted may have died before it told the others
             if not self._emptied(raw):
                 return False
-            into.append(wiping.Watch(self._path))
+            into.put(wiping.Watch(self._path))
             return True
 
     def _zero(self, raw: sqlite3.Connection, wiper: "wiping.PageWiper", pages: Sequence[int]) -> bool:
@@ -449,34 +470,6 @@ class Writer:
                 tidied = seen = self._commits
             else:
                 seen = self._commits
-
-
-def _bytes_of(unit: CommitUnit) -> int:
-    size = 0
-    for stored in unit.events:
-        size += len(stored.payload) + len(stored.record)
-    return size
-
-
-def _is_small(unit: CommitUnit) -> bool:
-    """Whether it is a matter of microseconds to write it."""
-    rows = len(unit.events) + len(unit.live)
-    for change in unit.projections:
-        rows += len(change.rows)
-    steps = unit.passages.steps if unit.passages is not None else ()
-    if rows + len(steps) > HERE_ROWS:  # before a look at each of very many
-        return False
-    for step in steps:
-        rows += len(step.rows)
-    return rows <= HERE_ROWS and _bytes_of(unit) <= HERE_BYTES
-
-
-def size_of(path: str) -> int:
-    """The bytes of a file; 0 where there is none."""
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 - a third of the cost of a Path, and at every commit
-    except OSError:
-        return 0
 
 
 def _settle(future: "asyncio.Future[T]", outcome: object) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import memory_engine
 from memory_engine import AgentLifecycle, EngineConfig, UserMessage
+from memory_engine.errors import ModelError
 from memory_engine.llm.vectors import Vector
 from memory_engine.testing import HashEmbedder
 
@@ -53,7 +54,8 @@ async def test_a_search_goes_on_without_an_embedder_that_hangs(caplog: pytest.Lo
             found = await thread.search("revenue")
             assert (("embedder",), "lexical", True) == (found.missing, found.how, len(found) > 0)
             assert "no answer within 0.02 s" in found.failure
-        assert [logging.WARNING] * 2 == [one.levelno for one in caplog.records if one.name == "memory_engine.recall"]
+        told = [one for one in caplog.records if one.getMessage().startswith("a search goes by words alone")]
+        assert [logging.WARNING] * 2 == [one.levelno for one in told]
         embedder.hangs = False
         assert ("hybrid", ()) == ((found := await thread.search("revenue")).how, found.missing)
 
@@ -79,6 +81,35 @@ async def test_passages_that_wait_for_a_hanging_embedder_are_found_by_their_word
         for _ in range(2):
             found = await thread.search("revenue")
             assert (1, 1) == (len(found), found.waiting)
+
+
+class Slow(HashEmbedder):
+    """An embedder that takes too long for many texts."""
+
+    sizes: list[int]
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """Answer, if there are few."""
+        self.sizes.append(len(texts))
+        if len(texts) > 20:
+            await asyncio.Event().wait()
+        return await super().embed(texts)
+
+
+async def test_an_embedder_that_is_too_slow_for_a_batch_gets_smaller_ones() -> None:
+    """Preparing a search raises at the deadline; prepared again, all passages have their vectors."""
+    embedder = Slow(8)
+    embedder.sizes = []
+    async with memory_engine.open(":memory:", config=EngineConfig(search_model_timeout_s=0.5)) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([UserMessage(content=f"Crate {n} is in hall {n}") for n in range(40)])
+        await thread.prepare_search()
+        engine.recall._models.embedder = embedder
+        with pytest.raises(ModelError, match="no answer within"):
+            await thread.prepare_search()
+        await thread.prepare_search()
+        assert (40, 10, 40) == (*embedder.sizes[:2], sum(embedder.sizes[1:]))
+        assert 0 == (await thread.search("crate")).waiting
 
 
 async def test_a_search_goes_on_without_a_reranker_that_hangs(caplog: pytest.LogCaptureFixture) -> None:

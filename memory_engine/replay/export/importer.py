@@ -1,6 +1,5 @@
 """Import: a thread made of an exported file, with the same events, operations and hashes. No reducer runs."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from attrs import frozen
 
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.aside import on_thread
+from memory_engine.core.cancellation import Made
 from memory_engine.core.chain import decode_row, is_redacted, next_head
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import JsonForm
@@ -87,7 +87,8 @@ class _Import:
 
     async def run(self) -> ImportReport:
         """Check the whole file, then write what the thread lacks. Raises `HeadMoved` where another writes to it."""
-        with await asyncio.to_thread(LogFile, self._path) as file:
+        with Made[LogFile]() as made:
+            file = await made.beside(lambda: LogFile(self._path))
             thread = file.header.thread
             record = msgspec.structs.replace(thread, id=self._asked_id or thread.id, forked_from=None)
             check_not_scope(record.id, record)
@@ -157,7 +158,8 @@ class _Import:
         """Commit the events after the head, batch by batch: after each the thread holds a beginning of the log."""
         after = head.seq
         try:
-            with await asyncio.to_thread(LogFile, self._path) as file:
+            with Made[LogFile]() as made:
+                file = await made.beside(lambda: LogFile(self._path))
                 while (batch := await _taken(file, after)) is not None:
                     if file.seq > after:
                         moved = self._moved(head, batch)

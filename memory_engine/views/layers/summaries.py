@@ -28,7 +28,6 @@ MODEL_LINES_MAX = 40
 MODEL_LINE_CHARS_MAX = 400
 MODEL_TOKENS_MAX = 2_000
 MODEL_TEMPERATURE = 0.3
-MODEL_TIMEOUT_S = 60.0
 _NOT_SHOWN = frozenset({"key", "condition"})
 
 PROMPT = """\
@@ -117,7 +116,7 @@ def drafted_locally(material: Material, failure: str = "", usage: Usage | None =
     return SummaryDraft(lines=made, left_out=left_out, method="local", usage=usage, failure=failure)
 
 
-async def drafted(layer: Layer, material: Material, model: LanguageModel | None) -> SummaryDraft:
+async def drafted(layer: Layer, material: Material, model: LanguageModel | None, *, timeout_s: float) -> SummaryDraft:
     """The model's summary, or the local one where there is no model or its answer is unusable."""
     shown = _within([*((line.text, line.seqs) for line in material.former), *map(_whole_line, material.quotable)])
     if model is None or not shown:
@@ -132,7 +131,7 @@ async def drafted(layer: Layer, material: Material, model: LanguageModel | None)
             ],
             temperature=MODEL_TEMPERATURE,
             max_tokens=MODEL_TOKENS_MAX,
-            timeout_s=MODEL_TIMEOUT_S,
+            timeout_s=timeout_s,
         )
     except ModelError as error:
         return drafted_locally(material, failure=str(error))

@@ -268,7 +268,9 @@ class Memory:
             if not summarize_older or layer not in SUMMARIZED:
                 return await self._record(older, older.count, None)
             material = await material_of(self._thread, older)
-            report = await self._record(older, material.count, await drafted(layer, material, model or self._model))
+            timeout_s = self._thread.kernel.config.memory_model_timeout_s
+            draft = await drafted(layer, material, model or self._model, timeout_s=timeout_s)
+            report = await self._record(older, material.count, draft)
             if report.summary is None or report.summary.content.find(WITHHELD.text) < 0:
                 return report
         kept = min(keep_last, count)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from memory_engine.core.arguments import checked_list, checked_text, checked_type
 from memory_engine.core.aside import aside
+from memory_engine.core.cancellation import kept_time
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.origins import PEOPLE
@@ -106,7 +107,8 @@ class Flows:
         waiting = [record for record in await self.all() if record.status == "completed"]
         if not waiting:
             return ()
-        reaction = await self._judge.judge(user_message, waiting[-1].user_query)
+        judging = self._judge.judge(user_message, waiting[-1].user_query)
+        reaction = await kept_time("the judge of reactions", judging, self._thread.kernel.config.call_timeout_s)
         if reaction.kind == "unclear":
             return ()
         if reaction.kind in ("correction", "doubt"):

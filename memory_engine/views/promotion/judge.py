@@ -7,11 +7,13 @@ the tenant's `agent.md`.
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import get_args
 
 import msgspec
 from attrs import frozen
 
+from memory_engine.core.cancellation import kept_time
 from memory_engine.core.events.delivery import Destination
 from memory_engine.errors import InvalidEvent
 from memory_engine.language.prose import is_all_prose
@@ -53,7 +55,9 @@ class Judgement(msgspec.Struct, frozen=True):
 class Judge:
     """Applies scorers; without one for the criterion `explicit` it adds the embedded one: requests always count."""
 
-    def __init__(self, scorers: Sequence[Scorer]) -> None:
+    def __init__(self, scorers: Sequence[Scorer], *, timeout_s: float = inf) -> None:
+        """A scorer that takes longer than `timeout_s` seconds for a snippet raises `CallTimedOut`."""
+        self._timeout_s = timeout_s
         self._scorers = tuple(scorers) or embedded_scorers()
         if all(scorer.criterion != "explicit" for scorer in self._scorers):
             self._scorers += (Explicit(),)
@@ -82,7 +86,7 @@ class Judge:
 
         async def one(snippet: Snippet, scorer: Scorer) -> PromotionScore:
             async with turns:
-                score = await scorer.score(snippet, context)
+                score = await kept_time(f"scorer {scorer.name!r}", scorer.score(snippet, context), self._timeout_s)
             return PromotionScore(
                 criterion=scorer.criterion,
                 value=score.value,

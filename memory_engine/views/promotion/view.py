@@ -192,7 +192,9 @@ class Promotion:
             report=await self._report(asked.trigger),
         )
         promoted = {verdict.snippet: verdict.content for verdict in await self.verdicts() if verdict.promoted}
-        return await Judge(self._thread.kernel.made(Scorers).scorers).judge(snippets, context, promoted)
+        kernel = self._thread.kernel
+        judge = Judge(kernel.made(Scorers).scorers, timeout_s=kernel.config.call_timeout_s)
+        return await judge.judge(snippets, context, promoted)
 
     async def _standing(self) -> list[str]:
         """Return the texts promoted earlier for this conversation's tenant and user, from any conversation."""

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.core.arguments import checked_flag, checked_function, checked_text, checked_type
+from memory_engine.core.cancellation import kept_time
 from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.exchanges import ExchangeFinished
@@ -330,8 +331,8 @@ class ToolCache:
 
         Of equal concurrent calls in this process one runs, and the others get its result. If it raises, its own caller
         gets the exception, nothing is cached, and the next waiting caller runs the tool itself; cancelling that caller
-        has the same effect. A result that cannot be recorded (too large, or the file is busy) is returned but not
-        cached.
+        has the same effect, and so has a call that takes longer than `EngineConfig.call_timeout_s`, which raises
+        `CallTimedOut`. A result that cannot be recorded (too large, or the file is busy) is returned but not cached.
         """
         checked_text("call_id", call_id)
         key = cache_key(tool, canonical(tool, parameters))
@@ -339,7 +340,9 @@ class ToolCache:
         checked_function("call", call)
         if duration <= 0:
             entry = await self.lookup(tool, parameters)
-            return _hit_of(entry) if entry is not None else CachedCall(result=await call(), hit=False, entry=None)
+            if entry is not None:
+                return _hit_of(entry)
+            return CachedCall(result=await self._called(tool, call), hit=False, entry=None)
         flights, flight = self._thread.kernel.made(Flights), (self._thread.id, key)
         while (running := flights.get(flight)) is not None:
             await asyncio.wait([running])
@@ -348,13 +351,16 @@ class ToolCache:
             entry = await self.lookup(tool, parameters)
             if entry is not None:
                 return _hit_of(entry)
-            result = await call()
+            result = await self._called(tool, call)
             return CachedCall(
                 result=result, hit=False, entry=await self._added(tool, parameters, result, duration, call_id)
             )
         finally:
             del flights[flight]
             landed.set_result(key)
+
+    async def _called(self, tool: str, call: Callable[[], Awaitable[str]]) -> str:
+        return await kept_time(f"tool {tool!r}", call(), self._thread.kernel.config.call_timeout_s)
 
     async def _added(
         self, tool: str, parameters: Mapping[str, object], result: str, duration: int, call_id: str
