@@ -35,6 +35,7 @@ from memory_engine.errors import (
     DuplicateRegistration,
     IntegrityError,
     InvalidArgument,
+    KeyUnsupported,
 )
 from memory_engine.errors.base import shown_place
 from memory_engine.llm.base import LanguageModel, MemoryModel
@@ -56,6 +57,7 @@ from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.runtime.probe import Probe, ProbedModel
 from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.storage.places import Durability, open_store
+from memory_engine.store.keys import WITHOUT_KEYS, KeySource, given_key
 from memory_engine.store.passages import Extractor
 from memory_engine.store.protocol import Store
 from memory_engine.views.brief import plugin as brief
@@ -148,6 +150,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     config: EngineConfig = EngineConfig(),  # noqa: B008 - frozen
     plugins: Sequence[Plugin] = (),
     entry_points: bool = False,
+    key: KeySource | None = None,
     durability: Durability = "normal",
     compactor: Compactor | None = None,
     compact_model: str | LanguageModel | None = None,
@@ -171,20 +174,22 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     next `asyncio.run`; one on a server belongs, with its connections, to the event loop that opened it.
 
     `postgresql://user@host/database` needs the extra `postgres`. `plugins` add events, reducers, compactors,
-    projections and renderers; `entry_points=True` also loads those that installed packages publish. `durability="full"`
-    makes every commit survive a power failure, at the cost of one fsync each. `compactor` is asked before the built-in
-    one. `compact_model` writes the summaries: a model's litellm name, or a model; the built-in compactor remains the
-    fallback. `before_compaction` are hooks (see `Engine.before_compaction`). Views use `memory_model` to shorten
-    answers, to summarise conversations and to compact memory layers; without one, or where it fails, they do it
-    themselves. `embedder` lets searches match by meaning too: an embedder,
-    `"minilm"` for a small local one, or a model's litellm name. `ranker` orders search results in place of the built-in
-    one; `reranker` reads the best of them and orders them again. `domain` declares which preferences exist: an object,
-    or a TOML file's path. `scorers` judge snippets for promotion, and `redactor` removes names and numbers from what is
-    proposed to an industry; both replace the built-in ones. Models are closed with the engine. `tokens` counts exactly
-    if given a tokenizer. `probe` is told what the engine does and how long it takes: pass a
-    `memory_engine.telemetry.OpenTelemetry()`. Raises `StorageError` if the file cannot be used, `InvalidCompactor` or
-    `TypeError` for an object that is not a compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` or a
-    URL without its extra.
+    projections and renderers; `entry_points=True` also loads those that installed packages publish. `key` encrypts
+    the file: a passphrase, 32 bytes, or a function that returns one, awaited if need be (extra `encrypted`).
+    `durability="full"` makes every commit survive a power failure, at the cost of one fsync each. `compactor` is
+    asked before the built-in one. `compact_model` writes the summaries: a model's litellm name, or a model; the
+    built-in compactor remains the fallback. `before_compaction` are hooks (see `Engine.before_compaction`). Views
+    use `memory_model` to shorten answers, to summarise conversations and to compact memory layers; without one, or
+    where it fails, they do it themselves. `embedder` lets searches match by meaning too: an embedder, `"minilm"`
+    for a small local one, or a model's litellm name. `ranker` orders search results in place of the built-in one;
+    `reranker` reads the best of them and orders them again. `domain` declares which preferences exist: an object,
+    or a TOML file's path. `scorers` judge snippets for promotion, and `redactor` removes names and numbers from
+    what is proposed to an industry; both replace the built-in ones. Models are closed with the engine. `tokens`
+    counts exactly if given a tokenizer. `probe` is told what the engine does and how long it takes: pass a
+    `memory_engine.telemetry.OpenTelemetry()`. Raises `StorageError` if the file cannot be used, `InvalidCompactor`
+    or `TypeError` for an object that is not a compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"`,
+    a URL or a key without its extra; `KeyNeeded`, `WrongKey`, `NotEncrypted`, `KeyUnsupported` and `InvalidKey` for
+    a key that is missing, wrong or out of place.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -209,7 +214,8 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             settings=dict(_settings(domain, scorers, redactor)),
             hooks=_hooks(before_compaction),
         )
-        return await _started(place, durability, config, taken, sources)
+        store = await _store(place, durability, config, key)
+        return await _started(store, config, taken, sources, shown_place(str(place)))
 
     return Opening(opened)
 
@@ -254,15 +260,22 @@ def _checked_store(store: Store) -> Store:
     return store
 
 
-async def _started(
-    place: str | Store, durability: Durability, config: EngineConfig, plugins: Sequence[Plugin], sources: "_Sources"
-) -> Engine:
+async def _store(place: str | Store, durability: Durability, config: EngineConfig, key: KeySource | None) -> Store:
     if durability not in ("normal", "full"):
         raise InvalidArgument("durability", durability, 'give "normal" or "full"')
-    store = await open_store(place, durability, config) if isinstance(place, str) else place
+    if isinstance(place, str):
+        return await open_store(place, durability, config, await given_key(key))
+    if key is not None:
+        raise KeyUnsupported(type(place).__name__, WITHOUT_KEYS)
+    return place
+
+
+async def _started(
+    store: Store, config: EngineConfig, plugins: Sequence[Plugin], sources: "_Sources", place: str
+) -> Engine:
     closing = AsyncExitStack()
     try:
-        engine = Engine(_kernel(store, config, plugins, sources), closing, shown_place(str(place)))
+        engine = Engine(_kernel(store, config, plugins, sources), closing, place)
     except BaseException:  # any error: nothing stays open behind it; it goes on to the caller
         await store.close()
         raise

@@ -55,6 +55,15 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help=f"the database: a file's path, or a URL, postgresql://… (default: ${VARIABLE}, else {DEFAULT})",
     )
+    everywhere.add_argument(
+        "--key-file",
+        metavar="PATH",
+        default=argparse.SUPPRESS,
+        help="the key of an encrypted database: a file's text (default: $MEMORY_ENGINE_KEY, else you are asked)",
+    )
+    everywhere.add_argument(
+        "--key-env", metavar="NAME", default=argparse.SUPPRESS, help="the key is in this environment variable"
+    )
     everywhere.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     everywhere.add_argument(
         "--plugins",

@@ -30,6 +30,7 @@ from memory_engine.errors import (
     ThreadNotFound,
 )
 from memory_engine.storage import passages
+from memory_engine.storage.driver import errors
 from memory_engine.storage.passage_rows import WAITING_MIN, words_prefix
 from memory_engine.storage.sqlite.connection import is_failing, storage_error
 from memory_engine.storage.sqlite.schema import HEAD_NAMES, head_to_row, id_to_row, position, with_id
@@ -52,8 +53,14 @@ _PUT_BLOB = "INSERT OR IGNORE INTO blobs (tid, digest, body) VALUES (?, ?, ?)"
 _PUT_LIVE = "INSERT OR REPLACE INTO live (tid, seq, n, key, container) VALUES (?, ?, ?, ?, ?)"
 _DROP_LIVE = "DELETE FROM live WHERE tid = ? AND seq = ? AND n = ?"
 
+HERE_BYTES = 32 * 1024
+"""Bytes of events that are committed on the event loop's own thread at most."""
+HERE_ROWS = 16
+"""Rows besides."""
 UNINDEXED_MAX = 8_192
 """The most passages of a thread that wait for the writer to be idle."""
+_ID_TAKEN, _PLACE_TAKEN = (f"UNIQUE constraint failed: events.{key}" for key in ("id, events.tid", "pos"))
+"""What SQLite says of an event whose id, or whose place, is taken: not every driver has a code for each."""
 _REFUSALS = (HeadMoved, EventIdTaken, ThreadNotFound, ThreadExists, IntegrityError)
 """Errors that concern one unit only."""
 
@@ -80,7 +87,7 @@ class Transactions:
             outcomes: list[MemoryEngineError | None] = [None] * len(units)
             try:
                 self.write(raw, units)
-            except (*_REFUSALS, sqlite3.Error, OverflowError) as error:
+            except (*_REFUSALS, *errors(), OverflowError) as error:
                 if not isinstance(error, MemoryEngineError) and not _is_of_a_unit(raw, error):
                     raise
                 raw.execute("ROLLBACK")
@@ -109,7 +116,7 @@ class Transactions:
             if without_index:
                 passages.clear(raw, self.tid(raw, unit.thread_id))
             self.write(raw, (unit,))
-        except (*_REFUSALS, sqlite3.Error, OverflowError) as error:
+        except (*_REFUSALS, *errors(), OverflowError) as error:
             if not isinstance(error, MemoryEngineError) and not _is_of_a_unit(raw, error):
                 raise
             raw.execute("ROLLBACK TO unit")
@@ -144,12 +151,12 @@ class Transactions:
             raise HeadMoved
         try:
             raw.executemany(_INSERT_EVENT, events)
-        except sqlite3.IntegrityError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+        except errors(sqlite3.IntegrityError) as error:
+            if str(error) == _ID_TAKEN:
                 # The sender may be a retry whose first try was committed by a process that died before its receipt:
                 # the runtime looks the id up and gives that receipt, or `IdempotencyConflict` for another event.
                 raise EventIdTaken from error
-            if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+            if str(error) == _PLACE_TAKEN:
                 first = units[0]
                 raise IntegrityError(
                     first.thread_id, first.expected.seq + 1, "its log goes on past its head"
@@ -375,3 +382,24 @@ def write_projection(raw: sqlite3.Connection, tid: int, change: ProjectionChange
 def _place(chunk_id: str) -> tuple[int, int]:
     seq, _, n = chunk_id.partition(".")
     return int(seq), int(n)
+
+
+def bytes_of(unit: CommitUnit) -> int:
+    """The bytes of a unit's events."""
+    size = 0
+    for stored in unit.events:
+        size += len(stored.payload) + len(stored.record)
+    return size
+
+
+def is_small(unit: CommitUnit) -> bool:
+    """Whether it is a matter of microseconds to write it."""
+    rows = len(unit.events) + len(unit.live)
+    for change in unit.projections:
+        rows += len(change.rows)
+    steps = unit.passages.steps if unit.passages is not None else ()
+    if rows + len(steps) > HERE_ROWS:  # before a look at each of very many
+        return False
+    for step in steps:
+        rows += len(step.rows)
+    return rows <= HERE_ROWS and bytes_of(unit) <= HERE_BYTES

@@ -15,15 +15,18 @@ from memory_engine.core.cancellation import finished
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, StorageFailed
+from memory_engine.storage.driver import errors
 from memory_engine.storage.passage_words import index_words
-from memory_engine.storage.sqlite.connection import Connection, is_busy, storage_error
+from memory_engine.storage.sqlite.connection import Connection, configure, is_busy, storage_error
 from memory_engine.storage.sqlite.locking import FileLock, Generation
-from memory_engine.storage.sqlite.transactions import Transactions
-from memory_engine.store.protocol import CommitUnit
+from memory_engine.storage.sqlite.opening import StoreFile
+from memory_engine.storage.sqlite.transactions import HERE_ROWS, Transactions, bytes_of, is_small
+from memory_engine.store.protocol import Backup, CommitUnit, Copied
 
 if TYPE_CHECKING:
-    from memory_engine.storage.sqlite import wiping
+    from memory_engine.storage.sqlite import rekeying, wiping
 else:
+    rekeying = lazy_module("memory_engine.storage.sqlite.rekeying")
     wiping = lazy_module("memory_engine.storage.sqlite.wiping")
 
 T = TypeVar("T")
@@ -40,10 +43,6 @@ TURN_S = 0.002
 """Seconds in which a process goes on writing once it has caught up with others, which costs more than a commit."""
 NEXT_S = 0.0005
 """Seconds that it may take meanwhile to come with the next."""
-HERE_BYTES = 32 * 1024
-"""Bytes of events that are committed on the event loop's own thread at most."""
-HERE_ROWS = 16
-"""Rows besides."""
 SLOW_S = 0.002
 """A commit that takes longer is followed by none on the event loop's thread, until `FAST` have been faster."""
 FAST = 32
@@ -77,11 +76,12 @@ class Writer:
         connection: Connection,
         lock: FileLock,
         transactions: Transactions,
-        path: str,
+        file: StoreFile,
         busy_timeout_s: float,
         *,
         syncs: bool,
     ) -> None:
+        self._file, path = file, file.path
         self._connection = connection
         self._busy_ms = self._timeout_ms = round(busy_timeout_s * 1000)
         self._syncs = syncs
@@ -128,7 +128,7 @@ class Writer:
 
     def _committed_here(self, unit: CommitUnit) -> object:
         """Commit a unit on this thread: its error or `None`, or `_UNDONE` where something could make that wait."""
-        if self._failed is not None or not _is_small(unit):
+        if self._failed is not None or not is_small(unit):
             return _UNDONE
         try:
             if not self._lock.try_enter():
@@ -142,7 +142,7 @@ class Writer:
             self._lock.leave()
         except Exception as error:  # whatever it is, it is the outcome of the unit
             # another program may write to the file: on its own thread, the connection can wait for that
-            return _UNDONE if isinstance(error, sqlite3.Error) and is_busy(error) else error
+            return _UNDONE if is_busy(error) else error
         return outcome
 
     @property
@@ -184,6 +184,8 @@ class Writer:
         """
         async with self._wiping.here:
             try:
+                if self._file.is_encrypted:
+                    raise wiping.UnknownPages
                 with await asyncio.to_thread(wiping.PageWiper, self._path, self._lock.descriptor) as wiper:
                     for rounds_left in reversed(range(wiping.ROUNDS)):
                         dirty = await self._last_step(wiper, at_any_size=not rounds_left)
@@ -196,6 +198,11 @@ class Writer:
             except wiping.UnknownPages:
                 return await self._job(self._rewrite)
         return False
+
+    async def rekey(self, made: StoreFile, copied: Copied) -> Backup:
+        """Put a copy of the file with another key in its place (see `rekeying`), between two transactions."""
+        async with self._wiping.here:
+            return await self._job(lambda raw: self._rekey(raw, made, copied))
 
     async def _last_step(self, wiper: "wiping.PageWiper", *, at_any_size: bool) -> Sequence[int] | None:
         """Look for pages to zero. If they are few, zero them, and end; `None` if that is done, else what is left to do.
@@ -306,7 +313,7 @@ class Writer:
 
     def _refused(self, error: BaseException) -> BaseException:
         """The error that a failed transaction is answered with."""
-        if isinstance(error, sqlite3.Error | OSError | OverflowError):
+        if isinstance(error, (*errors(), OSError, OverflowError)):
             error = storage_error(self._path, error)
         if isinstance(error, StorageFailed):
             self._failed = error
@@ -358,7 +365,7 @@ class Writer:
         self._slow = FAST if took > SLOW_S * len(units) else max(0, self._slow - 1)
         self._written += PAGE_BYTES * (2 + 2 * len(units)) + ROW_BYTES * rows
         for unit in units:
-            self._written += _bytes_of(unit)
+            self._written += bytes_of(unit)
         if self._turn_ends_s or any(outcomes):
             self._keep_the_turn(outcomes)
         return outcomes
@@ -417,6 +424,19 @@ class Writer:
         with self._lock:
             return wiping.zeroed(raw, wiper, sorted({*pages, *watch.written()})) and self._emptied(raw)
 
+    def _rekey(self, raw: sqlite3.Connection, made: StoreFile, copied: Copied) -> Backup:
+        with self._lock:
+            try:
+                report = rekeying.change_key(raw, self._file, made, copied)
+                self._file.take(made)
+            finally:
+                self._lock.watch()
+                self._busy_ms = self._timeout_ms
+                configure(self._connection.reopened(), syncs=self._syncs)
+                self._file.opened()
+                self._restarts = True
+        return report
+
     def _rewrite(self, raw: sqlite3.Connection) -> bool:
         with self._lock:
             wiping.rewrite(raw)
@@ -449,26 +469,6 @@ class Writer:
                 tidied = seen = self._commits
             else:
                 seen = self._commits
-
-
-def _bytes_of(unit: CommitUnit) -> int:
-    size = 0
-    for stored in unit.events:
-        size += len(stored.payload) + len(stored.record)
-    return size
-
-
-def _is_small(unit: CommitUnit) -> bool:
-    """Whether it is a matter of microseconds to write it."""
-    rows = len(unit.events) + len(unit.live)
-    for change in unit.projections:
-        rows += len(change.rows)
-    steps = unit.passages.steps if unit.passages is not None else ()
-    if rows + len(steps) > HERE_ROWS:  # before a look at each of very many
-        return False
-    for step in steps:
-        rows += len(step.rows)
-    return rows <= HERE_ROWS and _bytes_of(unit) <= HERE_BYTES
 
 
 def size_of(path: str) -> int:
