@@ -57,7 +57,6 @@ from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.runtime.probe import Probe, ProbedModel
 from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.storage.places import Durability, open_store
-from memory_engine.store.keys import WITHOUT_KEYS, KeySource, given_key
 from memory_engine.store.passages import Extractor
 from memory_engine.store.protocol import Store
 from memory_engine.views.brief import plugin as brief
@@ -78,6 +77,7 @@ from memory_engine.views.sessions import plugin as sessions
 from memory_engine.views.tool_cache import plugin as tool_cache
 
 if TYPE_CHECKING:
+    from memory_engine.store.keys import KeySource
     from memory_engine.views.patterns.redaction import Redactor
     from memory_engine.views.preferences.domain import Domain
     from memory_engine.views.promotion.scorers import Scorer
@@ -150,7 +150,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     config: EngineConfig = EngineConfig(),  # noqa: B008 - frozen
     plugins: Sequence[Plugin] = (),
     entry_points: bool = False,
-    key: KeySource | None = None,
+    key: "KeySource | None" = None,
     durability: Durability = "normal",
     compactor: Compactor | None = None,
     compact_model: str | LanguageModel | None = None,
@@ -174,26 +174,23 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     next `asyncio.run`; one on a server belongs, with its connections, to the event loop that opened it.
 
     `postgresql://user@host/database` needs the extra `postgres`. `plugins` add events, reducers, compactors,
-    projections and renderers; `entry_points=True` also loads those that installed packages publish. `key` encrypts
-    the file: a passphrase, 32 bytes, or a function that returns one, awaited if need be (extra `encrypted`).
-    `durability="full"` makes every commit survive a power failure, at the cost of one fsync each. `compactor` is
-    asked before the built-in one. `compact_model` writes the summaries: a model's litellm name, or a model; the
-    built-in compactor remains the fallback. `before_compaction` are hooks (see `Engine.before_compaction`). Views
-    use `memory_model` to shorten answers, to summarise conversations and to compact memory layers; without one, or
-    where it fails, they do it themselves. `embedder` lets searches match by meaning too: an embedder, `"minilm"`
-    for a small local one, or a model's litellm name. `ranker` orders search results in place of the built-in one;
-    `reranker` reads the best of them and orders them again. `domain` declares which preferences exist: an object,
-    or a TOML file's path. `scorers` judge snippets for promotion, and `redactor` removes names and numbers from
-    what is proposed to an industry; both replace the built-in ones. Models are closed with the engine. `tokens`
-    counts exactly if given a tokenizer. `probe` is told what the engine does and how long it takes: pass a
-    `memory_engine.telemetry.OpenTelemetry()`. Raises `StorageError` if the file cannot be used, `InvalidCompactor`
-    or `TypeError` for an object that is not a compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"`,
-    a URL or a key without its extra; `KeyNeeded`, `WrongKey`, `NotEncrypted`, `KeyUnsupported` and `InvalidKey` for
-    a key that is missing, wrong or out of place.
+    projections and renderers; `entry_points=True` also loads those that installed packages publish. `key` encrypts the
+    file: a passphrase, 32 bytes, or a function that returns one (extra `encrypted`). `durability="full"` makes every
+    commit survive a power failure, at the cost of one fsync each. `compactor` is asked before the built-in one.
+    `compact_model` writes the summaries: a model's litellm name, or a model; the built-in compactor remains the
+    fallback. `before_compaction`: see `Engine.before_compaction`. Views use `memory_model` to shorten answers,
+    summarise conversations and compact memory layers; where there is none, or it fails, they do it themselves.
+    `embedder` lets searches match by meaning too: an embedder, `"minilm"` for a small local one, or a model's litellm
+    name. `ranker` orders search results in place of the built-in one; `reranker` reads the best of them and orders them
+    again. `domain`, an object or a TOML file's path, declares which preferences exist. `scorers` judge snippets for
+    promotion, and `redactor` removes names and numbers from what is proposed to an industry; both replace the built-in
+    ones. Models are closed with the engine. `tokens` counts exactly if given a tokenizer. `probe` is told what the
+    engine does and how long it takes: pass a `memory_engine.telemetry.OpenTelemetry()`. Raises `StorageError` if the
+    file cannot be used (`KeyNeeded`, `WrongKey`), `InvalidCompactor` or `TypeError` for what is not a compactor, an
+    embedder or a re-ranker, `MissingExtra` for `"minilm"`, a URL or a key without its extra, `InvalidKey`.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
-            await thread.dispatch(UserMessage(content="Hello"))
     """
 
     async def opened() -> Engine:
@@ -214,8 +211,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             settings=dict(_settings(domain, scorers, redactor)),
             hooks=_hooks(before_compaction),
         )
-        store = await _store(place, durability, config, key)
-        return await _started(store, config, taken, sources, shown_place(str(place)))
+        return await _started(await _store(place, durability, config, key), config, taken, sources, str(place))
 
     return Opening(opened)
 
@@ -260,13 +256,13 @@ def _checked_store(store: Store) -> Store:
     return store
 
 
-async def _store(place: str | Store, durability: Durability, config: EngineConfig, key: KeySource | None) -> Store:
+async def _store(place: str | Store, durability: Durability, config: EngineConfig, key: "KeySource | None") -> Store:
     if durability not in ("normal", "full"):
         raise InvalidArgument("durability", durability, 'give "normal" or "full"')
     if isinstance(place, str):
-        return await open_store(place, durability, config, await given_key(key))
+        return await open_store(place, durability, config, key)
     if key is not None:
-        raise KeyUnsupported(type(place).__name__, WITHOUT_KEYS)
+        raise KeyUnsupported(type(place).__name__)
     return place
 
 
@@ -275,7 +271,7 @@ async def _started(
 ) -> Engine:
     closing = AsyncExitStack()
     try:
-        engine = Engine(_kernel(store, config, plugins, sources), closing, place)
+        engine = Engine(_kernel(store, config, plugins, sources), closing, shown_place(place))
     except BaseException:  # any error: nothing stays open behind it; it goes on to the caller
         await store.close()
         raise

@@ -3,22 +3,30 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from memory_engine.core.arguments import PathLike, checked_path
+from memory_engine.core.lazy import lazy_module
 from memory_engine.errors import BackupFailed, KeyNeeded, KeyUnsupported, MissingExtra, SchemaError, StorageError
 from memory_engine.errors.base import is_url
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.store.keys import IN_MEMORY, SERVER, Key, KeySource, given_key, other_key
 from memory_engine.store.protocol import Backup, Copied, Store, StoreSchema
+
+if TYPE_CHECKING:
+    from memory_engine.store import keys
+    from memory_engine.store.keys import Key, KeySource
+else:
+    keys = lazy_module("memory_engine.store.keys")
 
 Durability = Literal["normal", "full"]
 
 
-async def open_store(path: str, durability: Durability, config: EngineConfig, key: Key | None = None) -> Store:
+async def open_store(
+    path: str, durability: Durability, config: EngineConfig, secret: "KeySource | None" = None
+) -> Store:
     """Open the store at a place. Raises `SchemaError`, `StorageFailed`, `MissingExtra`, and the errors of keys."""
-    if key is not None and (path == ":memory:" or is_url(path)):
-        raise KeyUnsupported(path, SERVER if is_url(path) else IN_MEMORY)
+    if secret is not None and (path == ":memory:" or is_url(path)):
+        raise KeyUnsupported(path)
     if path == ":memory:":
         from memory_engine.storage.memory import MemoryStore
 
@@ -31,6 +39,7 @@ async def open_store(path: str, durability: Durability, config: EngineConfig, ke
         return await PostgresStore.open(path, durability=durability, busy_timeout_s=busy_s, read_only=read_only)
     from memory_engine.storage.sqlite.store import SQLiteStore
 
+    key = None if secret is None else await keys.given_key(secret)
     if config.read_only:
         return await SQLiteStore.open_read_only(path, busy_timeout_s=config.busy_timeout_s, key=key)
     return await SQLiteStore.open(path, durability=durability, busy_timeout_s=config.busy_timeout_s, key=key)
@@ -41,8 +50,8 @@ async def restore(  # noqa: PLR0913 - keys by keyword
     path: PathLike,
     progress: Copied | None = None,
     *,
-    key: KeySource | None = None,
-    new_key: KeySource | None = None,
+    key: "KeySource | None" = None,
+    new_key: "KeySource | None" = None,
     plain: bool = False,
 ) -> Backup:
     """Create a new store from a backup: a copy, checked like it (see `Engine.backup`). The backup stays unchanged.
@@ -57,18 +66,18 @@ async def restore(  # noqa: PLR0913 - keys by keyword
         if is_url(place):
             why = "a backup is one file, and so is its copy; `memory-engine copy FROM TO` takes URLs"
             raise BackupFailed(place, why)
-    other = await other_key(new_key, plain=plain)
+    other = await keys.other_key(new_key, plain=plain)
     from memory_engine.storage.sqlite.backup import back_up_file, target_of
     from memory_engine.storage.sqlite.file import checked_file
 
-    file = await checked_file(source, await given_key(key))
+    file = await checked_file(source, await keys.given_key(key))
     made = await asyncio.to_thread(target_of, file, target, other, plain=plain)
     return await back_up_file(file, made, EngineConfig().busy_timeout_s, progress or (lambda *_: None))
 
 
 def needs_key(path: str) -> bool:
     """Whether the file at a path is encrypted, as far as its first page tells; nothing is opened or made."""
-    from memory_engine.storage.sqlite.opening import StoreFile
+    from memory_engine.storage.driver import StoreFile
 
     try:
         StoreFile(path).check()
@@ -79,7 +88,7 @@ def needs_key(path: str) -> bool:
     return False
 
 
-def schema_of(place: str, key: Key | None = None) -> StoreSchema:
+def schema_of(place: str, key: "Key | None" = None) -> StoreSchema:
     """The schema of a closed store, to inspect and bring up to date (see `memory-engine migrate`).
 
     Raises `SchemaError` for `":memory:"`, and for a URL of another kind of database.

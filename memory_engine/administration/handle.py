@@ -15,7 +15,6 @@ from memory_engine.errors.base import is_url
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.keys import WITHOUT_KEYS, KeySource, other_key
 from memory_engine.store.protocol import Act, Backup, Copied, Rekeyable
 
 if TYPE_CHECKING:
@@ -24,7 +23,10 @@ if TYPE_CHECKING:
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay.divergence import VerifyReport
     from memory_engine.replay.verify import VerifyProgress
+    from memory_engine.store import keys
+    from memory_engine.store.keys import KeySource
 else:
+    keys = lazy_module("memory_engine.store.keys")
     erasing = lazy_module("memory_engine.administration.erasing")
     holds = lazy_module("memory_engine.administration.holds")
     retention = lazy_module("memory_engine.administration.retention")
@@ -162,7 +164,7 @@ class AdministeredStore:
         path: PathLike,
         progress: Copied | None = None,
         *,
-        key: KeySource | None = None,
+        key: "KeySource | None" = None,
         plain: bool = False,
     ) -> Backup:
         """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other.
@@ -177,13 +179,13 @@ class AdministeredStore:
         if is_url(place):
             raise BackupFailed(place, "a backup is one file: give a path; `Engine.copy_to` copies to another store")
         told = checked_call("progress", progress) or (lambda *_: None)
-        other = await other_key(key, plain=plain)
-        if other is None and not plain:
+        if key is None and not plain:
             return await self.kernel.store.backup(place, told)
+        other = await keys.other_key(key, plain=plain)
         return await self.kernel.store.backup(place, told, key=other, plain=plain)
 
     async def rekey(
-        self, new_key: KeySource | None = None, progress: Copied | None = None, *, plain: bool = False
+        self, new_key: "KeySource | None" = None, progress: Copied | None = None, *, plain: bool = False
     ) -> Backup:
         """Encrypt the store with a new key, or with its first; `plain=True` in place of a key decrypts it.
 
@@ -194,12 +196,12 @@ class AdministeredStore:
         `ReadOnly`, and `StorageRefused` where no new file can be made: then nothing has changed.
         """
         self.kernel.check_writable("another key")
-        key = await other_key(new_key, plain=plain)
+        key = await keys.other_key(new_key, plain=plain)
         if key is None and not plain:
             raise InvalidArgument("new_key", None, "give a key, or plain=True to decrypt the store")
         store = self.kernel.store
         if not isinstance(store, Rekeyable):
-            raise KeyUnsupported(self._place, WITHOUT_KEYS)
+            raise KeyUnsupported(self._place)
         return await store.rekey(key, checked_call("progress", progress) or (lambda *_: None))
 
     async def acts(self) -> Sequence[Act]:

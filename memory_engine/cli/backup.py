@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from memory_engine.cli.commands import Command, check_is_there, existing
 from memory_engine.cli.copy import copied
-from memory_engine.cli.keys import add_new_key, key_for, new_key
-from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.options import FOUND_PROBLEMS, add_new_key, key_for, new_key
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, size
 from memory_engine.core.json_form import named

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from memory_engine.cli.keys import key_for
-from memory_engine.cli.options import VARIABLE, PluginChoice, did_you_mean
+from memory_engine.cli.options import VARIABLE, PluginChoice, did_you_mean, key_for
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.lazy import regex
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from attrs import frozen
 
 from memory_engine.cli.commands import Command, WrongArgument, existing
-from memory_engine.cli.keys import CHOSEN, KeyChoice
+from memory_engine.cli.options import CHOSEN, KeyChoice
 from memory_engine.cli.program import COMMANDS, GROUPS, build_parser
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.lazy import regex

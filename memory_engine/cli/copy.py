@@ -7,8 +7,7 @@ from pathlib import Path
 
 from memory_engine.administration.store_copy import CopyReport
 from memory_engine.cli.commands import Command, WrongArgument, existing, writable
-from memory_engine.cli.keys import add_new_key, key_for, new_key
-from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.options import FOUND_PROBLEMS, add_new_key, key_for, new_key
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration
 from memory_engine.errors.base import is_url, shown_place

@@ -3,8 +3,7 @@
 import argparse
 
 from memory_engine.cli.commands import Command, check_is_there
-from memory_engine.cli.keys import key_for
-from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.options import FOUND_PROBLEMS, key_for
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted
 from memory_engine.errors.base import shown_place

@@ -10,7 +10,15 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from memory_engine.cli.options import FAILED, add_shared, database_path, did_you_mean, plugin_choice
+from memory_engine.cli.options import (
+    CHOSEN,
+    FAILED,
+    add_shared,
+    database_path,
+    did_you_mean,
+    key_choice,
+    plugin_choice,
+)
 
 if TYPE_CHECKING:
     from memory_engine.cli.commands import Command
@@ -251,7 +259,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked.db = database_path(getattr(asked, "db", None))
     asked.plugins = plugin_choice(asked)
     from memory_engine.cli.execution import run
-    from memory_engine.cli.keys import CHOSEN, key_choice
 
     CHOSEN.set(key_choice(asked))
     return run(command_at(COMMANDS[asked.command].home), asked)

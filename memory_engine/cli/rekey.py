@@ -4,7 +4,7 @@ import argparse
 import time
 
 from memory_engine.cli.commands import Command, WrongArgument, existing
-from memory_engine.cli.keys import add_new_key, can_ask, new_key, typed
+from memory_engine.cli.options import add_new_key, can_ask, new_key, typed
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, size
 from memory_engine.core.json_form import named

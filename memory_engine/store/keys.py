@@ -11,13 +11,6 @@ Secret = str | bytes
 KeySource = Secret | Callable[[], Secret | Awaitable[Secret]]
 """A key, or a function that returns one, or a coroutine of one: from a key server, say."""
 
-WITHOUT_KEYS = "it is not a file of this package: whatever keeps it has to encrypt it"
-SERVER = (
-    "a database server encrypts its own files: put its volumes on encrypted disks, or use the transparent data "
-    "encryption of a server that has one, and connect with sslmode=verify-full (docs/how-to/encryption.md)"
-)
-"""Why a store on a server takes no key."""
-IN_MEMORY = "a store in memory is never written to a disk"
 ROUNDS = 256_000
 """Rounds of PBKDF2 with SHA-512 that make a key of a passphrase: SQLCipher 4's own, so that its tools open the file."""
 KEY_BYTES = 32

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
-from memory_engine.store.keys import Key
 from memory_engine.store.passages import PassageChange, PassageIndex
+
+if TYPE_CHECKING:
+    from memory_engine.store.keys import Key
 
 T = TypeVar("T")
 
@@ -189,7 +191,7 @@ Migrated = Callable[[int, str], None]
 class Rekeyable(Protocol):
     """A store that can be encrypted: a file."""
 
-    async def rekey(self, key: Key | None, copied: Copied) -> Backup:
+    async def rekey(self, key: "Key | None", copied: Copied) -> Backup:
         """Write the store anew with another key, or none. Whole or not at all; raises `StoreInUse`."""
         ...
 
@@ -372,7 +374,7 @@ class Store(Protocol):
         """
         ...
 
-    async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
+    async def backup(self, path: str, copied: Copied, *, key: "Key | None" = None, plain: bool = False) -> Backup:
         """Copy the store as it is at one moment to a new place, and check the copy; others go on writing meanwhile.
 
         The copy has the same key, or none as the store has none, unless there is another `key` or it is to be `plain`.

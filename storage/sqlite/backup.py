@@ -14,9 +14,8 @@ import msgspec
 from memory_engine.core.chain import link_hash
 from memory_engine.core.threads import DELETED
 from memory_engine.errors import BackupFailed, SchemaError, StorageBusy
-from memory_engine.storage.driver import errors
+from memory_engine.storage.driver import StoreFile, cipher_connection, errors
 from memory_engine.storage.sqlite.connection import Connection, storage_error
-from memory_engine.storage.sqlite.opening import StoreFile, cipher_connection
 from memory_engine.storage.sqlite.schema import EVENT_COLUMNS, EVENTS, check_version, event_from_row, position, rows_of
 from memory_engine.store.keys import Key
 from memory_engine.store.new_file import beside, check_free, put_in_place, sync
@@ -185,7 +184,7 @@ def target_of(file: StoreFile, path: str, key: Key | None, *, plain: bool) -> St
 
     Making a key may take some tenths of a second.
     """
-    return file.rekeyed(key, path) if plain or key is not None else file.like(path)
+    return file.like(path) if key is None and not (plain and file.is_encrypted) else file.rekeyed(key, path)
 
 
 def part_of(path: str) -> str:

@@ -24,8 +24,7 @@ from memory_engine.errors import (
     StorageFailed,
     StorageRefused,
 )
-from memory_engine.storage.driver import errors
-from memory_engine.storage.sqlite.opening import Factory, StoreFile, code_of, not_a_database
+from memory_engine.storage.driver import Factory, StoreFile, code_of, errors, not_a_database
 
 T = TypeVar("T")
 

@@ -12,11 +12,10 @@ from typing import Protocol, TypeVar
 
 from memory_engine.core.cancellation import finished
 from memory_engine.errors import ReadOnly, SchemaError, StorageFailed
-from memory_engine.storage.driver import errors
+from memory_engine.storage.driver import StoreFile, errors
 from memory_engine.storage.sqlite.connection import Connection, configure
 from memory_engine.storage.sqlite.erasing import is_settled
 from memory_engine.storage.sqlite.locking import FileLock
-from memory_engine.storage.sqlite.opening import StoreFile
 from memory_engine.storage.sqlite.schema import check_version, migrate
 from memory_engine.storage.sqlite.writer import size_of
 from memory_engine.store.keys import Key

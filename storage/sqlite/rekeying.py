@@ -13,10 +13,9 @@ from pathlib import Path
 import msgspec
 
 from memory_engine.errors import BackupFailed, StorageRefused, StoreInUse
-from memory_engine.storage.driver import errors
+from memory_engine.storage.driver import StoreFile, cipher_connection, errors
 from memory_engine.storage.sqlite.backup import checked, copy, export, remove
 from memory_engine.storage.sqlite.connection import is_busy
-from memory_engine.storage.sqlite.opening import StoreFile, cipher_connection
 from memory_engine.store.new_file import sync
 from memory_engine.store.protocol import Backup, Copied
 

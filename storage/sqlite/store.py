@@ -16,11 +16,11 @@ from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed
+from memory_engine.storage.driver import StoreFile
 from memory_engine.storage.passage_rows import forget_texts
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, Readers
-from memory_engine.storage.sqlite.faults import FaultPlan, ToldLock, connecting
 from memory_engine.storage.sqlite.file import (
     NoWriter,
     checked_file,
@@ -33,7 +33,6 @@ from memory_engine.storage.sqlite.file import (
     whole,
 )
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
-from memory_engine.storage.sqlite.opening import StoreFile, cipher
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version
 from memory_engine.storage.sqlite.transactions import (
@@ -60,7 +59,10 @@ from memory_engine.store.protocol import (
 
 if TYPE_CHECKING:
     from memory_engine.storage.sqlite import backup
+    from memory_engine.storage.sqlite import faults as faulty
+    from memory_engine.storage.sqlite.faults import FaultPlan
 else:
+    faulty = lazy_module("memory_engine.storage.sqlite.faults")
     backup = lazy_module("memory_engine.storage.sqlite.backup")
 
 T = TypeVar("T")
@@ -132,7 +134,7 @@ class SQLiteStore:
         busy_timeout_s: float = 5.0,
         readers: int = 2,
         key: Key | None = None,
-        faults: FaultPlan | None = None,
+        faults: "FaultPlan | None" = None,
         migrated: Migrated | None = None,
     ) -> "SQLiteStore":
         """Open or make the file, bringing its schema up to date; `migrated` is told of each migration.
@@ -144,7 +146,7 @@ class SQLiteStore:
         """
         file = await checked_file(path, key)
         try:
-            lock = FileLock(path, busy_timeout_s) if faults is None else ToldLock(path, busy_timeout_s, faults)
+            lock = FileLock(path, busy_timeout_s) if faults is None else faulty.ToldLock(path, busy_timeout_s, faults)
         except OSError as error:
             raise StorageFailed(path, str(error)) from error
         return await whole(
@@ -207,17 +209,16 @@ class SQLiteStore:
         busy_timeout_s: float,
         readers: int,
         *,
-        faults: FaultPlan | None,
+        faults: "FaultPlan | None",
         migrated: Migrated | None,
     ) -> "SQLiteStore":
-        connection: Connection | None = None
-        path = file.path
+        connection, path = None, file.path
         try:
             if file.is_encrypted:
                 await asyncio.to_thread(make, file, lock)
             if size_of(path):
                 lock.watch()  # before it is opened: another key puts another file in its place
-            factory = None if faults is None else connecting(faults, file.kind)
+            factory = None if faults is None else faulty.connecting(faults, file.kind)
             connection = await Connection.writer(file, busy_timeout_s, factory)
             told = on_the_loop(migrated)
             is_settled = await connection.run(lambda raw: prepare(raw, lock, path, durability == "full", told))
@@ -402,7 +403,6 @@ class SQLiteStore:
 
     async def rekey(self, key: Key | None, copied: Copied) -> Backup:
         """Write the file anew with another key, or none, and go on with that. Reads and commits wait meanwhile."""
-        cipher()
         made = await asyncio.to_thread(self._file.rekeyed, key, backup.part_of(self._path))
         async with self._without_reads():
             await self._readers.rest()

@@ -15,11 +15,10 @@ from memory_engine.core.cancellation import finished
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, StorageFailed
-from memory_engine.storage.driver import errors
+from memory_engine.storage.driver import StoreFile, errors
 from memory_engine.storage.passage_words import index_words
 from memory_engine.storage.sqlite.connection import Connection, configure, is_busy, storage_error
 from memory_engine.storage.sqlite.locking import FileLock, Generation
-from memory_engine.storage.sqlite.opening import StoreFile
 from memory_engine.storage.sqlite.transactions import HERE_ROWS, Transactions, bytes_of, is_small
 from memory_engine.store.protocol import Backup, CommitUnit, Copied
 

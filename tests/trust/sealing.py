@@ -1,10 +1,70 @@
-"""What tests of encrypted stores share."""
+"""What tests of encrypted stores share: keys, what stands in a folder, and an encrypted file's pages in clear."""
 
 import hashlib
-import subprocess
-from collections.abc import Collection
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
+import memory_engine
+from memory_engine import EngineConfig, Thread, UserMessage
+
 KEY = "correct horse battery staple"
-RAW = bytes(range(32))
-"""The key itself: nothing has to be made of it, which would take some tenths of a second."""
+RAW, OTHER = bytes(range(32)), bytes(range(1, 33))
+"""Keys of which nothing has to be made, which takes some tenths of a second."""
+PAGE, RESERVED = 4096, 80
+CHILD = [sys.executable, "-m", "tests.processes.encrypted_child"]
+
+
+def sealed() -> None:
+    """Skip where SQLCipher's driver is not installed."""
+    pytest.importorskip("sqlcipher3", reason="the extra `encrypted` is not installed")
+
+
+def prints(folder: Path) -> Mapping[str, str]:
+    """The digest of each file of a folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def holding(folder: Path, *words: str) -> list[str]:
+    """The files of a folder that hold one of these words."""
+    return [str(path) for path in folder.rglob("*") if path.is_file() and has(path.read_bytes(), *words)]
+
+
+def has(data: bytes, *words: str) -> bool:
+    """Whether some bytes hold one of these words."""
+    return any(word.encode() in data for word in words)
+
+
+async def filled(path: Path, key: memory_engine.KeySource | None, *texts: str) -> None:
+    """A store of one thread `t` with these messages."""
+    async with memory_engine.open(path, key=key) as engine:
+        thread = await engine.open_thread("t")
+        await thread.dispatch_all([UserMessage(content=text) for text in texts])
+
+
+async def said(thread: Thread) -> list[str]:
+    """What users said in a thread."""
+    events = [recorded.event async for recorded in thread.events()]
+    return [event.content for event in events if isinstance(event, UserMessage)]
+
+
+async def read(path: Path, key: memory_engine.KeySource | None) -> list[str]:
+    """What was said in `t`, by an engine that only reads; the store verifies."""
+    async with memory_engine.open(path, key=key, config=EngineConfig(read_only=True)) as engine:
+        assert all(report.ok for report in await engine.verify())
+        return await said(engine.thread("t"))
+
+
+def in_clear(path: Path, key: bytes) -> bytes:
+    """All pages of an encrypted file as they are under the cipher, free ones and gaps included."""
+    ciphers = pytest.importorskip("cryptography.hazmat.primitives.ciphers", reason="nothing here can decrypt a page")
+    data, pages = path.read_bytes(), []
+    for start in range(0, len(data), PAGE):
+        page = data[start : start + PAGE]
+        initial = page[PAGE - RESERVED : PAGE - RESERVED + 16]
+        cipher = ciphers.Cipher(ciphers.algorithms.AES(key), ciphers.modes.CBC(initial)).decryptor()
+        pages.append(cipher.update(page[0 if start else 16 : PAGE - RESERVED]) + cipher.finalize())
+    return b"".join(pages)

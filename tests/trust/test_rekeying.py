@@ -1,0 +1,225 @@
+"""Another key for a store that is open: whole or not at all, and nobody is left with a file that has no name."""
+
+import asyncio
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import memory_engine
+from memory_engine import EngineConfig, UserMessage, errors
+from memory_engine.storage.sqlite import rekeying
+from tests.trust.sealing import CHILD, KEY, OTHER, RAW, filled, has, holding, in_clear, prints, read, said, sealed
+
+TEXT = "my passport is Osterfeldt-77412"
+
+
+@pytest.fixture(autouse=True)
+def _driver() -> None:
+    """Everything here needs SQLCipher's driver."""
+    sealed()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of the store, in a folder of its own."""
+    (tmp_path / "store").mkdir()
+    return tmp_path / "store" / "m.db"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(RAW, OTHER), (None, RAW), (RAW, None), (RAW, RAW), (RAW, KEY)], ids=lambda key: type(key).__name__
+)
+async def test_a_store_goes_on_with_another_key(path: Path, old: bytes | None, new: bytes | None) -> None:
+    """Encrypted, rotated and decrypted by one act, with what was said before and after, its index and its hashes."""
+    await filled(path, old, TEXT, "second")
+    async with memory_engine.open(path, key=old) as engine:
+        thread = engine.thread("t")
+        head = (await thread.info()).head_hash
+        report = await engine.rekey(new, plain=new is None)
+        assert (1, 2, ()) == (report.threads, report.events, report.broken)
+        assert head == (await thread.info()).head_hash
+        await thread.dispatch(UserMessage(content="third"))
+        assert [TEXT, "second", "third"] == await said(thread)
+        assert await thread.search("passport")
+        assert (await thread.verify()).ok
+    assert [TEXT, "second", "third"] == await read(path, new)
+    if old != new:
+        with pytest.raises(errors.StorageError):
+            await read(path, old)
+    assert {"m.db", "m.db.lock"} == set(prints(path.parent))
+    assert (new is None) == bool(holding(path.parent, TEXT))
+
+
+async def test_writes_and_reads_wait_meanwhile_and_none_is_lost(path: Path) -> None:
+    """Dispatches, contexts and searches from many tasks while the key changes again and again."""
+    await filled(path, RAW, TEXT)
+    async with memory_engine.open(path, key=RAW) as engine:
+        thread, is_over = engine.thread("t"), False
+
+        async def write(name: str) -> int:
+            count = 0
+            while not is_over:
+                await thread.dispatch(UserMessage(content=f"{name}{count}"))
+                count += 1
+                await asyncio.sleep(0)
+            return count
+
+        async def look() -> int:
+            count = 0
+            while not is_over:
+                assert await thread.search("passport")
+                assert await said(thread)
+                count += 1
+            return count
+
+        work = [asyncio.create_task(one) for one in (write("a"), write("b"), look(), look())]
+        for key in (OTHER, RAW, None, OTHER):
+            await engine.rekey(key, plain=key is None)
+        is_over = True
+        counts = await asyncio.gather(*work)
+        found = await said(thread)
+        for name, count in zip("ab", counts, strict=False):
+            assert [f"{name}{number}" for number in range(count)] == [text for text in found if text[0] == name]
+        assert (await thread.verify()).ok
+    assert found == await read(path, OTHER)
+
+
+async def test_it_is_refused_while_another_process_has_the_file_open(path: Path) -> None:
+    """Every byte of it stays; when that one has closed it, it is done."""
+    await filled(path, RAW, TEXT)
+    async with memory_engine.open(path, key=RAW) as engine:
+        child = started("hold", path, f"x'{RAW.hex()}'")
+        before = prints(path.parent)["m.db"]
+        with pytest.raises(errors.StoreInUse, match="open elsewhere"):
+            await engine.rekey(OTHER)
+        assert before == prints(path.parent)["m.db"]
+        await engine.thread("t").dispatch(UserMessage(content="still here"))
+        child.communicate()
+        await engine.rekey(OTHER)
+    assert [TEXT, "still here"] == await read(path, OTHER)
+
+
+def started(word: str, path: Path, keys: str) -> "subprocess.Popen[str]":
+    """A process, once it has the store open."""
+    child = subprocess.Popen([*CHILD, word, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(keys + "\n")
+    child.stdin.flush()
+    assert "open" in child.stdout.readline()
+    return child
+
+
+@pytest.mark.parametrize("old", [RAW, None], ids=["encrypted", "plain"])
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_it_is_refused_while_another_engine_has_the_file_open(
+    path: Path, old: bytes | None, read_only: bool
+) -> None:
+    """Of this process, one that only reads too; a backup under way is one."""
+    await filled(path, old, TEXT)
+    async with memory_engine.open(path, key=old) as engine:
+        async with memory_engine.open(path, key=old, config=EngineConfig(read_only=read_only)) as other:
+            await said(other.thread("t"))
+            with pytest.raises(errors.StoreInUse):
+                await engine.rekey(OTHER)
+            assert [TEXT] == await said(other.thread("t"))
+        await engine.rekey(OTHER)
+        assert [TEXT] == await said(engine.thread("t"))
+
+
+@pytest.mark.parametrize("old", [RAW, None], ids=["encrypted", "plain"])
+@pytest.mark.parametrize("step", ["_copied", "sync", "checked"])
+async def test_what_fails_on_the_way_changes_nothing(
+    path: Path, old: bytes | None, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, or a copy that is found damaged: the store goes on with its old key, in the same file."""
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    await filled(path, old, TEXT)
+    async with memory_engine.open(path, key=old) as engine:
+        monkeypatch.setattr(rekeying, step, fails)
+        with pytest.raises(errors.StorageRefused, match="No space"):
+            await engine.rekey(OTHER)
+        monkeypatch.undo()
+        await engine.thread("t").dispatch(UserMessage(content="after"))
+    assert [TEXT, "after"] == await read(path, old)
+    assert {"m.db", "m.db.lock"} == set(prints(path.parent))
+
+
+async def test_a_key_or_plain_has_to_be_said(path: Path) -> None:
+    """A store is not decrypted by an argument that was left out."""
+    async with memory_engine.open(path, key=RAW) as engine:
+        with pytest.raises(errors.InvalidArgument):
+            await engine.rekey()
+        with pytest.raises(errors.InvalidArgument):
+            await engine.rekey(OTHER, plain=True)
+        with pytest.raises(errors.InvalidKey):
+            await engine.rekey(b"short")
+    async with memory_engine.open(path, key=RAW, config=EngineConfig(read_only=True)) as engine:
+        with pytest.raises(errors.ReadOnly):
+            await engine.rekey(OTHER)
+
+
+async def test_a_process_that_still_waits_with_the_old_key_writes_to_no_file_without_a_name(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has opened the old file, and comes to its turn when another one stands there."""
+    from memory_engine.storage.sqlite import store as module
+
+    await filled(path, RAW, TEXT)
+    prepare: Callable[..., bool] = module.prepare
+
+    def late(*given: object) -> bool:
+        other = path.with_name("other.db")
+        other.write_bytes(path.read_bytes())
+        other.replace(path)
+        return prepare(*given)
+
+    monkeypatch.setattr(module, "prepare", late)
+    with pytest.raises(errors.StoreReplaced):
+        await memory_engine.open(path, key=RAW)
+
+
+async def test_what_a_killed_one_left_is_removed_by_the_next(path: Path) -> None:
+    """Nobody takes it for the store."""
+    await filled(path, RAW, TEXT)
+    left = path.with_name(".m.db.4711.part")
+    left.write_bytes(b"x")
+    async with memory_engine.open(path, key=RAW) as engine:
+        await engine.rekey(OTHER)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("keys", [(RAW, OTHER), (RAW, None)], ids=["rotated", "encrypted and decrypted"])
+def test_killed_at_any_moment_exactly_one_of_the_two_keys_opens_it(
+    path: Path, keys: tuple[bytes | None, bytes | None]
+) -> None:
+    """Over and over on one file: it verifies, nothing is lost, and what was in clear is only ever asked for."""
+    texts = [f"{number} {TEXT}" for number in range(200)]
+    asyncio.run(filled(path, RAW, *texts))
+    given = "\t".join(f"x'{key.hex()}'" if key else "" for key in keys)
+    chance, opened = random.Random(7), []
+    for _ in range(8):
+        child = started("rekey", path, given)
+        try:
+            child.wait(chance.uniform(0.0, 0.5))
+        except subprocess.TimeoutExpired:
+            child.kill()
+        child.communicate()
+        opens = []
+        for key in keys:
+            try:
+                assert texts == asyncio.run(read(path, key))
+                opens.append(key)
+            except errors.StorageError:
+                continue
+        assert 1 == len(opens)
+        opened += opens
+        if None not in keys:
+            assert not holding(path.parent, TEXT)
+    assert in_clear(path, opened[-1]) if opened[-1] else has(path.read_bytes(), TEXT)
