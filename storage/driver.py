@@ -14,13 +14,11 @@ from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar, cast
+from typing import cast
 from weakref import WeakSet
 
 from memory_engine.errors import KeyNeeded, MissingExtra, NotEncrypted, SchemaError, StorageError, WrongKey
 from memory_engine.store.keys import Key
-
-E = TypeVar("E", bound=sqlite3.Error)
 
 Factory = Callable[..., sqlite3.Connection]
 
@@ -187,6 +185,12 @@ def cipher_connection(file: StoreFile) -> sqlite3.Connection:
     return _connect(file.path, file.literal or None, timeout_s=0.0)
 
 
+def needs_key(path: str) -> bool:
+    """Whether a file is encrypted, as far as its first page tells. Nothing is opened to write, or made."""
+    refused = _refused(path, "") if _size(path) else None
+    return refused is not None and isinstance(not_a_database(path, refused), KeyNeeded)
+
+
 def _refused(path: str, literal: str | None) -> sqlite3.Error | None:
     """What SQLite says if the first page of a file is not that of a database; `literal` as in `_connect`."""
     with closing(_connect(_still(path), literal, timeout_s=0.0)) as raw:
@@ -233,7 +237,7 @@ def _looks_encrypted(path: str) -> bool:
     return len(set(first)) >= _VARIED and not size % _PAGE_BYTES
 
 
-def errors(kind: type[E] = sqlite3.Error) -> tuple[type[E], ...]:  # type: ignore[assignment]  # mypy: the default of E
+def errors(kind: type[sqlite3.Error] = sqlite3.Error) -> tuple[type[sqlite3.Error], ...]:
     """A class of the standard driver's errors, and SQLCipher's of the same name where that is loaded: for `except`.
 
     They are classes of their own, with the same codes; SQLCipher's driver tells primary codes only.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from memory_engine.core.arguments import PathLike, checked_path
 from memory_engine.core.lazy import lazy_module
-from memory_engine.errors import BackupFailed, KeyNeeded, KeyUnsupported, MissingExtra, SchemaError, StorageError
+from memory_engine.errors import BackupFailed, KeyUnsupported, MissingExtra, SchemaError
 from memory_engine.errors.base import is_url
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.store.protocol import Backup, Copied, Store, StoreSchema
@@ -73,19 +73,6 @@ async def restore(  # noqa: PLR0913 - keys by keyword
     file = await checked_file(source, await keys.given_key(key))
     made = await asyncio.to_thread(target_of, file, target, other, plain=plain)
     return await back_up_file(file, made, EngineConfig().busy_timeout_s, progress or (lambda *_: None))
-
-
-def needs_key(path: str) -> bool:
-    """Whether the file at a path is encrypted, as far as its first page tells; nothing is opened or made."""
-    from memory_engine.storage.driver import StoreFile
-
-    try:
-        StoreFile(path).check()
-    except KeyNeeded:
-        return True
-    except StorageError:
-        return False
-    return False
 
 
 def schema_of(place: str, key: "Key | None" = None) -> StoreSchema:

@@ -186,7 +186,7 @@ def _asked_for(place: str, choice: KeyChoice) -> str | None:
     if not can_ask():
         return None
     from memory_engine.errors.base import shown_place
-    from memory_engine.storage.places import needs_key
+    from memory_engine.storage.driver import needs_key
 
     if not needs_key(place):
         return None

@@ -156,7 +156,9 @@ class Connection:
             return await self._done(lambda: work(self._raw()))
         except (FileExistsError, FileNotFoundError):  # of a backup's target: it says nothing about this file
             raise
-        except (*errors(), OSError, OverflowError) as error:
+        except errors() as error:
+            raise storage_error(self._path, error) from error
+        except (OSError, OverflowError) as error:
             raise storage_error(self._path, error) from error
         except msgspec.DecodeError as error:  # a row that a query reads is damaged
             raise StorageRefused(self._path, str(error)) from error

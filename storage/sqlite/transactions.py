@@ -87,7 +87,7 @@ class Transactions:
             outcomes: list[MemoryEngineError | None] = [None] * len(units)
             try:
                 self.write(raw, units)
-            except (*_REFUSALS, *errors(), OverflowError) as error:
+            except _refusing() as error:
                 if not isinstance(error, MemoryEngineError) and not _is_of_a_unit(raw, error):
                     raise
                 raw.execute("ROLLBACK")
@@ -116,7 +116,7 @@ class Transactions:
             if without_index:
                 passages.clear(raw, self.tid(raw, unit.thread_id))
             self.write(raw, (unit,))
-        except (*_REFUSALS, *errors(), OverflowError) as error:
+        except _refusing() as error:
             if not isinstance(error, MemoryEngineError) and not _is_of_a_unit(raw, error):
                 raise
             raw.execute("ROLLBACK TO unit")
@@ -244,6 +244,11 @@ class Transactions:
             spilled,
             _bound(stored.record),
         )
+
+
+def _refusing() -> tuple[type[MemoryEngineError | sqlite3.Error | OverflowError], ...]:
+    """The errors that may concern one unit only."""
+    return (*_REFUSALS, *errors(), OverflowError)
 
 
 def _empties(unit: CommitUnit) -> bool:

@@ -312,7 +312,8 @@ class Writer:
 
     def _refused(self, error: BaseException) -> BaseException:
         """The error that a failed transaction is answered with."""
-        if isinstance(error, (*errors(), OSError, OverflowError)):
+        kinds: tuple[type[sqlite3.Error | OSError | OverflowError], ...] = (*errors(), OSError, OverflowError)
+        if isinstance(error, kinds):
             error = storage_error(self._path, error)
         if isinstance(error, StorageFailed):
             self._failed = error

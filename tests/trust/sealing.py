@@ -1,8 +1,10 @@
 """What tests of encrypted stores share: keys, what stands in a folder, and an encrypted file's pages in clear."""
 
 import hashlib
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,6 @@ KEY = "correct horse battery staple"
 RAW, OTHER = bytes(range(32)), bytes(range(1, 33))
 """Keys of which nothing has to be made, which takes some tenths of a second."""
 PAGE, RESERVED = 4096, 80
-CHILD = [sys.executable, "-m", "tests.processes.encrypted_child"]
 
 
 def sealed() -> None:
@@ -48,7 +49,7 @@ async def filled(path: Path, key: memory_engine.KeySource | None, *texts: str) -
 async def said(thread: Thread) -> list[str]:
     """What users said in a thread."""
     events = [recorded.event async for recorded in thread.events()]
-    return [event.content for event in events if isinstance(event, UserMessage)]
+    return [str(event.content) for event in events if isinstance(event, UserMessage)]
 
 
 async def read(path: Path, key: memory_engine.KeySource | None) -> list[str]:
@@ -56,6 +57,22 @@ async def read(path: Path, key: memory_engine.KeySource | None) -> list[str]:
     async with memory_engine.open(path, key=key, config=EngineConfig(read_only=True)) as engine:
         assert all(report.ok for report in await engine.verify())
         return await said(engine.thread("t"))
+
+
+@contextmanager
+def running(word: str, path: Path, *keys: bytes | None) -> "Iterator[subprocess.Popen[str]]":
+    """A process that does this with a store (see `encrypted_child`), from when it has begun; killed in the end."""
+    command = [sys.executable, "-m", "tests.processes.encrypted_child", word, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write("\t".join(f"x'{key.hex()}'" if key else "" for key in keys) + "\n")
+            child.stdin.flush()
+            assert child.stdout.readline()
+            yield child
+        finally:
+            child.kill()
 
 
 def in_clear(path: Path, key: bytes) -> bytes:

@@ -5,9 +5,9 @@ import gc
 import json
 import logging
 import os
-import subprocess
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,21 @@ from memory_engine.storage.memory import MemoryStore
 from memory_engine.store.keys import Key
 from memory_engine.testing import FaultyStore, HashEmbedder
 from tests.scripted_compactors import Scripted
-from tests.trust.sealing import CHILD, KEY, OTHER, PAGE, RAW, filled, has, holding, in_clear, prints, read, said, sealed
+from tests.trust.sealing import (
+    KEY,
+    OTHER,
+    PAGE,
+    RAW,
+    filled,
+    has,
+    holding,
+    in_clear,
+    prints,
+    read,
+    running,
+    said,
+    sealed,
+)
 
 SECRET = "Osterfeldt-77412"
 TEXT = f"my passport is {SECRET}"
@@ -88,42 +102,22 @@ async def test_a_passphrase_is_stretched_as_sqlciphers_own_tools_do_it(path: Pat
 @pytest.mark.parametrize("state", ["closed", "bare", "crashed", "open"])
 @pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
 async def test_the_wrong_key_is_refused_and_changes_nothing(  # noqa: PLR0917 - what is combined
-    path: Path, made: KeySource | None, given: KeySource | None, kind: type[Exception], state: str, read_only: bool
+    path: Path, made: bytes | None, given: KeySource | None, kind: type[Exception], state: str, read_only: bool
 ) -> None:
     """A wrong one, none, one for a plain file: whatever lies beside the file, and whoever has it open."""
-    config = EngineConfig(read_only=read_only)
     await filled(path, made, TEXT)
-    child = None
     if state == "bare":
         path.with_name("m.db.lock").unlink()
-    elif state != "closed":
-        child = _child("hold" if state == "open" else "write", path, made)
-        if state == "crashed":
-            child.kill()
-            child.wait()
-    before = prints(path.parent)
-    with pytest.raises(kind) as raised:
-        async with memory_engine.open(path, key=given, config=config):
+    if state == "crashed":
+        with running("write", path, made):
             pass
-    assert before == prints(path.parent)
-    assert "Nothing was changed" in str(raised.value)
-    if child is not None and child.stdin is not None and child.stdout is not None:
-        child.stdin.close()
-        child.stdout.close()
-        child.wait()
+    with running("hold", path, made) if state == "open" else nullcontext():
+        before = prints(path.parent)
+        with pytest.raises(kind, match="Nothing was changed"):
+            async with memory_engine.open(path, key=given, config=EngineConfig(read_only=read_only)):
+                pass
+        assert before == prints(path.parent)
     assert TEXT in await read(path, made)
-
-
-def _child(word: str, path: Path, key: KeySource | None) -> "subprocess.Popen[str]":
-    """A process that has the store open."""
-    child = subprocess.Popen([*CHILD, word, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert child.stdin is not None
-    assert child.stdout is not None
-    assert key is None or isinstance(key, bytes)
-    child.stdin.write((f"x'{key.hex()}'" if key else "") + "\n")
-    child.stdin.flush()
-    assert child.stdout.readline()
-    return child
 
 
 @pytest.mark.parametrize("key", ["", b"", b"short", b"x" * 33, 7, "x'abc'", "\ud800", ["k"]], ids=repr)
@@ -219,18 +213,18 @@ async def test_a_day_of_use_leaves_no_word_in_clear(folder: Path, path: Path, mo
         "config": EngineConfig(compaction=policy),
     }
     async with memory_engine.open(path, **opened) as engine:  # type: ignore[arg-type]
-        thread = await engine.open_thread("t", user_id="ann", tenant_id="acme", metadata={"note": SECRET})
+        thread = await engine.open_thread("day", user_id="ann", tenant_id="acme", metadata={"note": SECRET})
         for text in texts:
             await thread.dispatch(UserMessage(content=text))
-        await thread.dispatch(e.LlmToolCall(call_id="c", tool_name="fetch", arguments={"of": SECRET}))
-        await thread.dispatch(ToolResult(call_id="c", tool_name="fetch", result=TEXT * 10_000))
+        await thread.dispatch(e.LlmToolCall(calls=(e.ToolCall(id="c", name="fetch", arguments=json.dumps([SECRET])),)))
+        await thread.dispatch(ToolResult(call_id="c", content=TEXT * 10_000))
         await thread.scratchpad.write(f"remember {SECRET}")
         await engine.user("ann", tenant_id="acme").preferences.update("verbosity", "concise")
         await engine.tenant("acme").documents.add_text(TEXT * 50, title=SECRET, id="d")
         await thread.compact()
         assert await thread.search("passport zebrawood")
         assert await engine.tenant("acme").documents.search("passport")
-        assert await thread.context(max_tokens=4_000)
+        assert (await thread.context(max_tokens=4_000)).messages
         await engine.store.flush()
         fork = await thread.fork(thread_id="f")
         await fork.dispatch(UserMessage(content=TEXT))
@@ -241,9 +235,8 @@ async def test_a_day_of_use_leaves_no_word_in_clear(folder: Path, path: Path, mo
         await engine.backup(folder / "backup.db")
         assert [] == holding(folder, *WORDS)
     await filled(path, RAW, TEXT)
-    child = _child("write", path, RAW)
-    child.kill()
-    child.communicate()
+    with running("write", path, RAW):
+        pass
     names = {name.partition("m.db")[2] for name in prints(folder) if name.startswith("m.db")}
     assert names <= {"", ".lock", "-wal", "-shm"}
     assert ([], []) == (holding(folder, *WORDS), holding(scratch, *WORDS))
@@ -264,7 +257,8 @@ async def test_a_backup_has_the_key_of_its_store_unless_another_is_asked_for(
 ) -> None:
     """And so has what is restored from it. Nothing in clear stays beside a backup that has a key."""
     await filled(path, source, TEXT)
-    asked = {"same": {}, "other": {"key": OTHER}, "plain": {"plain": True}}[target]
+    kinds: dict[str, dict[str, object]] = {"same": {}, "other": {"key": OTHER}, "plain": {"plain": True}}
+    asked = kinds[target]
     key = {"same": source, "other": OTHER, "plain": None}[target]
     async with memory_engine.open(path, key=source) as engine:
         report = await engine.backup(folder / "b.db", **asked)  # type: ignore[arg-type]
@@ -340,21 +334,18 @@ async def test_a_proof_finds_what_is_left(path: Path) -> None:
 async def test_several_processes_write_to_one_store(path: Path) -> None:
     """As to a plain one: every event of each is there once."""
     await filled(path, RAW, TEXT)
-    children = [_child("write", path, RAW) for _ in range(2)]
-    async with memory_engine.open(path, key=RAW) as engine:
-        for number in range(50):
-            await engine.thread("t").dispatch(UserMessage(content=f"ours {number}"))
-        for child in children:
-            child.kill()
-            child.communicate()
-        found = await said(engine.thread("t"))
-        assert [f"ours {n}" for n in range(50)] == [text for text in found if text.startswith("ours")]
-        assert (await engine.thread("t").verify()).ok
+    with running("write", path, RAW), running("write", path, RAW):
+        async with memory_engine.open(path, key=RAW) as engine:
+            for number in range(50):
+                await engine.thread("t").dispatch(UserMessage(content=f"ours {number}"))
+            found = await said(engine.thread("t"))
+    assert [f"ours {n}" for n in range(50)] == [text for text in found if text.startswith("ours")]
+    assert set(found) <= set(await read(path, RAW))
 
 
 async def test_a_process_makes_one_store_with_one_salt(path: Path) -> None:
     """Engines that open a new file at once, each with the key in its own words."""
-    keys = [RAW, f"x'{RAW.hex()}'"] * 3
+    keys: list[str | bytes] = [RAW, f"x'{RAW.hex()}'"] * 3
     engines = await asyncio.gather(*(memory_engine.open(path, key=key) for key in keys))
     for number, engine in enumerate(engines):
         await (await engine.open_thread("t")).dispatch(UserMessage(content=str(number)))
@@ -367,15 +358,14 @@ def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
     """Killed at any moment; the next process finds each acknowledged event, and the log verifies."""
     acknowledged = -1
     for _ in range(4):
-        child = _child("write", path, RAW)
-        assert child.stdout is not None
-        for line in child.stdout:
-            acknowledged = int(line)
-            if acknowledged % 40 == 39:
-                break
-        child.kill()
-        rest = child.communicate()[0].split()
-        acknowledged = int(rest[-1]) if rest else acknowledged
+        with running("write", path, RAW) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                acknowledged = int(line)
+                if acknowledged % 40 == 39:
+                    break
+            child.kill()
+            acknowledged = max([acknowledged, *map(int, child.stdout)])
         found = asyncio.run(read(path, RAW))
         assert [f"message {number}" for number in range(len(found))] == found
         assert len(found) > acknowledged

@@ -11,7 +11,7 @@ import pytest
 import memory_engine
 from memory_engine import EngineConfig, UserMessage, errors
 from memory_engine.storage.sqlite import rekeying
-from tests.trust.sealing import CHILD, KEY, OTHER, RAW, filled, has, holding, in_clear, prints, read, said, sealed
+from tests.trust.sealing import KEY, OTHER, RAW, filled, has, holding, in_clear, prints, read, running, said, sealed
 
 TEXT = "my passport is Osterfeldt-77412"
 
@@ -91,26 +91,14 @@ async def test_it_is_refused_while_another_process_has_the_file_open(path: Path)
     """Every byte of it stays; when that one has closed it, it is done."""
     await filled(path, RAW, TEXT)
     async with memory_engine.open(path, key=RAW) as engine:
-        child = started("hold", path, f"x'{RAW.hex()}'")
-        before = prints(path.parent)["m.db"]
-        with pytest.raises(errors.StoreInUse, match="open elsewhere"):
-            await engine.rekey(OTHER)
-        assert before == prints(path.parent)["m.db"]
-        await engine.thread("t").dispatch(UserMessage(content="still here"))
-        child.communicate()
+        with running("hold", path, RAW):
+            before = prints(path.parent)["m.db"]
+            with pytest.raises(errors.StoreInUse, match="open elsewhere"):
+                await engine.rekey(OTHER)
+            assert before == prints(path.parent)["m.db"]
+            await engine.thread("t").dispatch(UserMessage(content="still here"))
         await engine.rekey(OTHER)
     assert [TEXT, "still here"] == await read(path, OTHER)
-
-
-def started(word: str, path: Path, keys: str) -> "subprocess.Popen[str]":
-    """A process, once it has the store open."""
-    child = subprocess.Popen([*CHILD, word, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert child.stdin is not None
-    assert child.stdout is not None
-    child.stdin.write(keys + "\n")
-    child.stdin.flush()
-    assert "open" in child.stdout.readline()
-    return child
 
 
 @pytest.mark.parametrize("old", [RAW, None], ids=["encrypted", "plain"])
@@ -169,10 +157,10 @@ async def test_a_process_that_still_waits_with_the_old_key_writes_to_no_file_wit
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has opened the old file, and comes to its turn when another one stands there."""
-    from memory_engine.storage.sqlite import store as module
+    from memory_engine.storage.sqlite import file, store
 
     await filled(path, RAW, TEXT)
-    prepare: Callable[..., bool] = module.prepare
+    prepare: Callable[..., bool] = file.prepare
 
     def late(*given: object) -> bool:
         other = path.with_name("other.db")
@@ -180,7 +168,7 @@ async def test_a_process_that_still_waits_with_the_old_key_writes_to_no_file_wit
         other.replace(path)
         return prepare(*given)
 
-    monkeypatch.setattr(module, "prepare", late)
+    monkeypatch.setattr(store, "prepare", late)
     with pytest.raises(errors.StoreReplaced):
         await memory_engine.open(path, key=RAW)
 
@@ -202,15 +190,13 @@ def test_killed_at_any_moment_exactly_one_of_the_two_keys_opens_it(
     """Over and over on one file: it verifies, nothing is lost, and what was in clear is only ever asked for."""
     texts = [f"{number} {TEXT}" for number in range(200)]
     asyncio.run(filled(path, RAW, *texts))
-    given = "\t".join(f"x'{key.hex()}'" if key else "" for key in keys)
     chance, opened = random.Random(7), []
     for _ in range(8):
-        child = started("rekey", path, given)
-        try:
-            child.wait(chance.uniform(0.0, 0.5))
-        except subprocess.TimeoutExpired:
-            child.kill()
-        child.communicate()
+        with running("rekey", path, *keys) as child:
+            try:
+                child.wait(chance.uniform(0.0, 0.5))
+            except subprocess.TimeoutExpired:
+                child.kill()
         opens = []
         for key in keys:
             try:
