@@ -189,7 +189,7 @@ def target_of(file: StoreFile, path: str, key: Key | None, *, plain: bool) -> St
 
 def part_of(path: str) -> str:
     """Where this process makes a new file before it is there."""
-    return str(beside(Path(path)))
+    return str(beside(Path(path).resolve()))
 
 
 def _of_store(raw: sqlite3.Connection, file: StoreFile, target: StoreFile, copied: Copied) -> Backup:

@@ -19,6 +19,7 @@ from memory_engine.storage.sqlite.locking import FileLock
 from memory_engine.storage.sqlite.schema import check_version, migrate
 from memory_engine.storage.sqlite.writer import size_of
 from memory_engine.store.keys import Key
+from memory_engine.store.new_file import remove_left
 from memory_engine.store.protocol import Backup, CommitUnit, Copied, Migrated
 
 T = TypeVar("T")
@@ -60,10 +61,14 @@ async def whole(opening: Coroutine[object, object, C]) -> C:
 
 
 def make(file: StoreFile, lock: FileLock) -> None:
-    """Make a new file with a key: several processes may open it at once, and only one can choose its salt."""
-    if not size_of(file.path):
-        with lock:
+    """Make a new file with a key: several processes may open it at once, and only one can choose its salt.
+
+    Beside one that is there may be another, in clear, that a process was making when it was killed: it goes.
+    """
+    with lock:
+        if not size_of(file.path):
             file.make()
+        remove_left(Path(file.path).resolve())
 
 
 def prepare(raw: sqlite3.Connection, lock: FileLock, path: str, syncs: bool, migrated: Migrated | None) -> bool:

@@ -7,6 +7,7 @@ open: they would go on with one that has no name any more.
 
 import os
 import sqlite3
+import stat
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from memory_engine.errors import BackupFailed, StorageRefused, StoreInUse
 from memory_engine.storage.driver import StoreFile, cipher_connection, errors
 from memory_engine.storage.sqlite.backup import checked, copy, export, remove
 from memory_engine.storage.sqlite.connection import is_busy
-from memory_engine.store.new_file import sync
+from memory_engine.store.new_file import remove_left, sync
 from memory_engine.store.protocol import Backup, Copied
 
 
@@ -26,13 +27,13 @@ def change_key(raw: sqlite3.Connection, file: StoreFile, made: StoreFile, copied
     In the lock between processes. Raises `StoreInUse`, and `StorageRefused` where no copy can be made: then everything
     is as it was. A process that is killed before the renaming leaves the part, which the next one removes.
     """
-    part, target = Path(made.path), Path(file.path)
+    part, target = Path(made.path), Path(file.path).resolve()
     try:
         with closing(raw):  # first by its own driver: the two know nothing of each other's locks within a process
             _take_alone(raw, file.path)
-        for left in target.parent.glob(f".{target.name}.*.part*"):
-            left.unlink()
-        part.open("xb").close()
+        remove_left(target)
+        part.touch(stat.S_IMODE(target.stat().st_mode), exist_ok=False)
+        part.chmod(stat.S_IMODE(target.stat().st_mode))
         with closing(cipher_connection(file)) as old:
             _take_alone(old, file.path)
             report = _copied(old, file, made, copied)

@@ -18,8 +18,9 @@ from memory_engine import events as e
 from memory_engine.administration.proof import find_texts
 from memory_engine.storage import driver as opening
 from memory_engine.storage.memory import MemoryStore
+from memory_engine.storage.sqlite.store import SQLiteStore
 from memory_engine.store.keys import Key
-from memory_engine.testing import FaultyStore, HashEmbedder
+from memory_engine.testing import Faults, FaultyStore, HashEmbedder, disk_full
 from tests.scripted_compactors import Scripted
 from tests.trust.sealing import (
     KEY,
@@ -419,3 +420,35 @@ async def test_an_encrypted_file_verifies_in_several_processes(path: Path, monke
     assert [True] * 3 == [report.ok for report in reports]
     assert seen
     assert RAW.hex() not in json.dumps(seen, default=str)
+
+
+async def test_a_full_disk_is_an_error_of_the_store_with_a_key_too(path: Path) -> None:
+    """The faults that tests plan reach SQLCipher's connections as well; what was acknowledged is there afterwards."""
+    faults = Faults()
+    async with memory_engine.open(await SQLiteStore.open(str(path), key=Key(RAW), faults=faults)) as engine:
+        thread = await engine.open_thread("t")
+        await thread.dispatch(UserMessage(content=TEXT))
+        faults.fail("commit", disk_full())
+        with pytest.raises(errors.StorageFailed, match="full"):
+            await thread.dispatch(UserMessage(content="lost"))
+    assert [TEXT] == await read(path, RAW)
+
+
+async def test_a_retry_after_another_process_gets_its_receipt(path: Path) -> None:
+    """The index of ids refuses the second row, which this driver tells by its message alone."""
+    await filled(path, RAW, TEXT)
+    event = memory_engine.NewEvent(UserMessage(content="once"), id="same")
+    async with memory_engine.open(path, key=RAW) as one, memory_engine.open(path, key=RAW) as two:
+        assert await said(one.thread("t")) == await said(two.thread("t"))
+        first, second = await asyncio.gather(one.thread("t").dispatch(event), two.thread("t").dispatch(event))
+        assert (first.seq, first.event_id) == (second.seq, second.event_id)
+    assert [TEXT, "once"] == await read(path, RAW)
+
+
+def test_without_await_it_is_the_same(path: Path) -> None:
+    """`memory_engine.sync` takes a key, and a function for one, and changes it."""
+    with memory_engine.sync.open(path, key=lambda: RAW) as engine:
+        engine.open_thread("t").dispatch(UserMessage(content=TEXT))
+        assert 1 == engine.rekey(OTHER).events
+        assert [1] == [found.seq for found in engine.thread("t").search("passport")]
+    assert [TEXT] == asyncio.run(read(path, OTHER))

@@ -1,6 +1,7 @@
 """Another key for a store that is open: whole or not at all, and nobody is left with a file that has no name."""
 
 import asyncio
+import os
 import random
 import subprocess
 from collections.abc import Callable
@@ -173,14 +174,36 @@ async def test_a_process_that_still_waits_with_the_old_key_writes_to_no_file_wit
         await memory_engine.open(path, key=RAW)
 
 
-async def test_what_a_killed_one_left_is_removed_by_the_next(path: Path) -> None:
-    """Nobody takes it for the store."""
+async def test_what_a_killed_one_left_is_removed(path: Path) -> None:
+    """By the next engine, and by the next of its kind; files of others stay, however they are called."""
     await filled(path, RAW, TEXT)
-    left = path.with_name(".m.db.4711.part")
-    left.write_bytes(b"x")
+    left = [path.with_name(name) for name in (".m.db.4711.part", ".m.db.4711.part-journal", ".m.db.8.plain")]
+    kept = [path.with_name(name) for name in (".m.db.notes", ".other.db.4711.part", "m.db.4711.part")]
+    for file in left + kept:
+        file.write_text(TEXT)
     async with memory_engine.open(path, key=RAW) as engine:
+        assert [False] * 3 == [file.exists() for file in left]
+        left[0].write_text(TEXT)
         await engine.rekey(OTHER)
-    assert not left.exists()
+    assert [False] * 3 + [True] * 3 == [file.exists() for file in left + kept]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has neither such modes, nor links for everybody")
+def test_the_new_file_has_the_rights_and_the_place_of_the_old_one(path: Path) -> None:
+    """A store that only its owner can read stays so, and a link to it stays a link."""
+    asyncio.run(filled(path, None, TEXT))
+    path.chmod(0o600)
+    link = path.parent.parent / "link.db"
+    link.symlink_to(path)
+
+    async def rekeyed() -> None:
+        async with memory_engine.open(link) as engine:
+            await engine.rekey(RAW)
+            await engine.thread("t").dispatch(UserMessage(content="after"))
+
+    asyncio.run(rekeyed())
+    assert (True, 0o600) == (link.is_symlink(), path.stat().st_mode & 0o777)
+    assert [TEXT, "after"] == asyncio.run(read(path, RAW))
 
 
 @pytest.mark.parametrize("keys", [(RAW, OTHER), (RAW, None)], ids=["rotated", "encrypted and decrypted"])
