@@ -16,6 +16,7 @@ from benchmarks.briefs import briefs
 from benchmarks.chart import draw
 from benchmarks.compacting import compacting
 from benchmarks.dispatching import dispatch, durability, meanwhile
+from benchmarks.encryption import encryption
 from benchmarks.figures import Figure
 from benchmarks.growing import cold, contexts, flat, one_use
 from benchmarks.importing import import_time
@@ -53,6 +54,7 @@ BENCHES: dict[str, Bench] = {
     "size": size,
     "import": import_time,
     "durability": durability,
+    "encryption": encryption,
     "views": views,
     "compaction_quality": compaction_quality,
     "briefs": briefs,

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from memory_engine.scopes import Tenant as Tenant
     from memory_engine.scopes import User as User
     from memory_engine.storage.places import restore as restore
+    from memory_engine.store.keys import KeySource as KeySource
     from memory_engine.thread import Thread as Thread
     from memory_engine.views.preferences.domain import Domain as Domain
     from memory_engine.views.preferences.domain import Kind as Kind
@@ -104,6 +105,7 @@ _HOMES = {
     "views.screen.view": "ProactiveTool",
     "wiring": "open",
     "storage.places": "restore",
+    "store.keys": "KeySource",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

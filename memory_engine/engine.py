@@ -20,7 +20,6 @@ from memory_engine.core.arguments import (
     checked_limit,
     checked_list,
     checked_name,
-    checked_path,
     checked_text,
     checked_type,
 )
@@ -34,8 +33,7 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, as_metadata, check_metadata
-from memory_engine.errors import BackupFailed, InvalidArgument, InvalidSearch
-from memory_engine.errors.base import is_url
+from memory_engine.errors import InvalidArgument, InvalidSearch
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, asked
@@ -52,7 +50,7 @@ from memory_engine.runtime.scoped import (
 )
 from memory_engine.runtime.threads import Observer, Observers, OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
-from memory_engine.store.protocol import Backup, Copied, Store, StoreStats, ThreadFilter
+from memory_engine.store.protocol import Store, StoreStats, ThreadFilter
 from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
@@ -83,9 +81,8 @@ class Engine(AdministeredStore):
 
     def __init__(self, kernel: Kernel, models: AsyncExitStack | None = None, place: str = "") -> None:
         """`models` are closed with the engine, after the store. `place` is the name the engine gives itself."""
-        super().__init__(kernel)
+        super().__init__(kernel, place)
         self._models = models or AsyncExitStack()
-        self._place = place
         self._is_started = False
         self._close_task: asyncio.Task[None] | None = None
 
@@ -419,19 +416,6 @@ class Engine(AdministeredStore):
         return await importer.import_log(
             self.kernel, checked_file("path", path), thread_id=thread_id, progress=progress
         )
-
-    async def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
-        """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other.
-
-        The copy is checked before the file appears: the file itself, and each thread's hash chain (`broken` names the
-        threads whose chain does not hold, in the store too). A backup keeps what is erased later. `progress` gets how
-        much is copied, and the total. Raises `FileExistsError`, and `BackupFailed` if the copy is damaged or the store
-        has no file.
-        """
-        place = checked_path("path", path)
-        if is_url(place):
-            raise BackupFailed(place, "a backup is one file: give a path; `Engine.copy_to` copies to another store")
-        return await self.store.backup(place, progress or (lambda *_: None))
 
     async def copy_to(
         self, target: "Engine", progress: "store_copy.CopyProgress | None" = None

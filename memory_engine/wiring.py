@@ -35,6 +35,7 @@ from memory_engine.errors import (
     DuplicateRegistration,
     IntegrityError,
     InvalidArgument,
+    KeyUnsupported,
 )
 from memory_engine.errors.base import shown_place
 from memory_engine.language.masking import SECRETS, Mask, MaskInForce, mask_logs
@@ -77,6 +78,7 @@ from memory_engine.views.sessions import plugin as sessions
 from memory_engine.views.tool_cache import plugin as tool_cache
 
 if TYPE_CHECKING:
+    from memory_engine.store.keys import KeySource
     from memory_engine.views.patterns.redaction import Redactor
     from memory_engine.views.preferences.domain import Domain
     from memory_engine.views.promotion.scorers import Scorer
@@ -149,6 +151,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     config: EngineConfig = EngineConfig(),  # noqa: B008 - frozen
     plugins: Sequence[Plugin] = (),
     entry_points: bool = False,
+    key: "KeySource | None" = None,
     durability: Durability = "normal",
     compactor: Compactor | None = None,
     compact_model: str | LanguageModel | None = None,
@@ -173,23 +176,24 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     `asyncio.run`, unless it is on a server.
 
     `postgresql://user@host/database` needs the extra `postgres`. `plugins` add events, reducers, compactors,
-    projections and renderers; `entry_points=True` also loads those that installed packages publish. `durability="full"`
-    makes every commit survive a power failure, at the cost of one fsync each. `compactor` is asked before the built-in
-    one, which remains the fallback. `compact_model` writes the summaries: a model, or its litellm name.
-    `before_compaction` are hooks (see `Engine.before_compaction`). Views use `memory_model` to shorten answers,
-    summarise conversations and compact memory layers; without one, they do it themselves. `embedder` lets searches
-    match by meaning: an embedder, `"minilm"` (small, local), or a model's litellm name. `ranker` orders search results
-    in place of the built-in one; `reranker` reads the best of them and orders them again. `domain` declares which
-    preferences exist: an object, or a TOML file's path. `scorers` judge snippets for promotion, `redactor` takes names
-    and numbers out of what is proposed to an industry; both replace ours. Models are closed with the engine. `tokens`
-    counts exactly if given a tokenizer. `probe` is told what the engine does: pass a
-    `memory_engine.telemetry.OpenTelemetry()`. `mask` is what may leave for models, embedders and the probe (default: no
-    passwords and keys; `None`: all). Raises `StorageError` if the file cannot be used, `InvalidCompactor` or
-    `TypeError` for what is no compactor, embedder or re-ranker, `MissingExtra` for a part without its extra.
+    projections and renderers; `entry_points=True` also loads those that installed packages publish. `key` encrypts
+    the file: a passphrase, 32 bytes, or a function that returns one (extra `encrypted`). `durability="full"` makes
+    every commit survive a power failure, at the cost of one fsync each. `compactor` is asked before the built-in one.
+    `compact_model` writes the summaries: a model's litellm name, or a model; the built-in compactor remains the
+    fallback. `before_compaction`: see `Engine.before_compaction`. Views use `memory_model` to shorten answers,
+    summarise conversations and compact memory layers; where there is none, or it fails, they do it themselves.
+    `embedder` lets searches match by meaning too: an embedder, `"minilm"` for a small local one, or a model's litellm
+    name. `ranker` orders search results in place of the built-in one; `reranker` reads the best of them and orders
+    them again. `domain`, an object or a TOML file's path, declares which preferences exist. `scorers` judge snippets
+    for promotion, and `redactor` removes names and numbers from what is proposed to an industry; both replace the
+    built-in ones. Models are closed with the engine. `tokens` counts exactly if given a tokenizer. `probe` is told
+    what the engine does: pass a `memory_engine.telemetry.OpenTelemetry()`. `mask` is what may leave for models,
+    embedders and the probe (default: no passwords and keys; `None`: all). Raises `StorageError` if the file cannot be
+    used (`KeyNeeded`, `WrongKey`), `InvalidCompactor` or `TypeError` for what is not a compactor, an embedder or a
+    re-ranker, `MissingExtra` for `"minilm"`, a URL or a key without its extra, `InvalidKey`.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
-            await thread.dispatch(UserMessage(content="Hello"))
     """
 
     async def opened() -> Engine:
@@ -210,7 +214,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             settings={MaskInForce: MaskInForce(mask), **dict(_settings(domain, scorers, redactor))},
             hooks=_hooks(before_compaction),
         )
-        return await _started(place, durability, config, taken, sources)
+        return await _started(await _store(place, durability, config, key), config, taken, sources, str(place))
 
     return Opening(opened)
 
@@ -256,15 +260,22 @@ def _checked_store(store: Store) -> Store:
     return store
 
 
-async def _started(
-    place: str | Store, durability: Durability, config: EngineConfig, plugins: Sequence[Plugin], sources: "_Sources"
-) -> Engine:
+async def _store(place: str | Store, durability: Durability, config: EngineConfig, key: "KeySource | None") -> Store:
     if durability not in ("normal", "full"):
         raise InvalidArgument("durability", durability, 'give "normal" or "full"')
-    store = await open_store(place, durability, config) if isinstance(place, str) else place
+    if isinstance(place, str):
+        return await open_store(place, durability, config, key)
+    if key is not None:
+        raise KeyUnsupported(type(place).__name__)
+    return place
+
+
+async def _started(
+    store: Store, config: EngineConfig, plugins: Sequence[Plugin], sources: "_Sources", place: str
+) -> Engine:
     closing = AsyncExitStack()
     try:
-        engine = Engine(_kernel(store, config, plugins, sources), closing, shown_place(str(place)))
+        engine = Engine(_kernel(store, config, plugins, sources), closing, shown_place(place))
     except BaseException:  # any error: nothing stays open behind it; it goes on to the caller
         await store.close()
         raise

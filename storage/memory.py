@@ -26,6 +26,7 @@ from memory_engine.errors import (
 from memory_engine.storage.memory_passages import MemoryPassages
 from memory_engine.storage.passage_rows import forget_texts
 from memory_engine.store import broken
+from memory_engine.store.keys import Key
 from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import (
     BROKEN_ROWS,
@@ -319,7 +320,7 @@ class MemoryStore:
             if any(form in stored.payload or form in (stored.record or b"") for form in forms)
         ]
 
-    async def backup(self, path: str, copied: Copied) -> Backup:
+    async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
         """Refused: there is nothing on a disk to copy."""
         raise BackupFailed(path, "a store in memory has no file to copy; export its threads")
 

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from memory_engine.storage import passage_counts, vector_blocks
+from memory_engine.storage.driver import errors
 from memory_engine.storage.passage_rows import (
     beyond,
     count,
@@ -183,7 +184,7 @@ def clear(raw: sqlite3.Connection, tid: int) -> None:
     try:
         raw.execute("SAVEPOINT cleared")
         destroy(raw, tid)
-    except sqlite3.DatabaseError:
+    except errors(sqlite3.DatabaseError):
         raw.execute("ROLLBACK TO cleared")
         raw.execute("DROP TABLE IF EXISTS passage_terms")
         raw.execute(TERMS)

@@ -1,20 +1,32 @@
 """Stores by their place: a path, a server's URL, or memory. A back end is loaded when a place needs it."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from memory_engine.core.arguments import PathLike, checked_path
-from memory_engine.errors import BackupFailed, MissingExtra, SchemaError
+from memory_engine.core.lazy import lazy_module
+from memory_engine.errors import BackupFailed, KeyUnsupported, MissingExtra, SchemaError
 from memory_engine.errors.base import is_url
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.store.protocol import Backup, Copied, Store, StoreSchema
 
+if TYPE_CHECKING:
+    from memory_engine.store import keys
+    from memory_engine.store.keys import Key, KeySource
+else:
+    keys = lazy_module("memory_engine.store.keys")
+
 Durability = Literal["normal", "full"]
 
 
-async def open_store(path: str, durability: Durability, config: EngineConfig) -> Store:
-    """Open the store at a place. Raises `SchemaError`, `StorageFailed`, `MissingExtra`."""
+async def open_store(
+    path: str, durability: Durability, config: EngineConfig, secret: "KeySource | None" = None
+) -> Store:
+    """Open the store at a place. Raises `SchemaError`, `StorageFailed`, `MissingExtra`, and the errors of keys."""
+    if secret is not None and (path == ":memory:" or is_url(path)):
+        raise KeyUnsupported(path)
     if path == ":memory:":
         from memory_engine.storage.memory import MemoryStore
 
@@ -27,28 +39,43 @@ async def open_store(path: str, durability: Durability, config: EngineConfig) ->
         return await PostgresStore.open(path, durability=durability, busy_timeout_s=busy_s, read_only=read_only)
     from memory_engine.storage.sqlite.store import SQLiteStore
 
+    key = None if secret is None else await keys.given_key(secret)
     if config.read_only:
-        return await SQLiteStore.open_read_only(path, busy_timeout_s=config.busy_timeout_s)
-    return await SQLiteStore.open(path, durability=durability, busy_timeout_s=config.busy_timeout_s)
+        return await SQLiteStore.open_read_only(path, busy_timeout_s=config.busy_timeout_s, key=key)
+    return await SQLiteStore.open(path, durability=durability, busy_timeout_s=config.busy_timeout_s, key=key)
 
 
-async def restore(backup: PathLike, path: PathLike, progress: Copied | None = None) -> Backup:
+async def restore(  # noqa: PLR0913 - keys by keyword
+    backup: PathLike,
+    path: PathLike,
+    progress: Copied | None = None,
+    *,
+    key: "KeySource | None" = None,
+    new_key: "KeySource | None" = None,
+    plain: bool = False,
+) -> Backup:
     """Create a new store from a backup: a copy, checked like it (see `Engine.backup`). The backup stays unchanged.
 
-    Raises `FileExistsError` if something is at `path`: a restore never overwrites. Raises `SchemaError` for a file that
-    is not a store, `StorageFailed` if there is none, `BackupFailed` for a damaged one.
+    `key` opens an encrypted backup. The new store has the same one, unless you give a `new_key`, or ask for a `plain`
+    store. Raises `FileExistsError` if something is at `path`: a restore never overwrites. Raises `SchemaError` for a
+    file that is not a store, `StorageFailed` if there is none, `BackupFailed` for a damaged one, `KeyNeeded`,
+    `WrongKey`, `NotEncrypted` and `InvalidKey`.
     """
     source, target = checked_path("backup", backup), checked_path("path", path)
     for place in (source, target):
         if is_url(place):
             why = "a backup is one file, and so is its copy; `memory-engine copy FROM TO` takes URLs"
             raise BackupFailed(place, why)
-    from memory_engine.storage.sqlite.backup import back_up_file
+    other = await keys.other_key(new_key, plain=plain)
+    from memory_engine.storage.sqlite.backup import back_up_file, target_of
+    from memory_engine.storage.sqlite.file import checked_file
 
-    return await back_up_file(source, target, EngineConfig().busy_timeout_s, progress or (lambda *_: None))
+    file = await checked_file(source, await keys.given_key(key))
+    made = await asyncio.to_thread(target_of, file, target, other, plain=plain)
+    return await back_up_file(file, made, EngineConfig().busy_timeout_s, progress or (lambda *_: None))
 
 
-def schema_of(place: str) -> StoreSchema:
+def schema_of(place: str, key: "Key | None" = None) -> StoreSchema:
     """The schema of a closed store, to inspect and bring up to date (see `memory-engine migrate`).
 
     Raises `SchemaError` for `":memory:"`, and for a URL of another kind of database.
@@ -63,7 +90,7 @@ def schema_of(place: str) -> StoreSchema:
         return PostgresSchema(place, busy_timeout_s=EngineConfig().busy_timeout_s)
     from memory_engine.storage.sqlite.migration import SQLiteSchema
 
-    return SQLiteSchema(place, busy_timeout_s=EngineConfig().busy_timeout_s)
+    return SQLiteSchema(place, busy_timeout_s=EngineConfig().busy_timeout_s, key=key)
 
 
 def check_back_end(place: str) -> None:

@@ -5,16 +5,17 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_engine.core.arguments import checked_call, checked_flag
+from memory_engine.core.arguments import PathLike, checked_call, checked_flag, checked_path
 from memory_engine.core.aside import imported
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo
-from memory_engine.errors import MemoryEngineError
+from memory_engine.errors import BackupFailed, InvalidArgument, KeyUnsupported, MemoryEngineError
+from memory_engine.errors.base import is_url
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.protocol import Act
+from memory_engine.store.protocol import Act, Backup, Copied, Rekeyable
 
 if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds, retention
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay.divergence import VerifyReport
     from memory_engine.replay.verify import VerifyProgress
+    from memory_engine.store import keys
+    from memory_engine.store.keys import KeySource
 else:
+    keys = lazy_module("memory_engine.store.keys")
     erasing = lazy_module("memory_engine.administration.erasing")
     holds = lazy_module("memory_engine.administration.holds")
     retention = lazy_module("memory_engine.administration.retention")
@@ -151,8 +155,54 @@ class Administered(ThreadHandle):
 class AdministeredStore:
     """The acts on a whole store. `Engine` has them."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, place: str = "") -> None:
         self.kernel = kernel
+        self._place = place
+
+    async def backup(
+        self,
+        path: PathLike,
+        progress: Copied | None = None,
+        *,
+        key: "KeySource | None" = None,
+        plain: bool = False,
+    ) -> Backup:
+        """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other.
+
+        The copy is checked before the file appears: the file itself, and each thread's hash chain (`broken` names the
+        threads whose chain does not hold, in the store too). A backup keeps what is erased later. `progress` gets how
+        much is copied, and the total. It has the key of an encrypted store, unless you give another `key`, or ask for a
+        `plain` one. Raises `FileExistsError`, `InvalidKey`, and `BackupFailed` if the copy is damaged or the store has
+        no file.
+        """
+        place = checked_path("path", path)
+        if is_url(place):
+            raise BackupFailed(place, "a backup is one file: give a path; `Engine.copy_to` copies to another store")
+        told = checked_call("progress", progress) or (lambda *_: None)
+        if key is None and not plain:
+            return await self.kernel.store.backup(place, told)
+        other = await keys.other_key(key, plain=plain)
+        return await self.kernel.store.backup(place, told, key=other, plain=plain)
+
+    async def rekey(
+        self, new_key: "KeySource | None" = None, progress: Copied | None = None, *, plain: bool = False
+    ) -> Backup:
+        """Encrypt the store with a new key, or with its first; `plain=True` in place of a key decrypts it.
+
+        The whole file is written anew beside itself, checked, and put in place at once: killed at any moment, this
+        leaves a file that either the old key opens or the new one. Dispatches and reads wait meanwhile. Backups keep
+        the key that they were made with. Returns what the new file holds. Raises `StoreInUse` while another process or
+        engine has the file open, `KeyUnsupported` for a store that is not a file, `InvalidKey`, `MissingExtra`,
+        `ReadOnly`, and `StorageRefused` where no new file can be made: then nothing has changed.
+        """
+        self.kernel.check_writable("another key")
+        key = await keys.other_key(new_key, plain=plain)
+        if key is None and not plain:
+            raise InvalidArgument("new_key", None, "give a key, or plain=True to decrypt the store")
+        store = self.kernel.store
+        if not isinstance(store, Rekeyable):
+            raise KeyUnsupported(self._place)
+        return await store.rekey(key, checked_call("progress", progress) or (lambda *_: None))
 
     async def acts(self) -> Sequence[Act]:
         """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are complete."""

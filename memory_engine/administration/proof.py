@@ -34,7 +34,8 @@ _LONG = 256
 class ErasureProof(JsonForm):
     """The outcome of a search for what was destroyed: of `pieces`, these many are `left` in places of the files.
 
-    `elsewhere` counts the pieces that other events say too. `files` were read, `bytes` together.
+    `elsewhere` counts the pieces that other events say too. `files` were read, `bytes` together. `how` says how it is
+    known, where the bytes of the files alone cannot tell: of an encrypted store.
     """
 
     pieces: int
@@ -42,6 +43,7 @@ class ErasureProof(JsonForm):
     bytes: int
     left: tuple[str, ...] = ()
     elsewhere: int = 0
+    how: str = ""
 
     @property
     def ok(self) -> bool:
@@ -124,7 +126,7 @@ async def find_texts(store: Store, texts: Sequence[str]) -> ErasureProof:
     left = {f"{place}: text {pieces[piece]}": None for piece, places in found.places.items() for place in places}
     for n, text in enumerate(forms, 1):
         left.update((f"{place}: text {n}", None) for place in await store.mentions(forms[text], terms(text)))
-    return ErasureProof(pieces=len(pieces), files=tuple(found.files), bytes=found.size, left=tuple(left))
+    return ErasureProof(pieces=len(pieces), files=tuple(found.files), bytes=found.size, left=tuple(left), how=found.how)
 
 
 def _forms(text: str) -> list[bytes]:
@@ -170,4 +172,11 @@ def _proof(count: int, found: Traces, texts: Collection[bytes]) -> ErasureProof:
         if piece not in found.said
         for place in places
     )
-    return ErasureProof(pieces=count, files=tuple(found.files), bytes=found.size, left=left, elsewhere=len(found.said))
+    return ErasureProof(
+        pieces=count,
+        files=tuple(found.files),
+        bytes=found.size,
+        left=left,
+        elsewhere=len(found.said),
+        how=found.how,
+    )

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from memory_engine.cli.commands import Command, check_is_there, existing
 from memory_engine.cli.copy import copied
-from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.options import FOUND_PROBLEMS, add_new_key, key_for, new_key
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, size
 from memory_engine.core.json_form import named
@@ -16,13 +16,22 @@ from memory_engine.store.protocol import Backup, Copied
 
 
 def _declare_backup(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="TARGET", help="the file to make")
+    parser.add_argument(
+        "target", metavar="TARGET", help="the file to make; with the key of the database, if it has one"
+    )
+    add_new_key(parser)
 
 
 async def back_up(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Copy a database. Returns 1 if a thread's hash chain is broken."""
+    key, plain = new_key(asked), asked.plain
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        return await _copied(shown_place(asked.db), lambda done: engine.backup(asked.target, done), "copying", terminal)
+        return await _copied(
+            shown_place(asked.db),
+            lambda done: engine.backup(asked.target, done, key=key, plain=plain),
+            "copying",
+            terminal,
+        )
 
 
 def _declare_restore(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +39,7 @@ def _declare_restore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "path", metavar="NEW_PATH", help="the database to make, a path or a URL; an existing file is never replaced"
     )
+    add_new_key(parser)
 
 
 async def restore_backup(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -37,7 +47,13 @@ async def restore_backup(asked: argparse.Namespace, terminal: Terminal) -> int:
     if is_url(asked.path) and not is_url(asked.backup):
         return await copied(asked, asked.backup, asked.path, terminal)
     check_is_there(asked.backup)
-    return await _copied(asked.backup, lambda done: restore(asked.backup, asked.path, done), "restoring", terminal)
+    keys = {"key": key_for(asked.backup), "new_key": new_key(asked)}
+    return await _copied(
+        asked.backup,
+        lambda done: restore(asked.backup, asked.path, done, **keys, plain=asked.plain),
+        "restoring",
+        terminal,
+    )
 
 
 async def _copied(source: str, copy: Callable[[Copied], Awaitable[Backup]], what: str, terminal: Terminal) -> int:

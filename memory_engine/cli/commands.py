@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from memory_engine.cli.options import VARIABLE, PluginChoice, did_you_mean
+from memory_engine.cli.options import VARIABLE, PluginChoice, did_you_mean, key_for
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.lazy import regex
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
@@ -167,14 +167,15 @@ async def existing(
     read_only: bool = False,
     plugins: PluginChoice = NO_PLUGINS,
 ) -> AsyncIterator[Engine]:
-    """Open an existing database. Raises `NoDatabase`, and never makes a file.
+    """Open an existing database, with the key that the command line names. Raises `NoDatabase`, and never makes a file.
 
     With `read_only` nothing in it is changed.
     """
     check_is_there(path)
+    key = key_for(path)
     # a command is over before an index would be made for the searches after it
     config = config or EngineConfig(read_only=read_only, search_index_timeout_s=inf)
-    async with open_engine(path, tokens=tokens, config=config, plugins=chosen(plugins)) as engine:
+    async with open_engine(path, key=key, tokens=tokens, config=config, plugins=chosen(plugins)) as engine:
         try:
             yield engine
         except ThreadNotFound as error:
@@ -207,8 +208,13 @@ def check_is_there(path: str) -> None:
 
 @asynccontextmanager
 async def writable(
-    path: str, *, config: EngineConfig | None = None, plugins: PluginChoice = NO_PLUGINS
+    path: str,
+    *,
+    config: EngineConfig | None = None,
+    plugins: PluginChoice = NO_PLUGINS,
+    key: Callable[[str], str | None] = key_for,
 ) -> AsyncIterator[Engine]:
-    """Open a database, or make it if it does not exist."""
-    async with open_engine(path, config=config or EngineConfig(), plugins=chosen(plugins)) as engine:
+    """Open a database, or make it if it does not exist. `key` gives the key of the place."""
+    config = config or EngineConfig()
+    async with open_engine(path, key=key(path), config=config, plugins=chosen(plugins)) as engine:
         yield engine

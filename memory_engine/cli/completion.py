@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from attrs import frozen
 
 from memory_engine.cli.commands import Command, WrongArgument, existing
+from memory_engine.cli.options import CHOSEN, KeyChoice
 from memory_engine.cli.program import COMMANDS, GROUPS, build_parser
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.lazy import regex
@@ -36,6 +37,7 @@ async def completion(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _put_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
     """The ids of the threads that were written to last; none if there is no database."""
+    CHOSEN.set(KeyChoice(may_ask=False))
     try:
         async with existing(asked.db, read_only=True) as engine:
             found = [info.id for info in await engine.threads(order="updated", limit=THREADS_MAX)]

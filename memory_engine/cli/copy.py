@@ -2,11 +2,12 @@
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 from memory_engine.administration.store_copy import CopyReport
 from memory_engine.cli.commands import Command, WrongArgument, existing, writable
-from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.options import FOUND_PROBLEMS, add_new_key, key_for, new_key
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration
 from memory_engine.errors.base import is_url, shown_place
@@ -15,6 +16,7 @@ from memory_engine.errors.base import is_url, shown_place
 def _declare_copy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FROM", help="the database to copy, a path or a URL; it is only read")
     parser.add_argument("target", metavar="TO", help="a new database, or that of an interrupted copy: a path or a URL")
+    add_new_key(parser)
 
 
 async def copy(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -33,7 +35,7 @@ async def copied(asked: argparse.Namespace, source_place: str, target_place: str
     try:
         async with (
             existing(source_place, read_only=True, plugins=asked.plugins) as source,
-            writable(target_place, plugins=asked.plugins) as target,
+            writable(target_place, plugins=asked.plugins, key=partial(_key_of_target, asked)) as target,
         ):
             report = await source.copy_to(
                 target,
@@ -55,6 +57,14 @@ def _put_report(report: CopyReport, way: str, begun: float, terminal: Terminal) 
         terminal.say(f"thread {thread_id!r} is not whole there: {why}", "red")
     for thread_id in report.diverged:
         terminal.say(f"thread {thread_id!r} diverges there; `memory-engine verify {thread_id}` says where", "red")
+
+
+def _key_of_target(asked: argparse.Namespace, place: str) -> str | None:
+    """The new key, none for a server or where none is wanted, else that of the source."""
+    key = new_key(asked)
+    if key is not None or asked.plain or is_url(place):
+        return key
+    return key_for(place if is_url(asked.source) else asked.source)
 
 
 def _is_same(source: str, target: str) -> bool:

@@ -134,6 +134,7 @@ def _told(report: ErasureReport, terminal: Terminal) -> int:
 def _proven(proof: ErasureProof, terminal: Terminal) -> int:
     where = f"{counted(len(proof.files), 'file')}, {size(proof.bytes)}"
     sought = f"{counted(proof.pieces, 'piece')} looked for in {where}"
+    sought += f" ({proof.how})" if proof.how else ""
     if proof.ok:
         said = f"; {number(proof.elsewhere)} are in other events too" if proof.elsewhere else ""
         terminal.say(f"{sought}: nothing is left{said}", "green")

@@ -3,11 +3,12 @@
 import argparse
 
 from memory_engine.cli.commands import Command, check_is_there
-from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.options import FOUND_PROBLEMS, key_for
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted
 from memory_engine.errors.base import shown_place
 from memory_engine.storage.places import schema_of
+from memory_engine.store.keys import as_key
 from memory_engine.store.protocol import SchemaVersions
 
 
@@ -22,7 +23,7 @@ def _declare_migrate(parser: argparse.ArgumentParser) -> None:
 async def migrate(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Check or change the schema version. Returns 1 if a checked one differs from this package's."""
     check_is_there(asked.db)
-    schema, place = schema_of(asked.db), shown_place(asked.db)
+    schema, place = schema_of(asked.db, as_key(key_for(asked.db))), shown_place(asked.db)
     before = await schema.versions()
     found = await schema.migrate(_Steps(terminal).done) if asked.apply else before
     terminal.json({"path": place, "stored": before.stored, "newest": before.newest, "waiting": before.waiting})

@@ -10,7 +10,15 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from memory_engine.cli.options import FAILED, add_shared, database_path, did_you_mean, plugin_choice
+from memory_engine.cli.options import (
+    CHOSEN,
+    FAILED,
+    add_shared,
+    database_path,
+    did_you_mean,
+    key_choice,
+    plugin_choice,
+)
 
 if TYPE_CHECKING:
     from memory_engine.cli.commands import Command
@@ -71,6 +79,7 @@ COMMANDS = {
     "backup": CommandEntry("copy a database while it is in use, and check the copy", "backup:BACKUP"),
     "restore": CommandEntry("make a new database from a backup", "backup:RESTORE"),
     "copy": CommandEntry("copy a whole database into another, and verify it", "copy:COPY"),
+    "rekey": CommandEntry("encrypt a database, change its key, or decrypt it", "rekey:REKEY"),
     "migrate": CommandEntry("show a database's schema version, or migrate it", "migrate:MIGRATE"),
     "docs": CommandEntry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
     "inspect": CommandEntry("serve a web page over logs, states, contexts and lineage", "inspect:INSPECT"),
@@ -112,7 +121,7 @@ GROUPS = {
         "compact, and undo that", "run=compact list=compactions undo=undo-compaction redo=redo-compaction"
     ),
     "erasing": _group("destroy data, or protect it", "erase delete retain hold acts"),
-    "store": _group("the database", "stats backup restore copy migrate"),
+    "store": _group("the database", "stats backup restore copy rekey migrate"),
 }
 """Every command is in one group, and works without it. No group has the name of a command that takes words:
 a thread may be called `export`, so `log export` prints its log."""
@@ -194,7 +203,7 @@ def _siblings(name: str) -> str | None:
 def _next_word(words: Sequence[str], at: int = 0) -> int:
     """The index of the first word from there on that is neither a shared option nor the value of one."""
     while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] in ("--db", "--plugins") else 1
+        at += 2 if words[at] in ("--db", "--plugins", "--key-file", "--key-env") else 1
     return at
 
 
@@ -251,4 +260,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked.plugins = plugin_choice(asked)
     from memory_engine.cli.execution import run
 
+    CHOSEN.set(key_choice(asked))
     return run(command_at(COMMANDS[asked.command].home), asked)

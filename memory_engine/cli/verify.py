@@ -9,7 +9,7 @@ from attrs import define, field
 
 from memory_engine.cli.commands import Command, add_thread, check_is_there, existing, whole
 from memory_engine.cli.export import Compared, compare
-from memory_engine.cli.options import FAILED, FOUND_PROBLEMS
+from memory_engine.cli.options import FAILED, FOUND_PROBLEMS, key_for
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.context.rendering import render_lines
@@ -78,6 +78,7 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
         entry_points=asked.plugins.published,
         plugins=asked.plugins.named,
         fail_fast=asked.fail_fast,
+        key=key_for(asked.db),
         progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
     )
     progress.end()

@@ -20,6 +20,7 @@ MemoryEngineError
 │   ├── ScopeRequired            a call that names neither a user nor a tenant, where the engine requires one
 │   ├── DuplicateRegistration
 │   ├── UntrackedEvents          a projection that lists tracked and untracked events
+│   ├── InvalidKey               what cannot be the key of an encrypted store
 │   ├── InvalidPolicy, InvalidCompactor   a policy with an impossible value, an object that cannot compact
 │   ├── MissingExtra             an optional package is not installed
 │   ├── IngestError              a file's line that is not an event
@@ -86,6 +87,9 @@ MemoryEngineError
     ├── StorageFailed            read-only from here on; reopen
     │   └── StoreReplaced        the file was removed or replaced while it was open
     ├── StorageRefused           one call only: rows of the file are damaged
+    ├── KeyNeeded, WrongKey, NotEncrypted   a store without its key, with another one, a key for a plain one
+    ├── KeyUnsupported           a key for a store that is not a file
+    ├── StoreInUse               a key is not changed while others have the file open
     ├── BackupFailed             a copy that is damaged, or a store that has no file
     ├── SchemaError              the file was written by a newer version, or is not a store
     ├── ImportRefused            a file that is not an export, or not as it was written
@@ -141,9 +145,13 @@ from memory_engine.errors.effects import EventIdTaken as EventIdTaken
 from memory_engine.errors.effects import HeadMoved as HeadMoved
 from memory_engine.errors.effects import IntegrityError as IntegrityError
 from memory_engine.errors.effects import InvalidCompactor as InvalidCompactor
+from memory_engine.errors.effects import InvalidKey as InvalidKey
 from memory_engine.errors.effects import InvalidPolicy as InvalidPolicy
+from memory_engine.errors.effects import KeyNeeded as KeyNeeded
+from memory_engine.errors.effects import KeyUnsupported as KeyUnsupported
 from memory_engine.errors.effects import LegalHold as LegalHold
 from memory_engine.errors.effects import ModelError as ModelError
+from memory_engine.errors.effects import NotEncrypted as NotEncrypted
 from memory_engine.errors.effects import NothingToCompact as NothingToCompact
 from memory_engine.errors.effects import SchemaError as SchemaError
 from memory_engine.errors.effects import StorageBusy as StorageBusy
@@ -151,8 +159,10 @@ from memory_engine.errors.effects import StorageError as StorageError
 from memory_engine.errors.effects import StorageFailed as StorageFailed
 from memory_engine.errors.effects import StorageRefused as StorageRefused
 from memory_engine.errors.effects import StorageUnreachable as StorageUnreachable
+from memory_engine.errors.effects import StoreInUse as StoreInUse
 from memory_engine.errors.effects import StoreReplaced as StoreReplaced
 from memory_engine.errors.effects import UnreadableRow as UnreadableRow
+from memory_engine.errors.effects import WrongKey as WrongKey
 from memory_engine.errors.operations import ConflictingPosition as ConflictingPosition
 from memory_engine.errors.operations import CriticalChunk as CriticalChunk
 from memory_engine.errors.operations import DuplicateChunk as DuplicateChunk

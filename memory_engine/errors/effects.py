@@ -2,7 +2,7 @@
 
 import msgspec
 
-from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts, shown_place
+from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts, is_url, shown_place
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,6 +31,16 @@ class InvalidPolicy(InvalidInput, ValueError):
 
     def __str__(self) -> str:
         return f"CompactionPolicy.{self.field} cannot be {cut(self.value)}: {self.why}"
+
+
+@facts
+class InvalidKey(InvalidInput):
+    """What was given as a key cannot be one. It is not repeated here."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return f"the key cannot be used: {self.why}"
 
 
 @facts
@@ -219,6 +229,78 @@ class StoreReplaced(StorageFailed):
             f"{self.path}: {self.why} while it was open, so nothing more is written; what was acknowledged is in the "
             "file that was there and its -wal. Close the store, put both back, or a backup without the -wal and -shm "
             "that lie there, and open it again"
+        )
+
+
+@facts
+class KeyNeeded(StorageError):
+    """The file is encrypted, and no key was given. Nothing was changed."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is encrypted, or not a store at all: give its key, memory_engine.open(..., key=...), or at "
+            "the command line --key-file or --key-env. Nothing was changed"
+        )
+
+
+@facts
+class WrongKey(StorageError):
+    """The key does not open the file. Nothing was changed."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: this key does not open it. Give the key that it was encrypted with; if that is this one, "
+            "the beginning of the file is damaged: put a backup back. Nothing was changed"
+        )
+
+
+@facts
+class NotEncrypted(StorageError):
+    """A key was given for a file that is not encrypted. Nothing was changed."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is not encrypted, and a key was given: open it without one, or encrypt it first, with "
+            "`memory-engine rekey` or `Engine.rekey`. Nothing was changed"
+        )
+
+
+@facts
+class KeyUnsupported(StorageError):
+    """A key was given for a store that is not a file. Nothing was opened."""
+
+    path: str
+
+    def __str__(self) -> str:
+        if is_url(self.path):
+            why = (
+                "a database server encrypts its own files: put its volumes on encrypted disks, or use the transparent "
+                "data encryption of a server that has one, and connect with sslmode=verify-full "
+                "(docs/how-to/encryption.md)"
+            )
+        elif self.path == ":memory:":
+            why = "a store in memory is never written to a disk"
+        else:
+            why = "it is not a file of this package: whatever keeps it on a disk has to encrypt it"
+        return f"{self.path} takes no key: {why}"
+
+
+@facts
+class StoreInUse(StorageError):
+    """Another process, or another engine of this one, has the file open. Nothing was changed."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is open elsewhere, in another process or by another engine of this one (a backup counts "
+            "too): close it there, then try again. Nothing was changed"
         )
 
 

@@ -30,6 +30,7 @@ from memory_engine.replay.verify import Verifier
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.broken import VERSION
+from memory_engine.store.keys import KeySource, given_secret, written
 from memory_engine.store.protocol import BROKEN_ROWS
 from memory_engine.wiring import open as open_engine
 
@@ -46,12 +47,19 @@ _BEGIN = (
 
 
 class _WorkerTask(msgspec.Struct):
-    """The first line for a process: where it finds modules, the file, and the plug-ins to open it with."""
+    """The first line for a process: where it finds modules, the file, and the plug-ins and key to open it with.
+
+    It goes through a pipe, which nobody else can read.
+    """
 
     path: list[str]
     file: str
     entry_points: bool
     plugins: Sequence[str]
+    key: str | None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.file!r})"
 
 
 class _WorkerAnswer(msgspec.Struct, omit_defaults=True):
@@ -78,6 +86,7 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
     entry_points: bool = False,
     plugins: Sequence[str] = (),
     fail_fast: bool = False,
+    key: KeySource | None = None,
     progress: FileProgress | None = None,
 ) -> list[VerifyReport]:
     """Verify the threads of a file, or the given ones, in `jobs` processes, this one included (0: one for each core).
@@ -86,6 +95,7 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
 
     `entry_points` takes the plug-ins that installed packages publish, as `open` does, `plugins` those that are named
     `"module:name"`: each process imports its own.
+    `key` opens an encrypted file.
     The reports are in the order of the threads; with `fail_fast` no other thread is begun
     after one has diverged. A thread is verified by one process, however long it is.
 
@@ -93,7 +103,8 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
     process died or could not go on.
     """
     path = checked_path("path", path)
-    asked = _WorkerTask(sys.path, path, entry_points, plugins)
+    secret = await given_secret(key)
+    asked = _WorkerTask(sys.path, path, entry_points, plugins, None if secret is None else written(secret))
     async with _only_read(asked) as engine:
         sizes = {info.id: info.events for info in await engine.threads()}
         for thread_id in thread_ids or ():
@@ -110,7 +121,7 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
     reports = work.results()
     news = [report for report in reports if report.broken or (report.ok and report.thread_id in noted)]
     if news:
-        async with open_engine(path, plugins=_plugins_of(asked)) as engine:
+        async with open_engine(path, key=asked.key, plugins=_plugins_of(asked)) as engine:
             for report in news:
                 await engine.kernel[OpenThreads].note(report.thread_id, report.broken)
     return reports
@@ -216,7 +227,8 @@ def _plugins_of(asked: _WorkerTask) -> list[Plugin]:
 @asynccontextmanager
 async def _only_read(asked: _WorkerTask) -> AsyncIterator[Engine]:
     _check_is_there(asked.file)
-    async with open_engine(asked.file, config=EngineConfig(read_only=True), plugins=_plugins_of(asked)) as engine:
+    config = EngineConfig(read_only=True)
+    async with open_engine(asked.file, key=asked.key, config=config, plugins=_plugins_of(asked)) as engine:
         yield engine
 
 

@@ -7,7 +7,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Literal, Protocol, TypeVar
 
+from memory_engine.core.lazy import regex
+
 T = TypeVar("T")
+
+_LEFT = regex(r"\.\d+\.(part|plain)(-wal|-shm|-journal)?$")
 
 
 class FilePlan(Protocol):
@@ -27,6 +31,13 @@ FILE_PLAN: ContextVar[FilePlan | None] = ContextVar("FILE_PLAN", default=None)
 def beside(path: Path) -> Path:
     """Where this process makes a file before it is there."""
     return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+def remove_left(path: Path) -> None:
+    """Remove what processes that were killed have begun for this path, and what SQLite had beside it."""
+    for left in path.parent.iterdir():
+        if left.name.startswith(f".{path.name}.") and _LEFT.search(left.name):
+            left.unlink(missing_ok=True)
 
 
 def check_free(path: Path, *, force: bool = False) -> None:

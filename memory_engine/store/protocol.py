@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.store.passages import PassageChange, PassageIndex
+
+if TYPE_CHECKING:
+    from memory_engine.store.keys import Key
 
 T = TypeVar("T")
 
@@ -73,12 +76,16 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
-    """Where pieces of bytes stand: places by piece. `files` of `size` bytes were read; rows hold those of `said`."""
+    """Where pieces of bytes stand: places by piece. `files` of `size` bytes were read; rows hold those of `said`.
+
+    `how` says how the store can tell, where it is not by the bytes of its files alone.
+    """
 
     files: Sequence[str] = ()
     size: int = 0
     places: Mapping[bytes, Sequence[str]] = {}
     said: frozenset[bytes] = frozenset()
+    how: str = ""
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +185,15 @@ class SchemaVersions(msgspec.Struct, frozen=True, kw_only=True):
 
 Migrated = Callable[[int, str], None]
 """Called on the event loop with the number of a migration and what it brought."""
+
+
+@runtime_checkable
+class Rekeyable(Protocol):
+    """A store that can be encrypted: a file."""
+
+    async def rekey(self, key: "Key | None", copied: Copied) -> Backup:
+        """Write the store anew with another key, or none. Whole or not at all; raises `StoreInUse`."""
+        ...
 
 
 class StoreSchema(Protocol):
@@ -362,8 +378,10 @@ class Store(Protocol):
         """
         ...
 
-    async def backup(self, path: str, copied: Copied) -> Backup:
+    async def backup(self, path: str, copied: Copied, *, key: "Key | None" = None, plain: bool = False) -> Backup:
         """Copy the store as it is at one moment to a new place, and check the copy; others go on writing meanwhile.
+
+        The copy has the same key, or none as the store has none, unless there is another `key` or it is to be `plain`.
 
         Raises `FileExistsError` where something is there, `BackupFailed` where the copy is damaged, or where there is
         nothing to copy.

@@ -62,6 +62,7 @@ from memory_engine.runtime.probe import Probe
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import Observer
 from memory_engine.storage.places import Durability
+from memory_engine.store.keys import KeySource
 from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats
 from memory_engine.store.reader import MomentLike
 from memory_engine.views.brief.view import Brief, BriefStatement
@@ -111,7 +112,9 @@ class Engine:
         """An agent's own thread: its memory, and its grants to other agents. Raises `InvalidIdentifier`."""
     def anchors(self) -> list[Anchor]:
         """An anchor of each thread's head, in order of creation."""
-    def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
+    def backup(
+        self, path: PathLike, progress: Copied | None = None, *, key: KeySource | None = None, plain: bool = False
+    ) -> Backup:
         """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other."""
     def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
         """Call `hook(thread, upcoming)` before each compaction and each redo; returns a function that stops it."""
@@ -193,6 +196,8 @@ class Engine:
         """The thread with this id, created if it does not exist; tasks and processes that race all get the same thread."""
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
+    def rekey(self, new_key: KeySource | None = None, progress: Copied | None = None, *, plain: bool = False) -> Backup:
+        """Encrypt the store with a new key, or with its first; `plain=True` in place of a key decrypts it."""
     def retain(self, rules: Sequence[RetentionRule], *, by: str = "", dry_run: bool = False) -> RetentionReport:
         """Apply retention rules in order: delete, erase, forget or archive what is old enough."""
     def retain_every(self, every: timedelta, rules: Sequence[RetentionRule], *, by: str = "") -> Callable[[], None]:
@@ -1015,6 +1020,7 @@ def open(
     config: EngineConfig = ...,
     plugins: Sequence[Plugin] = ...,
     entry_points: bool = False,
+    key: KeySource | None = None,
     durability: Durability = "normal",
     compactor: Compactor | None = None,
     compact_model: str | LanguageModel | None = None,
@@ -1034,5 +1040,13 @@ def open(
 ) -> Engine:
     """Open a memory: an SQLite file's path, `":memory:"`, a server's URL, or your own store (closed with the engine)."""
 
-def restore(backup: PathLike, path: PathLike, progress: Copied | None = None) -> Backup:
+def restore(
+    backup: PathLike,
+    path: PathLike,
+    progress: Copied | None = None,
+    *,
+    key: KeySource | None = None,
+    new_key: KeySource | None = None,
+    plain: bool = False,
+) -> Backup:
     """Create a new store from a backup: a copy, checked like it (see `Engine.backup`). The backup stays unchanged."""

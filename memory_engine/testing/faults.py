@@ -15,6 +15,7 @@ from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.storage.sqlite.faults import Point, disk_error, disk_full
+from memory_engine.store.keys import Key
 from memory_engine.store.new_file import FILE_PLAN
 from memory_engine.store.passages import PassageIndex
 from memory_engine.store.protocol import (
@@ -311,9 +312,9 @@ class FaultyStore:
         """Pass on."""
         return await self._store.mentions(forms, words)
 
-    async def backup(self, path: str, copied: Copied) -> Backup:
+    async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
         """Pass on."""
-        return await self._store.backup(path, copied)
+        return await self._store.backup(path, copied, key=key, plain=plain)
 
     async def put_act(self, act: Act) -> None:
         """Pass on."""

@@ -21,6 +21,7 @@ from memory_engine.storage.postgres.schema import VERSION, generation_of, migrat
 from memory_engine.storage.postgres.units import WRITE_ROWS, UnitAgain, record_facts, row_columns
 from memory_engine.storage.postgres.upkeep import LEASE_S, LeaseRows, Upkeep
 from memory_engine.storage.postgres.writer import BatchWriter, RefusingWriter
+from memory_engine.store.keys import Key
 from memory_engine.store.protocol import (
     Act,
     Backup,
@@ -241,7 +242,7 @@ class PostgresStore:
         """The rows that hold a text in one of its forms, and passages with all its words in a row."""
         return await self._pool.read_all(lambda c: administration.mentions(c, self._schema, forms, words))
 
-    async def backup(self, path: str, copied: Copied) -> Backup:
+    async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
         """Refused: the server's own tools do it."""
         schema = self._schema
         why = (

@@ -14,42 +14,72 @@ import msgspec
 from memory_engine.core.chain import link_hash
 from memory_engine.core.threads import DELETED
 from memory_engine.errors import BackupFailed, SchemaError, StorageBusy
+from memory_engine.storage.driver import StoreFile, cipher_connection, errors
 from memory_engine.storage.sqlite.connection import Connection, storage_error
 from memory_engine.storage.sqlite.schema import EVENT_COLUMNS, EVENTS, check_version, event_from_row, position, rows_of
+from memory_engine.store.keys import Key
 from memory_engine.store.new_file import beside, check_free, put_in_place, sync
 from memory_engine.store.protocol import Backup, Copied
 
 _PAGES = 2_048
 
 
-def back_up(raw: sqlite3.Connection, path: str, copied: Copied) -> Backup:
-    """Copy what a connection reads to a new file. Raises `FileExistsError`, `BackupFailed`, `OSError`."""
-    target = Path(path)
-    check_free(target)
-    part = beside(target)
+def back_up(raw: sqlite3.Connection, file: StoreFile, target: StoreFile, copied: Copied) -> Backup:
+    """Copy what a connection reads of a file to a new one, with the key that this has, if any.
+
+    Raises `FileExistsError`, `BackupFailed`, `OSError`.
+    """
+    path = Path(target.path)
+    check_free(path)
+    part = beside(path)
     part.open("xb").close()
+    made = target.like(str(part))
     try:
-        with closing(sqlite3.connect(part, isolation_level=None)) as made:
-            _copy(raw, made, copied)
-            report = _checked(made, path)
-        with part.open("rb+") as file:
-            sync(file)
-        put_in_place(part, target)
-    except sqlite3.Error as error:
-        if isinstance(storage_error(path, error), StorageBusy):
+        _fill(raw, file, made, copied)
+        with closing(made.connect()) as whole:
+            report = checked(whole, target.path)
+        with part.open("rb+") as written:
+            sync(written)
+        put_in_place(part, path)
+    except errors() as error:
+        if isinstance(storage_error(target.path, error), StorageBusy):
             raise
-        raise BackupFailed(path, str(error)) from error
+        raise BackupFailed(target.path, str(error)) from error
     except FileExistsError:
         raise
     except OSError as error:  # of the target: it says nothing about the store
-        raise BackupFailed(path, str(error)) from error
+        raise BackupFailed(target.path, str(error)) from error
     finally:
-        for end in ("", "-wal", "-shm", "-journal"):
-            part.with_name(part.name + end).unlink(missing_ok=True)
-    return msgspec.structs.replace(report, bytes=target.stat().st_size)
+        remove(part)
+    return msgspec.structs.replace(report, path=target.path, bytes=path.stat().st_size)
 
 
-def _copy(raw: sqlite3.Connection, made: sqlite3.Connection, copied: Copied) -> None:
+def _fill(raw: sqlite3.Connection, file: StoreFile, made: StoreFile, copied: Copied) -> None:
+    """Copy page by page where both files have a key or none; else table by table, by SQLCipher's driver.
+
+    That one must not open a plain file which Python's has open: closing it would take this one's locks. So a plain file
+    is copied once more, beside itself, where its texts are anyway.
+    """
+    if made.is_encrypted == file.is_encrypted:
+        with closing(made.connect()) as new:
+            copy(raw, new, copied)
+        return
+    plain = StoreFile(str(beside(Path(file.path)).with_suffix(".plain")))
+    try:
+        source = file
+        if not file.is_encrypted:
+            source = plain
+            with closing(plain.connect()) as new:
+                copy(raw, new, copied)
+        with closing(cipher_connection(made)) as new:
+            new.execute("ATTACH ? AS source KEY ?", (source.path, source.literal))
+            export(new, "source", "main")
+    finally:
+        remove(Path(plain.path))
+
+
+def copy(raw: sqlite3.Connection, made: sqlite3.Connection, copied: Copied) -> None:
+    """Copy page by page what a connection reads to an empty file, by the same driver."""
     made.execute("PRAGMA synchronous = OFF")  # it is synced as a whole
     raw.execute("BEGIN")
     try:
@@ -60,7 +90,29 @@ def _copy(raw: sqlite3.Connection, made: sqlite3.Connection, copied: Copied) -> 
     made.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, with nothing beside it
 
 
-def _checked(made: sqlite3.Connection, path: str) -> Backup:
+def export(raw: sqlite3.Connection, source: str, target: str) -> None:
+    """Copy table by table from one of a connection's databases to another, empty one. By SQLCipher's driver."""
+    raw.execute(f"PRAGMA {target}.synchronous = OFF")
+    raw.execute("BEGIN")
+    try:
+        raw.execute(f"SELECT count(*) FROM {source}.sqlite_schema").fetchone()
+        raw.execute("SELECT sqlcipher_export(?, ?)", (target, source)).fetchone()
+        for setting in ("user_version", "application_id"):
+            (value,) = raw.execute(f"PRAGMA {source}.{setting}").fetchone()
+            raw.execute(f"PRAGMA {target}.{setting} = {value}")
+        raw.execute("COMMIT")
+    except BaseException:  # after any error nothing may stay open; it goes on to the caller
+        raw.execute("ROLLBACK")
+        raise
+
+
+def remove(part: Path) -> None:
+    """Remove a file that did not get its name, and what SQLite has left beside it."""
+    for end in ("", "-wal", "-shm", "-journal"):
+        part.with_name(part.name + end).unlink(missing_ok=True)
+
+
+def checked(made: sqlite3.Connection, path: str) -> Backup:
     """What is in the copy. Raises `BackupFailed` where SQLite finds it damaged."""
     found = [text for (text,) in made.execute("PRAGMA integrity_check(5)")]
     if found != ["ok"]:
@@ -109,25 +161,38 @@ def _last_hash(made: sqlite3.Connection, tid: int, previous: bytes, seq: int) ->
     return seq, last
 
 
-async def back_up_file(source: str, path: str, busy_timeout_s: float, copied: Copied) -> Backup:
+async def back_up_file(file: StoreFile, target: StoreFile, busy_timeout_s: float, copied: Copied) -> Backup:
     """Copy a database, live or not, to a new file. Cancelling it leaves nothing behind."""
     given_up = False
 
     def told(done: int, all_: int) -> None:
         if given_up:
-            raise BackupFailed(path, "it was given up")
+            raise BackupFailed(target.path, "it was given up")
         copied(done, all_)
 
-    connection = Connection.reader(source, busy_timeout_s)
+    connection = Connection.reader(file, busy_timeout_s)
     try:
         context = copy_context()  # the connection's thread has one of its own
-        return await connection.run(lambda raw: context.run(_of_store, raw, source, path, told))
+        return await connection.run(lambda raw: context.run(_of_store, raw, file, target, told))
     finally:
         given_up = True
         await connection.close()
 
 
-def _of_store(raw: sqlite3.Connection, source: str, path: str, copied: Copied) -> Backup:
-    if not check_version(raw, source):
-        raise SchemaError(source, "it is not a store; give the path of one, or of a backup")
-    return back_up(raw, path, copied)
+def target_of(file: StoreFile, path: str, key: Key | None, *, plain: bool) -> StoreFile:
+    """The file to copy to: with the same key unless there is another one, or it is to be `plain`.
+
+    Making a key may take some tenths of a second.
+    """
+    return file.like(path) if key is None and not (plain and file.is_encrypted) else file.rekeyed(key, path)
+
+
+def part_of(path: str) -> str:
+    """Where this process makes a new file before it is there."""
+    return str(beside(Path(path).resolve()))
+
+
+def _of_store(raw: sqlite3.Connection, file: StoreFile, target: StoreFile, copied: Copied) -> Backup:
+    if not check_version(raw, file.path):
+        raise SchemaError(file.path, "it is not a store; give the path of one, or of a backup")
+    return back_up(raw, file, target, copied)

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from memory_engine.storage import passages, vector_blocks
+from memory_engine.storage.driver import errors
 from memory_engine.storage.sqlite.passages import stands
 from memory_engine.storage.sqlite.schema import id_from_row, position
 from memory_engine.storage.sqlite.transactions import find_tid
@@ -88,7 +89,7 @@ def _words(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
             wrong = set(map(int, places)).symmetric_difference(_list(raw, prefix + word, (first, last)))
             if wrong:
                 yield f"the list of the word {word!r} is wrong about {len(wrong):,} of {len(places):,} passages"
-    except sqlite3.DatabaseError as error:
+    except errors(sqlite3.DatabaseError) as error:
         yield f"the full-text index cannot be read: {error}"
 
 

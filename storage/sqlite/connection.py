@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import Lock, local
+from threading import Lock, Thread, local
 from typing import TypeVar, cast
 from weakref import WeakSet
 
@@ -19,12 +19,12 @@ from memory_engine.core.aside import given_way
 from memory_engine.errors import (
     EngineClosed,
     InvalidIdentifier,
-    SchemaError,
     StorageBusy,
     StorageError,
     StorageFailed,
     StorageRefused,
 )
+from memory_engine.storage.driver import Factory, StoreFile, code_of, errors, not_a_database
 
 T = TypeVar("T")
 
@@ -52,42 +52,43 @@ class Connection:
     cancelled await never leaves a transaction open.
     """
 
-    def __init__(self, path: str, make: Callable[[], aiosqlite.Connection]) -> None:
+    def __init__(self, path: str, opened: Callable[[], sqlite3.Connection]) -> None:
+        """`opened` opens SQLite's own connection, on the thread and when it is first needed."""
         self._path = path
-        self._make = make
-        self._made: aiosqlite.Connection | None = None
-        self._writing: sqlite3.Connection | None = None
+        self._opened = opened
+        self._worker: aiosqlite.Connection | None = None
+        self._sqlite: sqlite3.Connection | None = None
+        self._is_writer = False
         self._open = True
         self.at_work = Lock()
         """Held while SQLite works for this connection (see `_rest`)."""
         _CONNECTIONS.add(self)
 
     @classmethod
-    async def writer(
-        cls, path: str, busy_timeout_s: float, factory: Callable[..., sqlite3.Connection] = sqlite3.Connection
-    ) -> "Connection":
+    async def writer(cls, file: StoreFile | str, busy_timeout_s: float, factory: Factory | None = None) -> "Connection":
         """The connection that writes; `factory` is that of `sqlite3.connect`."""
-        made = cls(path, lambda: _unconnected(path, busy_timeout_s, factory, anywhere=True))
-        try:
-            made._made = await made._make()
-            made._writing = made._made._conn
-        except sqlite3.Error as error:
-            raise storage_error(path, error) from error
+        file = StoreFile(file) if isinstance(file, str) else file
+        made = cls(file.path, lambda: file.connect(timeout_s=busy_timeout_s, factory=factory, anywhere=True))
+        made._is_writer = True
+        await made.run(lambda _: None)
         return made
 
     @classmethod
-    def reader(cls, path: str, busy_timeout_s: float, *, is_still: bool = False) -> "Connection":
+    def reader(cls, file: StoreFile | str, busy_timeout_s: float, *, is_still: bool = False) -> "Connection":
         """A connection that cannot write, opened with its first closure.
 
         `is_still`: nobody else writes either, so that it needs no files beside.
         """
-        return cls.readers(path, busy_timeout_s, 1, is_still=is_still)[0]
+        return cls.readers(file, busy_timeout_s, 1, is_still=is_still)[0]
 
     @classmethod
-    def readers(cls, path: str, busy_timeout_s: float, count: int, *, is_still: bool = False) -> "list[Connection]":
+    def readers(
+        cls, file: StoreFile | str, busy_timeout_s: float, count: int, *, is_still: bool = False
+    ) -> "list[Connection]":
         """Several of them, of the file that is there now, whatever the path names later."""
-        target = Path(path).resolve().as_uri() + "?mode=ro" + ("&immutable=1" if is_still else "")
-        return [cls(path, lambda: _unconnected(target, busy_timeout_s)) for _ in range(count)]
+        file = StoreFile(file) if isinstance(file, str) else file
+        target = Path(file.path).resolve().as_uri() + "?mode=ro" + ("&immutable=1" if is_still else "")
+        return [cls(file.path, lambda: file.connect(target, timeout_s=busy_timeout_s)) for _ in range(count)]
 
     def start(self, work: Callable[[sqlite3.Connection], T], ended: Callable[[T | BaseException], None]) -> None:
         """Start a closure on the connection's thread, after those started before: one hop, however many statements.
@@ -96,7 +97,7 @@ class Connection:
         aiosqlite has no public way to do this. Its own methods put a future and a function
         on the thread's queue, and the thread tells the future's loop to settle it; so does
         this, with a stand-in for the future that calls back at once instead of in the
-        loop's next round. Only `start` and `run` depend on it.
+        loop's next round. All releases since 0.17 do it so, and only `_put` depends on it.
         """
         if not self._open:
             raise EngineClosed
@@ -104,29 +105,41 @@ class Connection:
 
     def here(self) -> sqlite3.Connection:
         """SQLite's own connection, for the caller's thread. Only of a `writer`, and while nothing started runs."""
-        if not self._open or self._writing is None:
+        if not self._open or self._sqlite is None:
             raise EngineClosed
-        return self._writing
-
-    @property
-    def _begun(self) -> aiosqlite.Connection:
-        """aiosqlite's connection, whose thread is started now if it is not yet."""
-        if self._made is None:
-            self._made = self._make()
-            self._made._thread.start()
-        return self._made
+        return self._sqlite
 
     def _raw(self) -> sqlite3.Connection:
         """SQLite's own connection, opened now if it is not yet. On the connection's thread."""
-        begun = self._begun
-        if begun._connection is None:
-            begun._connection = begun._connector()
-            begun._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        return begun._connection
+        if self._sqlite is None:
+            self._sqlite = self._opened()
+            if not self._is_writer:
+                self._sqlite.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        return self._sqlite
+
+    def reopened(self) -> sqlite3.Connection:
+        """Open SQLite's own connection anew, whether it was closed or not. On the connection's thread."""
+        self._shut()
+        return self._raw()
+
+    def _shut(self) -> None:
+        there, self._sqlite = self._sqlite, None
+        if there is not None:
+            there.close()
 
     def _put(self, outcome: "_ThreadFuture", work: Callable[[], object]) -> None:
+        """Put a closure on the thread's queue; the thread is started with the first one.
+
+        What aiosqlite opens connections with is public: a function that it calls. It is never called here, where each
+        closure opens what it needs, but the thread and its queue are aiosqlite's.
+        """
+        if self._worker is None:
+            self._worker = aiosqlite.Connection(self._opened, iter_chunk_size=1)
+            thread = _thread_of(self._worker)
+            thread.daemon = True  # a store that nobody closed must not keep the process alive
+            thread.start()
         job = partial(given_way, partial(self._do, work))
-        self._begun._tx.put_nowait((cast("asyncio.Future[object]", outcome), job))
+        self._worker._tx.put_nowait((cast("asyncio.Future[object]", outcome), job))
 
     def _do(self, work: Callable[[], T]) -> T:
         with self.at_work:
@@ -139,32 +152,44 @@ class Connection:
         """
         if not self._open:
             raise EngineClosed
-        loop = asyncio.get_running_loop()
-        waited: asyncio.Future[T] = loop.create_future()
-        self._put(_ThreadFuture(loop, waited.done, waited.set_result, waited.set_exception), lambda: work(self._raw()))
         try:
-            return await waited
+            return await self._done(lambda: work(self._raw()))
         except (FileExistsError, FileNotFoundError):  # of a backup's target: it says nothing about this file
             raise
-        except (sqlite3.Error, OSError, OverflowError) as error:
+        except errors() as error:
+            raise storage_error(self._path, error) from error
+        except (OSError, OverflowError) as error:
             raise storage_error(self._path, error) from error
         except msgspec.DecodeError as error:  # a row that a query reads is damaged
             raise StorageRefused(self._path, str(error)) from error
         except UnicodeEncodeError as error:
             raise InvalidIdentifier("a text", ascii(error.object), "it holds a lone surrogate") from None
 
+    def _done(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """A future of what a closure gives on the connection's thread."""
+        loop = asyncio.get_running_loop()
+        waited: asyncio.Future[T] = loop.create_future()
+        self._put(_ThreadFuture(loop, waited.done, waited.set_result, waited.set_exception), work)
+        return waited
+
     @property
     def is_started(self) -> bool:
         """Whether it has been asked for anything yet."""
-        return self._made is not None
+        return self._worker is not None
+
+    async def rest(self) -> None:
+        """Close SQLite's own connection, after what was started before. The next closure opens one anew."""
+        if self._open and self._worker is not None:
+            await self._done(self._shut)
 
     async def close(self) -> None:
         """Close it and end its thread, in one hop."""
         was_open, self._open = self._open, False
-        is_there = self._made is not None and (was_open or self._made._connection is not None)
-        if is_there and (stopped := self._begun.stop()) is not None:
-            await stopped
-            self._begun._thread.join()  # it has nothing left to do but to end: who counts threads then counts none
+        if was_open and self._worker is not None:
+            shut = self._done(self._shut)
+            _end(self._worker)
+            await shut
+            _thread_of(self._worker).join()  # it has nothing left to do but to end: who counts threads then counts none
 
 
 _CONNECTIONS: WeakSet[Connection] = WeakSet()
@@ -246,6 +271,10 @@ class Readers:
             timer.cancel()
             self._waiting.remove(waiter)
 
+    async def rest(self) -> None:
+        """Close SQLite's own connections, each after what was asked of it; the next query opens them anew."""
+        await asyncio.gather(*(connection.rest() for connection in self._connections))
+
     async def close(self) -> None:
         """Close all of them."""
         await asyncio.gather(*(connection.close() for connection in self._connections))
@@ -282,24 +311,26 @@ class _ThreadFuture:
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def _unconnected(
-    target: str,
-    busy_timeout_s: float,
-    factory: Callable[..., sqlite3.Connection] = sqlite3.Connection,
-    *,
-    anywhere: bool = False,
-) -> aiosqlite.Connection:
-    connection = aiosqlite.connect(
-        target,
-        uri=target.startswith("file:"),
-        isolation_level=None,
-        timeout=busy_timeout_s,
-        cached_statements=256,
-        factory=factory,
-        check_same_thread=not anywhere,
-    )
-    connection._thread.daemon = True  # a store that nobody closed must not keep the process alive
-    return connection
+def _thread_of(worker: aiosqlite.Connection) -> Thread:
+    """The thread behind a connection of aiosqlite, which was one itself before 0.22."""
+    return cast("Thread", getattr(worker, "_thread", worker))
+
+
+def _end(worker: aiosqlite.Connection) -> None:
+    """Let the thread end after what it was given; aiosqlite has had three ways to say so."""
+    stop = getattr(worker, "stop", None) or getattr(worker, "_stop_running", None)
+    if stop is not None:
+        stop()
+    else:  # before 0.20: at its next look at an empty queue
+        worker._running = False
+
+
+def configure(raw: sqlite3.Connection, *, syncs: bool) -> None:
+    """The settings of a connection that writes. In the lock: the first of them may change the file."""
+    raw.execute("PRAGMA journal_mode = WAL").fetchone()
+    raw.execute(f"PRAGMA synchronous = {'FULL' if syncs else 'NORMAL'}")
+    raw.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it, between commits
+    raw.execute("PRAGMA secure_delete = OFF")
 
 
 def storage_error(path: str, error: sqlite3.Error | OSError | OverflowError) -> StorageError:
@@ -309,15 +340,14 @@ def storage_error(path: str, error: sqlite3.Error | OSError | OverflowError) -> 
     """
     if is_busy(error):
         return StorageBusy(path, 0.0)
-    code = getattr(error, "sqlite_errorcode", 0)
-    if code & 0xFF == sqlite3.SQLITE_NOTADB:
-        return SchemaError(path, "it is not an SQLite file; give a path of its own")
+    if isinstance(error, errors()) and code_of(error) == sqlite3.SQLITE_NOTADB:
+        return not_a_database(path, error)
     return StorageFailed(path, str(error)) if is_failing(error) else StorageRefused(path, str(error))
 
 
-def is_busy(error: sqlite3.Error | OSError | OverflowError) -> bool:
+def is_busy(error: BaseException) -> bool:
     """Whether another connection was in the way."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
+    return code_of(error) in _BUSY
 
 
 def is_failing(error: sqlite3.Error | OSError | OverflowError) -> bool:

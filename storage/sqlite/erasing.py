@@ -18,6 +18,7 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ACTIVE, DELETED
 from memory_engine.errors import IntegrityError, ThreadHasForks
 from memory_engine.storage import passages
+from memory_engine.storage.driver import errors
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.schema import position, rows_of, with_id
 from memory_engine.storage.sqlite.transactions import Transactions, find_tid
@@ -40,6 +41,8 @@ _TEXTS = (
     ("threads", "metadata"),
 )
 _ROWS_AT_ONCE = 256
+THROUGH_THE_KEY = "the file was written anew from its rows, and these were read through its key"
+"""How it is known that an encrypted file holds nothing of what was erased."""
 _AS_TEXT = frozenset({"terms", "metadata"})
 _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outcome"
 
@@ -119,6 +122,28 @@ def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
     return Traces(files=tuple(files), size=sum(files.values()), places=places)
 
 
+def find_in_rows(raw: sqlite3.Connection, pieces: Sequence[bytes]) -> dict[bytes, list[str]]:
+    """The tables whose rows hold pieces: of an encrypted file, whose bytes tell nothing, all that can be read.
+
+    Its other bytes are those of a file that was written anew since (see `wiping.rewrite`), from rows alone.
+    """
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+    places: dict[bytes, list[str]] = {}
+    for (table,) in raw.execute(tables).fetchall():
+        wanted = set(pieces)
+        rows = raw.execute(f'SELECT * FROM "{table}"')
+        while wanted and (some := rows.fetchmany(_ROWS_AT_ONCE)):
+            held = b"\0".join(_as_bytes(value) for row in some for value in row)
+            for piece in [piece for piece in wanted if piece in held]:
+                wanted.remove(piece)
+                places.setdefault(piece, []).append(f"table {table}")
+    return places
+
+
+def _as_bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode(errors="surrogateescape")
+
+
 def said(raw: sqlite3.Connection, texts: Sequence[bytes]) -> frozenset[bytes]:
     """Those of the texts that some row holds. Reads each table once, or until all are found."""
     tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
@@ -161,7 +186,7 @@ def put_act(raw: sqlite3.Connection, act: Act) -> None:
 
 def is_settled(raw: sqlite3.Connection) -> bool:
     """Whether no act is pending for sure."""
-    with suppress(sqlite3.Error):  # whoever reads the acts is told what is damaged
+    with suppress(*errors()):  # whoever reads the acts is told what is damaged
         return raw.execute("SELECT 1 FROM acts WHERE done_at_us = 0 LIMIT 1").fetchone() is None
     return False
 

@@ -36,15 +36,17 @@ class FaultPlan(Protocol):
         """It is done; an error now loses its outcome."""
 
 
-def connecting(plan: FaultPlan) -> Callable[..., sqlite3.Connection]:
+def connecting(plan: FaultPlan, base: type[sqlite3.Connection] = sqlite3.Connection) -> type[sqlite3.Connection]:
     """A factory, as `sqlite3.connect` takes one, of connections that tell this plan what they do."""
 
-    class Told(sqlite3.Connection):
+    class Told(base):  # type: ignore[misc, valid-type]  # that of the driver
         def execute(self, sql: str, parameters: object = ()) -> sqlite3.Cursor:
-            return _told(plan, sql, lambda: super(Told, self).execute(sql, parameters))  # type: ignore[arg-type]
+            made: sqlite3.Cursor = _told(plan, sql, lambda: super(Told, self).execute(sql, parameters))
+            return made
 
         def executemany(self, sql: str, parameters: Iterable[object]) -> sqlite3.Cursor:
-            return _told(plan, sql, lambda: super(Told, self).executemany(sql, parameters))  # type: ignore[arg-type]
+            made: sqlite3.Cursor = _told(plan, sql, lambda: super(Told, self).executemany(sql, parameters))
+            return made
 
     return Told
 

@@ -7,15 +7,29 @@ import sqlite3
 from collections.abc import Callable, Coroutine
 from contextlib import closing, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol, TypeVar
 
 from memory_engine.core.cancellation import finished
 from memory_engine.errors import ReadOnly, SchemaError, StorageFailed
-from memory_engine.storage.sqlite.connection import Connection
+from memory_engine.storage.driver import StoreFile, errors
+from memory_engine.storage.sqlite.connection import Connection, configure
+from memory_engine.storage.sqlite.erasing import is_settled
+from memory_engine.storage.sqlite.locking import FileLock
+from memory_engine.storage.sqlite.schema import check_version, migrate
 from memory_engine.storage.sqlite.sizes import size_of
-from memory_engine.store.protocol import CommitUnit, Migrated
+from memory_engine.store.keys import Key
+from memory_engine.store.new_file import remove_left
+from memory_engine.store.protocol import Backup, CommitUnit, Copied, Migrated
 
 T = TypeVar("T")
+
+
+class _Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -23,25 +37,73 @@ SQLITE_MIN = (3, 37, 0)
 SQLITE_SAFE_WAL = (3, 51, 3)
 
 
+async def checked_file(path: str, key: Key | None) -> StoreFile:
+    """The file of a store, once it is sure that it can be read so: nothing is written before."""
+    check_place(path)
+    file = StoreFile(path, key)
+    if key is None:
+        file.check()
+    else:  # making the key takes a while
+        await asyncio.to_thread(file.check)
+    check_sqlite_version(path, file.driver)
+    return file
+
+
+async def whole(opening: Coroutine[object, object, C]) -> C:
+    """The store that is opened; closed again where the caller is cancelled meanwhile, so that no thread stays."""
+    task = asyncio.ensure_future(opening)
+    try:
+        return await finished(task)
+    except asyncio.CancelledError:
+        if not task.cancelled() and task.exception() is None:
+            await finished(task.result().close())
+        raise
+
+
+def make(file: StoreFile, lock: FileLock) -> None:
+    """Make a new file with a key: several processes may open it at once, and only one can choose its salt.
+
+    Beside one that is there may be another, in clear, that a process was making when it was killed: it goes.
+    """
+    with lock:
+        if not size_of(file.path):
+            file.make()
+        remove_left(Path(file.path).resolve())
+
+
+def prepare(raw: sqlite3.Connection, lock: FileLock, path: str, syncs: bool, migrated: Migrated | None) -> bool:
+    """Settings of the connection, and the schema. In the lock: several processes may open a new file at once.
+
+    Returns whether no act is pending.
+    """
+    with lock:
+        check_version(raw, path)  # before anything is changed: the file may be another program's
+        configure(raw, syncs=syncs)
+        migrate(raw, path, migrated)
+        remove_graphs(path)
+        lock.watch()
+        return is_settled(raw)
+
+
 async def version_of(
-    path: str, busy_timeout_s: float, version: Callable[[sqlite3.Connection, str], int], *, is_still: bool = False
+    file: StoreFile, busy_timeout_s: float, version: Callable[[sqlite3.Connection, str], int], *, is_still: bool = False
 ) -> int:
     """The schema version of a file that is there, by a connection that cannot write."""
-    connection = Connection.reader(path, busy_timeout_s, is_still=is_still)
+    connection = Connection.reader(file, busy_timeout_s, is_still=is_still)
     try:
-        return await connection.run(lambda raw: version(raw, path))
+        return await connection.run(lambda raw: version(raw, file.path))
     finally:
         await connection.close()
 
 
-def close_for_good(path: str) -> None:
+def close_for_good(file: StoreFile) -> None:
     """Take away the files that reading has made beside a file: SQLite does it where the last to close might write.
 
     It does nothing while others have the file open, and nothing is in the write-ahead log that they left behind.
     """
-    if size_of(path + "-wal"):
+    if size_of(file.path + "-wal"):
         return
-    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as last:
+    with suppress(*errors()), closing(file.connect(timeout_s=0)) as last:
         last.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
@@ -71,36 +133,18 @@ def check_place(path: str) -> None:
         raise StorageFailed(path, "it is a directory; give the path of a file")
 
 
-def check_sqlite_version(path: str) -> None:
+def check_sqlite_version(path: str, driver: ModuleType) -> None:
     """Refuse an SQLite without STRICT tables; warn once of one that has the write-ahead log bug.
 
     SQLite before 3.51.3 can lose pages when two connections write or checkpoint at one
     instant (https://sqlite.org/wal.html#walresetbug). The lock beside the file keeps this
     package's processes from that; other programs that write to the file do not take it.
     """
-    version = sqlite3.sqlite_version
-    if sqlite3.sqlite_version_info < SQLITE_MIN:
+    version = driver.sqlite_version
+    if driver.sqlite_version_info < SQLITE_MIN:
         raise SchemaError(path, f"Python's SQLite is {version}; 3.37 or newer is needed")
-    if sqlite3.sqlite_version_info < SQLITE_SAFE_WAL:
+    if driver.sqlite_version_info < SQLITE_SAFE_WAL:
         _log.info("SQLite %s: let no other program write to or checkpoint %s (fixed in 3.51.3)", version, path)
-
-
-class _Closable(Protocol):
-    async def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=_Closable)
-
-
-async def whole(opening: Coroutine[object, object, C]) -> C:
-    """What is opened; closed again where the caller is cancelled meanwhile, so that no thread stays."""
-    task = asyncio.ensure_future(opening)
-    try:
-        return await finished(task)
-    except asyncio.CancelledError:
-        if not task.cancelled() and task.exception() is None:
-            await finished(task.result().close())
-        raise
 
 
 def on_the_loop(migrated: Migrated | None) -> Migrated | None:
@@ -133,6 +177,10 @@ class NoWriter:
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Refuse a query: readers are for that."""
         raise ReadOnly(f"a query ({query.__name__})")
+
+    async def rekey(self, made: StoreFile, copied: Copied) -> Backup:
+        """Refuse another key."""
+        raise ReadOnly("another key")
 
     async def checkpoint(self, mode: str) -> None:
         """Leave the write-ahead log as it is."""

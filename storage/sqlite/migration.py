@@ -4,18 +4,20 @@ import asyncio
 from pathlib import Path
 
 from memory_engine.errors import SchemaError, StorageFailed
-from memory_engine.storage.sqlite.file import close_for_good, version_of
+from memory_engine.storage.sqlite.file import checked_file, close_for_good, version_of
 from memory_engine.storage.sqlite.schema import MIGRATIONS, brings, stored_version
 from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.storage.sqlite.store import SQLiteStore
+from memory_engine.store.keys import Key
 from memory_engine.store.protocol import Migrated, SchemaVersions
 
 
 class SQLiteSchema:
     """See `memory_engine.store.protocol.StoreSchema`. The file has to be there: none is made."""
 
-    def __init__(self, path: str, *, busy_timeout_s: float = 5.0) -> None:
+    def __init__(self, path: str, *, busy_timeout_s: float = 5.0, key: Key | None = None) -> None:
         self._path = path
+        self._key = key
         self._busy_timeout_s = busy_timeout_s
 
     async def versions(self) -> SchemaVersions:
@@ -23,23 +25,26 @@ class SQLiteSchema:
         path = self._path
         if not await asyncio.to_thread(Path(path).is_file):
             raise StorageFailed(path, "there is no such file")
+        file = await checked_file(path, self._key)
         is_alone = not await asyncio.to_thread(Path(path + "-shm").exists)
         try:
-            stored = await version_of(path, self._busy_timeout_s, stored_version)
+            stored = await version_of(file, self._busy_timeout_s, stored_version)
         except StorageFailed:
             if await asyncio.to_thread(size_of, path + "-wal"):
                 raise
-            stored = await version_of(path, self._busy_timeout_s, stored_version, is_still=True)
+            stored = await version_of(file, self._busy_timeout_s, stored_version, is_still=True)
         else:
             if is_alone:
-                await asyncio.to_thread(close_for_good, path)
+                await asyncio.to_thread(close_for_good, file)
         waiting = {number: brings(number) for number in range(stored + 1, len(MIGRATIONS) + 1)}
         return SchemaVersions(stored=stored, newest=len(MIGRATIONS), waiting=waiting)
 
     async def migrate(self, migrated: Migrated) -> SchemaVersions:
         """Bring the file up to date, in one transaction."""
         if (await self.versions()).waiting:
-            store = await SQLiteStore.open(self._path, busy_timeout_s=self._busy_timeout_s, migrated=migrated)
+            store = await SQLiteStore.open(
+                self._path, busy_timeout_s=self._busy_timeout_s, key=self._key, migrated=migrated
+            )
             await store.close()
         found = await self.versions()
         if found.stored > found.newest:

@@ -22,6 +22,7 @@ from memory_engine.core.threads import (
 )
 from memory_engine.errors import SchemaError
 from memory_engine.storage import vector_blocks
+from memory_engine.storage.driver import errors
 from memory_engine.storage.passages import SCHEMA as PASSAGES
 from memory_engine.storage.passages import SCOPES, fill_scopes
 from memory_engine.store.protocol import Migrated
@@ -354,7 +355,7 @@ def rows_of(raw: sqlite3.Connection, query: str, values: Sequence[object] = ()) 
     """
     try:
         return raw.execute(query, values).fetchall()
-    except sqlite3.OperationalError as error:
+    except errors(sqlite3.OperationalError) as error:
         if not str(error).startswith("Could not decode to UTF-8"):
             raise
     raw.text_factory = _text_of

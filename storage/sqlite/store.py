@@ -5,8 +5,8 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -16,25 +16,25 @@ from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed
+from memory_engine.storage.driver import StoreFile
 from memory_engine.storage.passage_rows import forget_texts
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, Readers
-from memory_engine.storage.sqlite.faults import FaultPlan, ToldLock, connecting
 from memory_engine.storage.sqlite.file import (
     NoWriter,
-    check_place,
-    check_sqlite_version,
+    checked_file,
     close_for_good,
+    make,
     on_the_loop,
-    remove_graphs,
+    prepare,
     signature,
     version_of,
     whole,
 )
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
+from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version
 from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
@@ -44,6 +44,7 @@ from memory_engine.storage.sqlite.transactions import (
     write_projection,
 )
 from memory_engine.storage.sqlite.writer import WAL_BYTES, Writer
+from memory_engine.store.keys import Key
 from memory_engine.store.protocol import (
     Act,
     Backup,
@@ -59,7 +60,10 @@ from memory_engine.store.protocol import (
 
 if TYPE_CHECKING:
     from memory_engine.storage.sqlite import backup
+    from memory_engine.storage.sqlite import faults as faulty
+    from memory_engine.storage.sqlite.faults import FaultPlan
 else:
+    faulty = lazy_module("memory_engine.storage.sqlite.faults")
     backup = lazy_module("memory_engine.storage.sqlite.backup")
 
 T = TypeVar("T")
@@ -93,18 +97,18 @@ class SQLiteStore:
 
     def __init__(
         self,
-        path: str,
+        file: StoreFile,
         writer: Writer | NoWriter,
         readers: Readers,
         transactions: Transactions,
         busy_timeout_s: float,
     ) -> None:
-        self._path = path
+        self._file, self._path = file, file.path
         self._writer = writer
         self._readers = readers
         self._transactions = transactions
         self._busy_timeout_s = busy_timeout_s
-        self._generation = Generation(path)
+        self._generation = Generation(file.path)
         self._generation_now: int | None = None
         self._generation_before = 0
         self._in_round = 0
@@ -115,11 +119,12 @@ class SQLiteStore:
         """How many queries more need no reader: each takes milliseconds at most."""
         self._is_settled = False
         """Whether no act was pending when the file was opened, and nobody has asked since."""
-        self._leases = Leases(path)
+        self._leases = Leases(file.path)
         self._quiet: asyncio.Future[None] | None = None
         self._shortening: asyncio.Task[None] | None = None
         self._shortened_s = self._measured_s = 0.0
         self.passages = SQLitePassages(writer, self._read)
+        file.opened()
 
     @classmethod
     async def open(  # noqa: PLR0913 - what a file is opened with, by keyword
@@ -129,28 +134,30 @@ class SQLiteStore:
         durability: Durability = "normal",
         busy_timeout_s: float = 5.0,
         readers: int = 2,
-        faults: FaultPlan | None = None,
+        key: Key | None = None,
+        faults: "FaultPlan | None" = None,
         migrated: Migrated | None = None,
     ) -> "SQLiteStore":
         """Open or make the file, bringing its schema up to date; `migrated` is told of each migration.
 
-        `faults` is for tests: it is told of every write.
+        With a `key` it is encrypted. `faults` is for tests: it is told of every write.
 
-        Raises `SchemaError` for a file of another program or of a newer version,
-        `StorageFailed` where it cannot be opened, `StorageBusy` past the timeout.
+        Raises `SchemaError` for a file of another program or of a newer version, `StorageFailed` where it cannot be
+        opened, `StorageBusy` past the timeout, and what `StoreFile.check` raises.
         """
-        check_sqlite_version(path)
-        check_place(path)
+        file = await checked_file(path, key)
         try:
-            lock = FileLock(path, busy_timeout_s) if faults is None else ToldLock(path, busy_timeout_s, faults)
+            lock = FileLock(path, busy_timeout_s) if faults is None else faulty.ToldLock(path, busy_timeout_s, faults)
         except OSError as error:
             raise StorageFailed(path, str(error)) from error
         return await whole(
-            cls._prepared(path, lock, durability, busy_timeout_s, readers, faults=faults, migrated=migrated)
+            cls._prepared(file, lock, durability, busy_timeout_s, readers, faults=faults, migrated=migrated)
         )
 
     @classmethod
-    async def open_read_only(cls, path: str, *, busy_timeout_s: float = 5.0, readers: int = 2) -> "SQLiteStore":
+    async def open_read_only(
+        cls, path: str, *, busy_timeout_s: float = 5.0, readers: int = 2, key: Key | None = None
+    ) -> "SQLiteStore":
         """Open a file that is only read: it may be read-only, and its directory too. Every write raises `ReadOnly`.
 
         Where nothing can be written beside the file, it is read as it stands; a read after another process has written
@@ -158,18 +165,17 @@ class SQLiteStore:
         latest commits are in a write-ahead log that cannot be read so, and `SchemaError` as `open` does. A file of an
         older schema is brought up to date where it can be written.
         """
-        check_sqlite_version(path)
-        check_place(path)
-        return await whole(cls._still_prepared(path, busy_timeout_s, readers))
+        return await whole(cls._still_prepared(path, busy_timeout_s, readers, key))
 
     @classmethod
-    async def _still_prepared(cls, path: str, busy_timeout_s: float, readers: int) -> "SQLiteStore":
+    async def _still_prepared(cls, path: str, busy_timeout_s: float, readers: int, key: Key | None) -> "SQLiteStore":
+        file = await checked_file(path, key)
         if not await asyncio.to_thread(Path(path).is_file):
             raise StorageFailed(path, "the file does not exist, and an engine that only reads makes none")
         is_still, version = False, 0
         is_alone = not await asyncio.to_thread(Path(path + "-shm").exists)
         try:
-            version = await version_of(path, busy_timeout_s, check_version)
+            version = await version_of(file, busy_timeout_s, check_version)
         except StorageFailed as error:
             if await asyncio.to_thread(size_of, path + "-wal"):
                 why = (
@@ -178,19 +184,19 @@ class SQLiteStore:
                 )
                 raise StorageFailed(path, why) from error
             is_still = True
-            version = await version_of(path, busy_timeout_s, check_version, is_still=True)
+            version = await version_of(file, busy_timeout_s, check_version, is_still=True)
         if version < len(MIGRATIONS):
-            await cls._brought_up(path, version, busy_timeout_s)
-        found = Readers(Connection.readers(path, busy_timeout_s, readers, is_still=is_still))
-        store = cls(path, NoWriter(), found, Transactions(SPILL_BYTES, path), busy_timeout_s)
+            await cls._brought_up(path, version, busy_timeout_s, key)
+        found = Readers(Connection.readers(file, busy_timeout_s, readers, is_still=is_still))
+        store = cls(file, NoWriter(), found, Transactions(SPILL_BYTES, path), busy_timeout_s)
         store._leaves = is_alone and not is_still
         store._still = await asyncio.to_thread(signature, path) if is_still else None
         return store
 
     @classmethod
-    async def _brought_up(cls, path: str, version: int, busy_timeout_s: float) -> None:
+    async def _brought_up(cls, path: str, version: int, busy_timeout_s: float, key: Key | None) -> None:
         try:
-            await (await cls.open(path, busy_timeout_s=busy_timeout_s)).close()
+            await (await cls.open(path, busy_timeout_s=busy_timeout_s, key=key)).close()
         except StorageFailed as error:
             why = f"its schema is version {version}; open it once where it can be written to, to bring it up to date"
             raise SchemaError(path, why) from error
@@ -198,30 +204,34 @@ class SQLiteStore:
     @classmethod
     async def _prepared(  # noqa: PLR0913 - what `open` is given
         cls,
-        path: str,
+        file: StoreFile,
         lock: FileLock,
         durability: Durability,
         busy_timeout_s: float,
         readers: int,
         *,
-        faults: FaultPlan | None,
+        faults: "FaultPlan | None",
         migrated: Migrated | None,
     ) -> "SQLiteStore":
-        connection: Connection | None = None
+        connection, path = None, file.path
         try:
-            factory = sqlite3.Connection if faults is None else connecting(faults)
-            connection = await Connection.writer(path, busy_timeout_s, factory)
+            if file.is_encrypted:
+                await asyncio.to_thread(make, file, lock)
+            if size_of(path):
+                lock.watch()  # before it is opened: another key puts another file in its place
+            factory = None if faults is None else faulty.connecting(faults, file.kind)
+            connection = await Connection.writer(file, busy_timeout_s, factory)
             told = on_the_loop(migrated)
-            is_settled = await connection.run(lambda raw: _prepare(raw, lock, path, durability, told))
+            is_settled = await connection.run(lambda raw: prepare(raw, lock, path, durability == "full", told))
         except BaseException:  # after any error no thread of a connection may stay behind; it goes on to the caller
             if connection is not None:
                 await connection.close()
             lock.close()
             raise
         transactions = Transactions(SPILL_BYTES, path)
-        writer = Writer(connection, lock, transactions, path, busy_timeout_s, syncs=durability == "full")
-        found = Readers(Connection.readers(path, busy_timeout_s, readers))
-        store = cls(path, writer, found, transactions, busy_timeout_s)
+        writer = Writer(connection, lock, transactions, file, busy_timeout_s, syncs=durability == "full")
+        found = Readers(Connection.readers(file, busy_timeout_s, readers))
+        store = cls(file, writer, found, transactions, busy_timeout_s)
         store._first_reads = FIRST_READS if faults is None and size_of(path) <= SMALL_BYTES else 0
         store._is_settled = is_settled
         return store
@@ -258,17 +268,25 @@ class SQLiteStore:
 
     async def _shorten(self) -> None:
         """Empty the write-ahead log. This process begins no read before that, and waits for those under way."""
+        async with self._without_reads():
+            with suppress(MemoryEngineError):
+                await self._writer.shorten()
+        self._shortened_s = time.monotonic()
+
+    @asynccontextmanager
+    async def _without_reads(self) -> AsyncIterator[None]:
+        """A block before which no further read begins; it waits a moment for those under way."""
+        while self._quiet is not None:
+            await asyncio.shield(self._quiet)
         self._quiet = asyncio.get_running_loop().create_future()
         until = time.monotonic() + QUIET_S
         try:
             while self._readers.at_work and time.monotonic() < until:  # noqa: ASYNC110 - bounded, and rare
                 await asyncio.sleep(QUIET_POLL_S)
-            with suppress(MemoryEngineError):
-                await self._writer.shorten()
+            yield
         finally:
             self._quiet.set_result(None)
             self._quiet = None
-            self._shortened_s = time.monotonic()
 
     async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
         """Those of the events that the thread's log (shared past included) holds."""
@@ -374,6 +392,9 @@ class SQLiteStore:
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """Look for pieces in the database, its write-ahead log and the vectors beside it."""
         found = await asyncio.to_thread(erasing.find_bytes, self._path, pieces)
+        if self._file.is_encrypted:
+            places = await self._read(lambda raw: erasing.find_in_rows(raw, pieces))
+            found = msgspec.structs.replace(found, places={**found.places, **places}, how=erasing.THROUGH_THE_KEY)
         wanted = [piece for piece in found.places if piece in texts]
         said = await self._read(lambda raw: erasing.said(raw, wanted))
         return msgspec.structs.replace(found, said=said)
@@ -382,9 +403,17 @@ class SQLiteStore:
         """The rows that hold a text in one of its forms, and entries of the full-text index with all its words."""
         return await self._read(lambda raw: erasing.mentions(raw, forms, words))
 
-    async def backup(self, path: str, copied: Copied) -> Backup:
+    async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
         """Copy the database as it is now to a new file, which is checked before it is there."""
-        return await backup.back_up_file(self._path, path, self._busy_timeout_s, copied)
+        target = await asyncio.to_thread(backup.target_of, self._file, path, key, plain=plain)
+        return await backup.back_up_file(self._file, target, self._busy_timeout_s, copied)
+
+    async def rekey(self, key: Key | None, copied: Copied) -> Backup:
+        """Write the file anew with another key, or none, and go on with that. Reads and commits wait meanwhile."""
+        made = await asyncio.to_thread(self._file.rekeyed, key, backup.part_of(self._path))
+        async with self._without_reads():
+            await self._readers.rest()
+            return await self._writer.rekey(made, copied)
 
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act."""
@@ -458,7 +487,8 @@ class SQLiteStore:
         await self._readers.close()
         await self._writer.close()
         if self._leaves:
-            await asyncio.to_thread(close_for_good, self._path)
+            await asyncio.to_thread(close_for_good, self._file)
+        self._file.closed()
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         if self._still is not None and await asyncio.to_thread(signature, self._path) != self._still:
@@ -475,22 +505,3 @@ class SQLiteStore:
                 raise
             why = f"a row cannot be read ({error}); run `memory-engine verify`, or put a backup back"
             raise SchemaError(self._path, why) from error
-
-
-def _prepare(
-    raw: sqlite3.Connection, lock: FileLock, path: str, durability: Durability, migrated: Migrated | None
-) -> bool:
-    """Settings of the connection, and the schema. In the lock: several processes may open a new file at once.
-
-    Returns whether no act is pending.
-    """
-    with lock:
-        check_version(raw, path)  # before anything is changed: the file may be another program's
-        raw.execute("PRAGMA journal_mode = WAL").fetchone()
-        raw.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
-        raw.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it, between commits
-        raw.execute("PRAGMA secure_delete = OFF")
-        migrate(raw, path, migrated)
-        remove_graphs(path)
-        lock.watch()
-        return erasing.is_settled(raw)

@@ -30,6 +30,7 @@ from memory_engine.errors import (
     ThreadNotFound,
 )
 from memory_engine.storage import passages
+from memory_engine.storage.driver import errors
 from memory_engine.storage.passage_rows import WAITING_MIN, words_prefix
 from memory_engine.storage.sqlite.connection import is_failing, storage_error
 from memory_engine.storage.sqlite.schema import HEAD_NAMES, head_to_row, id_to_row, position, with_id
@@ -54,6 +55,8 @@ _DROP_LIVE = "DELETE FROM live WHERE tid = ? AND seq = ? AND n = ?"
 
 UNINDEXED_MAX = 8_192
 """The most passages of a thread that wait for the writer to be idle."""
+_ID_TAKEN, _PLACE_TAKEN = (f"UNIQUE constraint failed: events.{key}" for key in ("id, events.tid", "pos"))
+"""What SQLite says of an event whose id, or whose place, is taken: not every driver has a code for each."""
 _REFUSALS = (HeadMoved, EventIdTaken, ThreadNotFound, ThreadExists, IntegrityError)
 """Errors that concern one unit only."""
 
@@ -80,7 +83,7 @@ class Transactions:
             outcomes: list[MemoryEngineError | None] = [None] * len(units)
             try:
                 self.write(raw, units)
-            except (*_REFUSALS, sqlite3.Error, OverflowError) as error:
+            except _refusing() as error:
                 if not isinstance(error, MemoryEngineError) and not _is_of_a_unit(raw, error):
                     raise
                 raw.execute("ROLLBACK")
@@ -109,7 +112,7 @@ class Transactions:
             if without_index:
                 passages.clear(raw, self.tid(raw, unit.thread_id))
             self.write(raw, (unit,))
-        except (*_REFUSALS, sqlite3.Error, OverflowError) as error:
+        except _refusing() as error:
             if not isinstance(error, MemoryEngineError) and not _is_of_a_unit(raw, error):
                 raise
             raw.execute("ROLLBACK TO unit")
@@ -144,12 +147,12 @@ class Transactions:
             raise HeadMoved
         try:
             raw.executemany(_INSERT_EVENT, events)
-        except sqlite3.IntegrityError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+        except errors(sqlite3.IntegrityError) as error:
+            if str(error) == _ID_TAKEN:
                 # The sender may be a retry whose first try was committed by a process that died before its receipt:
                 # the runtime looks the id up and gives that receipt, or `IdempotencyConflict` for another event.
                 raise EventIdTaken from error
-            if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+            if str(error) == _PLACE_TAKEN:
                 first = units[0]
                 raise IntegrityError(
                     first.thread_id, first.expected.seq + 1, "its log goes on past its head"
@@ -237,6 +240,11 @@ class Transactions:
             spilled,
             _bound(stored.record),
         )
+
+
+def _refusing() -> tuple[type[MemoryEngineError | sqlite3.Error | OverflowError], ...]:
+    """The errors that may concern one unit only."""
+    return (*_REFUSALS, *errors(), OverflowError)
 
 
 def _empties(unit: CommitUnit) -> bool:

@@ -14,16 +14,18 @@ from memory_engine.core.cancellation import Made, finished
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import IDLE, OfLoop
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, StorageFailed
+from memory_engine.storage.driver import StoreFile, errors
 from memory_engine.storage.passage_words import index_words
-from memory_engine.storage.sqlite.connection import Connection, is_busy, storage_error
+from memory_engine.storage.sqlite.connection import Connection, configure, is_busy, storage_error
 from memory_engine.storage.sqlite.locking import FileLock, Generation
 from memory_engine.storage.sqlite.sizes import HERE_ROWS, bytes_of, is_small, size_of
 from memory_engine.storage.sqlite.transactions import Transactions
-from memory_engine.store.protocol import CommitUnit
+from memory_engine.store.protocol import Backup, CommitUnit, Copied
 
 if TYPE_CHECKING:
-    from memory_engine.storage.sqlite import wiping
+    from memory_engine.storage.sqlite import rekeying, wiping
 else:
+    rekeying = lazy_module("memory_engine.storage.sqlite.rekeying")
     wiping = lazy_module("memory_engine.storage.sqlite.wiping")
 
 T = TypeVar("T")
@@ -73,11 +75,12 @@ class Writer:
         connection: Connection,
         lock: FileLock,
         transactions: Transactions,
-        path: str,
+        file: StoreFile,
         busy_timeout_s: float,
         *,
         syncs: bool,
     ) -> None:
+        self._file, path = file, file.path
         self._connection = connection
         self._busy_ms = self._timeout_ms = round(busy_timeout_s * 1000)
         self._syncs = syncs
@@ -161,7 +164,7 @@ class Writer:
             self._lock.leave()
         except Exception as error:  # whatever it is, it is the outcome of the unit
             # another program may write to the file: on its own thread, the connection can wait for that
-            return _UNDONE if isinstance(error, sqlite3.Error) and is_busy(error) else error
+            return _UNDONE if is_busy(error) else error
         return outcome
 
     @property
@@ -204,6 +207,8 @@ class Writer:
         """
         async with self._wiping.here:
             try:
+                if self._file.is_encrypted:
+                    raise wiping.UnknownPages
                 with Made[wiping.PageWiper]() as made:
                     wiper = await made.beside(lambda: wiping.PageWiper(self._path, self._lock.descriptor))
                     for rounds_left in reversed(range(wiping.ROUNDS)):
@@ -217,6 +222,11 @@ class Writer:
             except wiping.UnknownPages:
                 return await self._job(self._rewrite)
         return False
+
+    async def rekey(self, made: StoreFile, copied: Copied) -> Backup:
+        """Put a copy of the file with another key in its place (see `rekeying`), between two transactions."""
+        async with self._wiping.here:
+            return await self._job(lambda raw: self._rekey(raw, made, copied))
 
     async def _last_step(self, wiper: "wiping.PageWiper", *, at_any_size: bool) -> Sequence[int] | None:
         """Look for pages to zero. If they are few, zero them, and end; `None` if that is done, else what is left to do.
@@ -327,7 +337,8 @@ class Writer:
 
     def _refused(self, error: BaseException) -> BaseException:
         """The error that a failed transaction is answered with."""
-        if isinstance(error, sqlite3.Error | OSError | OverflowError):
+        kinds: tuple[type[sqlite3.Error | OSError | OverflowError], ...] = (*errors(), OSError, OverflowError)
+        if isinstance(error, kinds):
             error = storage_error(self._path, error)
         if isinstance(error, StorageFailed):
             self._failed = error
@@ -437,6 +448,19 @@ class Writer:
         self._wait_at_most(raw, READERS_MS)
         with self._lock:
             return wiping.zeroed(raw, wiper, sorted({*pages, *watch.written()})) and self._emptied(raw)
+
+    def _rekey(self, raw: sqlite3.Connection, made: StoreFile, copied: Copied) -> Backup:
+        with self._lock:
+            try:
+                report = rekeying.change_key(raw, self._file, made, copied)
+                self._file.take(made)
+            finally:
+                self._lock.watch()
+                self._busy_ms = self._timeout_ms
+                configure(self._connection.reopened(), syncs=self._syncs)
+                self._file.opened()
+                self._restarts = True
+        return report
 
     def _rewrite(self, raw: sqlite3.Connection) -> bool:
         with self._lock:

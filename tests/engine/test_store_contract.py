@@ -8,12 +8,14 @@ import pytest
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.storage.postgres import PostgresStore
 from memory_engine.storage.sqlite import SQLiteStore
+from memory_engine.store.keys import Key
 from memory_engine.store.protocol import Store
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_views import StoreFactory
 from memory_engine.testing.store_contract import StoreContract
 from tests.postgres_pooler import pooled_url
 from tests.postgres_server import new_url
+from tests.trust.sealing import RAW, sealed
 
 
 class TestMemoryStore(StoreContract):
@@ -38,6 +40,18 @@ class TestSQLiteStore(StoreContract):
     def store_factory(self, tmp_path: Path) -> StoreFactory:
         """One file for the test."""
         return functools.partial(SQLiteStore.open, str(tmp_path / "store.db"))
+
+
+class TestEncryptedStore(StoreContract):
+    """SQLite with a key."""
+
+    persistent = True
+
+    @pytest.fixture
+    def store_factory(self, tmp_path: Path) -> StoreFactory:
+        """One file for the test."""
+        sealed()
+        return functools.partial(SQLiteStore.open, str(tmp_path / "store.db"), key=Key(RAW))
 
 
 class TestSQLiteStoreInFull(StoreContract):

@@ -10,6 +10,7 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, Thread, UserMessage
 from memory_engine.storage.postgres import PostgresStore
 from memory_engine.testing import FaultyStore
+from tests.trust.sealing import OTHER, RAW, filled, sealed
 
 
 def tamper(path: str, *statements: str) -> None:
@@ -33,6 +34,27 @@ async def locked(path: str) -> None:
         with closing(sqlite3.connect(path)) as other:
             other.execute("BEGIN IMMEDIATE")
             await thread.dispatch(UserMessage(content="x"))
+
+
+async def opened_with_another_key(path: str) -> None:
+    """Open an encrypted store with a key that is not its own."""
+    sealed()
+    await filled(Path(path), RAW)
+    await memory_engine.open(path, key=OTHER)
+
+
+async def opened_with_a_needless_key(path: str) -> None:
+    """Open a store that is not encrypted with a key."""
+    sealed()
+    await filled(Path(path), None)
+    await memory_engine.open(path, key=RAW)
+
+
+async def rekeyed_while_open_elsewhere(path: str) -> None:
+    """Change the key of a store that another engine has open."""
+    sealed()
+    async with memory_engine.open(path, key=RAW) as engine, memory_engine.open(path, key=RAW):
+        await engine.rekey(OTHER)
 
 
 async def refused_by_a_row(path: str) -> None:
