@@ -356,7 +356,8 @@ class CompactionService:
             if not future.done():
                 future.set_result(result)
         except BaseException as error:  # every error ends the future, so that nobody waits forever
-            fail(future, error)
+            is_end = isinstance(error, asyncio.CancelledError) and self._kernel.tasks.closing
+            fail(future, EngineClosed() if is_end else error)  # who waits was cancelled by nobody
             if not isinstance(error, MemoryEngineError):
                 raise
         finally:

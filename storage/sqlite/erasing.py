@@ -39,6 +39,8 @@ _TEXTS = (
     ("passages", "terms"),
     ("threads", "metadata"),
 )
+_ACTS = tuple(("acts", column) for column in ("id", "plan", "asked_by", "reason", "outcome"))
+"""What was asked for, and what came of it, stays: an event that names an act has said nothing that is to go."""
 _ROWS_AT_ONCE = 256
 _AS_TEXT = frozenset({"terms", "metadata"})
 _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outcome"
@@ -123,7 +125,7 @@ def said(raw: sqlite3.Connection, texts: Sequence[bytes]) -> frozenset[bytes]:
     """Those of the texts that some row holds. Reads each table once, or until all are found."""
     tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     wanted = set(texts)
-    for table, column in _TEXTS:
+    for table, column in (*_TEXTS, *_ACTS):
         if not wanted or table not in tables:
             continue
         # as bytes: SQLite casts a text to what is stored of it, also where that is damaged
