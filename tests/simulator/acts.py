@@ -29,7 +29,7 @@ class Act:
         """Its thread, which is made if it is not there."""
         name = self.step.thread
         if not self.model.of(name).is_made:
-            before = set(self.model.of(name).unsure)
+            before = self.model.of(name).unsure & self.model.of(name).over
             try:
                 await self.engine.create_thread(name)
             except ThreadExists:
@@ -119,7 +119,10 @@ async def _erase(act: Act) -> object:
 async def _delete(act: Act) -> object:
     name, number = act.step.thread, act.step.number
     act.model.begin_deletion(name, number)
-    report = await act.thread.delete()
+    try:
+        report = await act.thread.delete()
+    finally:
+        act.model.of(name).over.add(number)
     if report.proof is None or not report.proof.ok:
         raise Broken(f"the proof of {report.act} finds {report.proof and report.proof.left}")
     act.model.end_deletion(name, number)

@@ -101,7 +101,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def _heard(self, _loop: asyncio.AbstractEventLoop, about: dict[str, object]) -> None:
         if not _is_dead(copy_context()) and not isinstance(about.get("exception"), Dying):
-            self.errors.append(f"{about.get('message')}: {about.get('exception')!r} {about.get('task')}")
+            self.errors.append(f"{about.get('message')}: {about.get('exception')!r} {about.get('future')} {about.get('handle')}")
 
     def time(self) -> float:
         """Seconds; they pass only here."""

@@ -48,6 +48,8 @@ class ModelThread:
     """How many have begun."""
     unsure: set[int] = field(factory=set)
     """Those that may still happen."""
+    over: set[int] = field(factory=set)
+    """Those whose call has ended, whatever became of it: a thread that is made from then on is not meant."""
 
 
 @define

@@ -184,9 +184,9 @@ class Simulation:
 
     def _ended(self, step: Step, process: SimulatedProcess, task: "asyncio.Task[object]") -> None:
         self.tasks.pop(task, None)
+        error = None if task.cancelled() else task.exception()
         if process.is_dead:
             return
-        error = None if task.cancelled() else task.exception()
         if task.cancelled():
             said = "cancelled"
             if step.cancel is None:
