@@ -63,6 +63,8 @@ class DiskOwner(Owner):
             program.wait()
         for connection in self.connections:
             with suppress(sqlite3.Error):
+                connection.rollback()  # a statement that somebody still holds would keep the file locked
+            with suppress(sqlite3.Error):
                 connection.close()
         self.programs.clear()
         self.connections.clear()

@@ -97,6 +97,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._alarms: list[tuple[float, int, SimulatedTimer]] = []
         self._numbers = count()
         self.errors: list[str] = []
+        self._afterwards: list[Callable[[], None]] = []
         self.set_exception_handler(self._heard)
 
     def _heard(self, _loop: asyncio.AbstractEventLoop, about: dict[str, object]) -> None:
@@ -161,6 +162,16 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         handle = self._round.popleft()
         if not handle._cancelled and not _is_dead(handle._context):  # type: ignore[attr-defined]
             handle._run()
+        self._do_afterwards()
+
+    def afterwards(self, act: Callable[[], None]) -> None:
+        """Do something once what runs now is over, before anything else runs."""
+        self._afterwards.append(act)
+
+    def _do_afterwards(self) -> None:
+        acts, self._afterwards = self._afterwards, []
+        for act in acts:
+            act()
 
     def _fill(self) -> None:
         """The next round: what is ready, beside one job of a thread, or else what comes next in time."""
@@ -219,6 +230,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             job.context.run(job.work)
         finally:
             asyncio._set_running_loop(self)
+        self._do_afterwards()
 
 
 def _is_task(handle: asyncio.Handle) -> bool:
