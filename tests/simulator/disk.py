@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 from unittest.mock import patch
+from weakref import ref
 
 from memory_engine.storage.sqlite.faults import Point
 from memory_engine.storage.sqlite.locking import FileLock, Leases
@@ -47,7 +48,7 @@ class DiskOwner(Owner):
 
     def __init__(self) -> None:
         self.disk = Disk()
-        self.connections: list[sqlite3.Connection] = []
+        self.connections: list[ref[sqlite3.Connection]] = []
         self.programs: list[subprocess.Popen[bytes]] = []
         self.locks: list[FileLock | Leases] = []
 
@@ -61,7 +62,7 @@ class DiskOwner(Owner):
                     with suppress(OSError):
                         pipe.close()
             program.wait()
-        for connection in self.connections:
+        for connection in filter(None, [known() for known in self.connections]):
             with suppress(sqlite3.Error):
                 connection.rollback()  # a statement that somebody still holds would keep the file locked
             with suppress(sqlite3.Error):
@@ -110,7 +111,7 @@ def watched_disk() -> Iterator[None]:
         how["factory"] = _watched(how.get("factory", sqlite3.Connection), reads=reads)
         connection = connect(database, **how)
         if (owner := _owner()) is not None:
-            owner.connections.append(connection)
+            owner.connections.append(ref(connection))
         return connection
 
     class Started(popen):  # type: ignore[misc,valid-type]
