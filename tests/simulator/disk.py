@@ -1,4 +1,4 @@
-"""The disk of a simulated process: faults at the store's own seam, connections that can be let go, and what a kill leaves."""
+"""The disk of a simulated process: faults at the store's own seam, what it holds open, and what a kill leaves."""
 
 import shutil
 import sqlite3
@@ -79,7 +79,7 @@ def _watched(factory: type[sqlite3.Connection], *, reads: bool) -> type[sqlite3.
     """Connections that never wait for others (each job is done whole, so nobody would end meanwhile)."""
 
     class Watched(factory):  # type: ignore[misc,valid-type]
-        def execute(self, sql: str, *rest: Any) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
+        def execute(self, sql: str, *rest: Any) -> sqlite3.Cursor:
             if sql.startswith("PRAGMA busy_timeout"):
                 return super().execute("SELECT 0")
             if reads and sql.startswith("SELECT") and (owner := _owner()) is not None:
@@ -105,7 +105,7 @@ def watched_disk() -> Iterator[None]:
     """Within the block, connections and programs belong to the process that opened them."""
     connect, popen = sqlite3.connect, subprocess.Popen
 
-    def connected(database: str, **how: Any) -> sqlite3.Connection:  # noqa: ANN401 - what sqlite3 takes
+    def connected(database: str, **how: Any) -> sqlite3.Connection:
         how |= {"timeout": 0.0, "check_same_thread": False}
         reads = "mode=ro" in str(database)
         how["factory"] = _watched(how.get("factory", sqlite3.Connection), reads=reads)
@@ -115,7 +115,7 @@ def watched_disk() -> Iterator[None]:
         return connection
 
     class Started(popen):  # type: ignore[misc,valid-type]
-        def __init__(self, *words: Any, **how: Any) -> None:  # noqa: ANN401 - what subprocess takes
+        def __init__(self, *words: Any, **how: Any) -> None:
             super().__init__(*words, **how)
             if (owner := _owner()) is not None:
                 owner.programs.append(self)

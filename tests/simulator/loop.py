@@ -102,7 +102,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def _heard(self, _loop: asyncio.AbstractEventLoop, about: dict[str, object]) -> None:
         if not _is_dead(copy_context()) and not isinstance(about.get("exception"), Dying):
-            self.errors.append(f"{about.get('message')}: {about.get('exception')!r} {about.get('future')} {about.get('handle')}")
+            self.errors.append(
+                f"{about.get('message')}: {about.get('exception')!r} {about.get('future')} {about.get('handle')}"
+            )
 
     def time(self) -> float:
         """Seconds; they pass only here."""
@@ -190,7 +192,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self._pass_time()
 
     def _shuffle(self) -> None:
-        """Let tasks take their turns in any order. Other callbacks keep theirs: asyncio promises it, and code relies on it."""
+        """Let tasks take their turns in any order. Other callbacks keep theirs: asyncio promises it."""
         places = [at for at, handle in enumerate(self._round) if _is_task(handle)]
         turns = [self._round[at] for at in places]
         self.dice.shuffle(turns)

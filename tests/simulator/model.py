@@ -67,26 +67,25 @@ class Model:
         """One thread."""
         return self.threads.setdefault(name, ModelThread())
 
-    def begin(self, name: str, ids: Iterable[str]) -> tuple[int, int]:
+    def begin(self, name: str, ids: Iterable[str]) -> tuple[int, int, set[str]]:
         """Somebody begins to dispatch these; pass what this gives to `acknowledge`."""
         thread = self.of(name)
+        fresh = set(ids) - thread.tried  # of the others an earlier try may have been recorded already
         thread.tried.update(ids)
-        return thread.deletions, thread.floor
+        return thread.deletions, thread.floor, fresh
 
-    def acknowledge(self, name: str, begun: tuple[int, int], places: Sequence[tuple[str, int]]) -> None:
+    def acknowledge(self, name: str, begun: tuple[int, int, set[str]], places: Sequence[tuple[str, int]]) -> None:
         """They are durable, at these seqs. Raises `Broken` where that contradicts what was acknowledged before."""
         thread = self.of(name)
         self.recorded.update(event_id for event_id, _ in places)
-        deletions, floor = begun
+        deletions, floor, fresh = begun
         if thread.deletions != deletions or thread.unsure:
             return
         thread.is_made = True
         for event_id, seq in places:
             before = thread.acked.get(event_id)
-            if before is None and seq <= floor:
-                is_retry = event_id in thread.tried  # an earlier try may have been recorded before
-                if not is_retry:
-                    raise Broken(f"{event_id} of {name} is at {seq}, and {floor} was acknowledged before it began")
+            if before is None and seq <= floor and event_id in fresh:
+                raise Broken(f"{event_id} of {name} is at {seq}, and {floor} was acknowledged before it began")
             if before not in (None, seq):
                 raise Broken(f"{event_id} of {name} is at {seq}, and was acknowledged at {before}")
             thread.acked[event_id] = seq
@@ -148,32 +147,32 @@ def _check_message(model: Model, thread: ModelThread, name: str, event: Recorded
         raise Broken(f"{event.id} of {name} says {content!r:.60}")
 
 
-def visible(events: Sequence[RecordedEvent]) -> list[int]:
-    """The seqs of messages that the state must hold, in order: the log folded by what its events mean."""
+def _origins(events: Sequence[RecordedEvent]) -> dict[str, int]:
+    """For each chunk the seq of the event that first said it."""
     origins: dict[str, int] = {}
+    for recorded in events:
+        for chunk in recorded.chunks:
+            parents = [origins[parent] for parent in chunk.parent_ids if parent in origins]
+            origins[chunk.id] = min(parents, default=recorded.seq)
+    return origins
+
+
+def visible(events: Sequence[RecordedEvent], origins: Mapping[str, int]) -> list[int]:
+    """The seqs of messages that the state must hold, in order: the log folded by what its events mean."""
     shown: dict[str, int] = {}
     for recorded in events:
         event = recorded.event
-        for chunk in recorded.chunks:
-            if chunk.type != ChunkType.COMPACTED:
-                parents = [origins[parent] for parent in chunk.parent_ids if parent in origins]
-                origins[chunk.id] = min(parents, default=recorded.seq)
         match event:
             case UserMessage() | LlmTextResponse():
                 shown |= {chunk.id: recorded.seq for chunk in recorded.chunks}
             case CompactionCompleted():
-                for replacement in event.replacements:
-                    for chunk_id in replacement.covers:
-                        shown.pop(chunk_id, None)
+                _drop(shown, [chunk_id for replacement in event.replacements for chunk_id in replacement.covers])
             case CompactionUndone() | MemoryMarkCritical():
-                for chunk in recorded.chunks:
-                    for parent in chunk.parent_ids:
-                        shown.pop(parent, None)
-                    if chunk.type in CHUNKS:
-                        shown[chunk.id] = origins[chunk.id]
+                _drop(shown, [parent for chunk in recorded.chunks for parent in chunk.parent_ids])
+                shown |= {chunk.id: origins[chunk.id] for chunk in recorded.chunks if chunk.type in CHUNKS}
             case MemoryForget():
-                gone = set(event.seqs)
-                shown = {one: at for one, at in shown.items() if one not in event.chunk_ids and at not in gone}
+                _drop(shown, [chunk_id for chunk_id, seq in shown.items() if seq in event.seqs])
+                _drop(shown, event.chunk_ids)
             case ThreadCleared():
                 shown.clear()
             case _:
@@ -181,22 +180,21 @@ def visible(events: Sequence[RecordedEvent]) -> list[int]:
     return sorted(shown.values())
 
 
+def _drop(shown: dict[str, int], chunk_ids: Iterable[str]) -> None:
+    for chunk_id in chunk_ids:
+        shown.pop(chunk_id, None)
+
+
 async def check_state(thread: Thread, events: Sequence[RecordedEvent]) -> None:
     """The state holds the messages that the log says, in order."""
-    origins: dict[str, int] = {}
-    for recorded in events:
-        for chunk in recorded.chunks:
-            parents = [origins[parent] for parent in chunk.parent_ids if parent in origins]
-            origins[chunk.id] = min(parents, default=recorded.seq)
+    origins = _origins(events)
     state = await thread.state(at=events[-1].seq) if events else await thread.state()
     held = [origins.get(one.chunk.id, -1) for one in state.placed() if one.chunk.type in CHUNKS]
-    expected = visible(events)
+    expected = visible(events, origins)
     if held != expected:
         raise Broken(f"the state of {thread.id} holds the messages {held}, and the log says {expected}")
 
 
 async def logs_of(engine: Engine) -> Mapping[str, list[RecordedEvent]]:
     """Every thread's log."""
-    return {
-        info.id: [event async for event in engine.thread(info.id).events()] for info in await engine.threads()
-    }
+    return {info.id: [event async for event in engine.thread(info.id).events()] for info in await engine.threads()}

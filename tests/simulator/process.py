@@ -15,7 +15,21 @@ from tests.simulator.disk import DiskOwner
 from tests.simulator.loop import OWNER, SimulatedLoop
 from tests.simulator.model import Model
 
-MOODS = ("good", "good", "slow", "raise", "hang", "stubborn", "none", "empty", "foreign", "long", "away", "away", "away")
+MOODS = (
+    "good",
+    "good",
+    "slow",
+    "raise",
+    "hang",
+    "stubborn",
+    "none",
+    "empty",
+    "foreign",
+    "long",
+    "away",
+    "away",
+    "away",
+)
 HANGS_S = 100_000.0
 
 
@@ -76,7 +90,7 @@ async def _stubborn() -> None:
 class SimulatedProcess(DiskOwner):
     """One life of a process: it opens the file once the life before it has closed it."""
 
-    def __init__(  # noqa: PLR0913 - what a process is made of
+    def __init__(
         self,
         loop: SimulatedLoop,
         name: str,
@@ -118,9 +132,7 @@ class SimulatedProcess(DiskOwner):
                 before.spawn(before.closed)
                 await before.is_gone.wait()
             config = EngineConfig(compaction=policy, queue_capacity=self.dice.choice((4, 1024)))
-            store = (
-                await SQLiteStore.open(str(self.path), faults=self.disk) if self.has_plan else str(self.path)
-            )
+            store = await SQLiteStore.open(str(self.path), faults=self.disk) if self.has_plan else str(self.path)
             engine = await memory_engine.open(
                 store,
                 config=config,

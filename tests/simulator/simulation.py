@@ -25,14 +25,13 @@ from memory_engine.errors import (
     IntegrityError,
     MemoryEngineError,
     SchemaError,
-    StorageBusy,
     StorageError,
     StorageFailed,
     ThreadHasForks,
     UnreadableRow,
 )
 from memory_engine.testing import disk_error, disk_full
-from tests.simulator.acts import ACTS, Act
+from tests.simulator.acts import Act
 from tests.simulator.disk import copied, watched_disk
 from tests.simulator.loop import SimulatedLoop, Stuck, Trace, simulated
 from tests.simulator.model import Broken, Model, check_log, check_state, logs_of, mark_of
@@ -135,7 +134,9 @@ class Simulation:
         self.loop.close()
 
     def _waiting(self) -> str:
-        return "; ".join(f"{step} in {_where(task)}" for task, (step, process) in self.tasks.items() if _hangs(task, process))
+        return "; ".join(
+            f"{step} in {_where(task)}" for task, (step, process) in self.tasks.items() if _hangs(task, process)
+        )
 
     def _all(self) -> str:
         return "; ".join(_where(task) for task in asyncio.all_tasks(self.loop))
@@ -357,11 +358,7 @@ class Simulation:
         return {event.id for event in rows if mark_of(event.id) in str(getattr(event.event, "content", ""))}
 
     async def _close_all(self) -> None:
-        closing = [
-            one.spawn(one.closed)
-            for one in self.kept
-            if isinstance(one, SimulatedProcess) and not one.is_dead
-        ]
+        closing = [one.spawn(one.closed) for one in self.kept if isinstance(one, SimulatedProcess) and not one.is_dead]
         if not closing:
             return
         done, pending = await asyncio.wait(closing, timeout=REST_S)
@@ -439,7 +436,9 @@ async def _crash(simulation: Simulation, step: Step, dice: random.Random) -> Non
 async def _crash_at(simulation: Simulation, step: Step, dice: random.Random) -> None:
     process = simulation._process(step.process)
     when = dice.choice(("before", "after"))
-    process.disk.die(dice.choice(POINTS), lambda: simulation.die(process), nth=dice.choice((1, 1, 2, 3, 5, 8, 20)), when=when)
+    process.disk.die(
+        dice.choice(POINTS), lambda: simulation.die(process), nth=dice.choice((1, 1, 2, 3, 5, 8, 20)), when=when
+    )
 
 
 def _busy() -> sqlite3.Error:

@@ -25,9 +25,7 @@ def secret(word: str) -> str:
 async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     """An engine over a file, with a compactor that repeats the first word of each chunk in one summary."""
     config = EngineConfig(compaction=CompactionPolicy(threshold=len(WORDS), tokens_min=0, keep_recent=1))
-    async with memory_engine.open(
-        str(tmp_path / "m.db"), compactor=Scripted(a_line_each), config=config
-    ) as opened:
+    async with memory_engine.open(str(tmp_path / "m.db"), compactor=Scripted(a_line_each), config=config) as opened:
         yield opened
 
 
