@@ -180,11 +180,13 @@ async def _fork(act: Act) -> object:
 
 
 async def _flush(act: Act) -> object:
-    return await act.engine.flush()
+    await act.engine.flush()
+    return None
 
 
 async def _settle(act: Act) -> object:
-    return await act.engine.settle()
+    await act.engine.settle()
+    return None
 
 
 async def _verify(act: Act) -> object:

@@ -81,7 +81,7 @@ def _watched(factory: type[sqlite3.Connection], *, reads: bool) -> type[sqlite3.
     class Watched(factory):  # type: ignore[misc,valid-type]
         def execute(self, sql: str, *rest: Any) -> sqlite3.Cursor:
             if sql.startswith("PRAGMA busy_timeout"):
-                return super().execute("SELECT 0")
+                sql, rest = "SELECT 0", ()
             if reads and sql.startswith("SELECT") and (owner := _owner()) is not None:
                 owner.disk.before(cast("Point", "read"))
             return cast("sqlite3.Cursor", super().execute(sql, *rest))
@@ -109,7 +109,7 @@ def watched_disk() -> Iterator[None]:
         how |= {"timeout": 0.0, "check_same_thread": False}
         reads = "mode=ro" in str(database)
         how["factory"] = _watched(how.get("factory", sqlite3.Connection), reads=reads)
-        connection = connect(database, **how)
+        connection: sqlite3.Connection = connect(database, **how)
         if (owner := _owner()) is not None:
             owner.connections.append(ref(connection))
         return connection

@@ -10,13 +10,14 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from hashlib import blake2b
 from itertools import count
 from typing import TYPE_CHECKING, Generic, TypeVar
 from unittest.mock import patch
+from weakref import WeakSet
 
 from attrs import define, field
 
@@ -84,6 +85,12 @@ class _Job:
 class SimulatedLoop(asyncio.SelectorEventLoop):
     """An event loop whose order and time come from `dice`. With `shuffles`, callbacks of one round run in any order."""
 
+    _ready: deque[asyncio.Handle]
+    """asyncio's own: what runs in the next round."""
+    _asyncgens: WeakSet[AsyncGenerator[object, object]]
+    _scheduled: list[asyncio.TimerHandle]
+    """And what runs at a time, as a heap."""
+
     def __init__(self, dice: random.Random, trace: Trace) -> None:
         super().__init__()
         self.dice = dice
@@ -106,6 +113,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
                 f"{about.get('message')}: {about.get('exception')!r} {about.get('future')} {about.get('handle')}"
             )
 
+    @property
+    def generators(self) -> list[object]:
+        """The asynchronous generators that have begun and not ended."""
+        return list(self._asyncgens)
+
     def time(self) -> float:
         """Seconds; they pass only here."""
         return self.now_s
@@ -116,7 +128,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """As `call_soon`: there is one thread."""
         return self.call_soon(callback, *args, context=context)
 
-    def run_in_executor(  # type: ignore[override]
+    def run_in_executor(
         self, executor: "Executor | None", func: Callable[..., T], *args: object
     ) -> "asyncio.Future[T]":
         """Run a function as a job of a thread of its own."""
@@ -162,7 +174,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         if self.callbacks > CALLBACKS_MAX:
             raise Stuck(f"{self.callbacks} callbacks")
         handle = self._round.popleft()
-        if not handle._cancelled and not _is_dead(handle._context):  # type: ignore[attr-defined]
+        if not handle.cancelled() and not _is_dead(_context_of(handle)):
             handle._run()
         self._do_afterwards()
 
@@ -181,7 +193,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._wake()
         if self._workers and self.dice.random() > self._slowness:
             self._do_one()
-        if self._ready:  # type: ignore[has-type]
+        if self._ready:
             self._round.extend(self._ready)
             self._ready.clear()
             if self.shuffles and len(self._round) > 1:
@@ -202,14 +214,13 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def _wake(self) -> None:
         while self._alarms and self._alarms[0][0] <= self.now_s:
             self._ring()
-        while self._scheduled and (self._scheduled[0]._when <= self.now_s or self._scheduled[0]._cancelled):
+        while self._scheduled and (self._scheduled[0].when() <= self.now_s or self._scheduled[0].cancelled()):
             timer = heapq.heappop(self._scheduled)
-            timer._scheduled = False
-            if not timer._cancelled:
+            if not timer.cancelled():
                 self._ready.append(timer)
 
     def _pass_time(self) -> None:
-        times = [when for when, _, _ in self._alarms[:1]] + [timer._when for timer in self._scheduled[:1]]
+        times = [when for when, _, _ in self._alarms[:1]] + [timer.when() for timer in self._scheduled[:1]]
         if times:
             latest = [self.now_s + SLOW_S] if self._workers else []
             self.now_s = max(self.now_s, min(times + latest))
@@ -235,9 +246,20 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._do_afterwards()
 
 
+def part_of(handle: asyncio.Handle, name: str) -> object:
+    """A part of a handle that asyncio keeps to itself."""
+    return getattr(handle, name, None)
+
+
+def _context_of(handle: asyncio.Handle) -> Context:
+    context = part_of(handle, "_context")
+    assert isinstance(context, Context)
+    return context
+
+
 def _is_task(handle: asyncio.Handle) -> bool:
     """Whether it is a task's turn."""
-    callback = handle._callback  # type: ignore[attr-defined]
+    callback: object = part_of(handle, "_callback")
     is_wakeup = isinstance(getattr(callback, "__self__", None), asyncio.Task)
     return is_wakeup or type(callback).__name__ == "TaskStepMethWrapper"
 

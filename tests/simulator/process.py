@@ -2,9 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from pathlib import Path
+from typing import TypeVar, cast
 
 import memory_engine
 from memory_engine import Chunk, CompactionContext, CompactionPolicy, CompactionResult, Engine, EngineConfig
@@ -30,6 +31,7 @@ MOODS = (
     "away",
     "away",
 )
+T = TypeVar("T")
 HANGS_S = 100_000.0
 
 
@@ -72,7 +74,7 @@ class Moody:
         elif mood == "stubborn":
             await _stubborn()
         elif mood == "none":
-            return None  # type: ignore[return-value]  # it breaks its contract
+            return cast("CompactionResult", None)  # it breaks its contract
         texts = {"empty": "", "long": "word " * 4000}
         cited = ("999.9",) if mood == "foreign" else sources
         text = texts.get(mood, f"{len(chunks)} things in short")
@@ -118,11 +120,11 @@ class SimulatedProcess(DiskOwner):
         self._seen: dict[str, int] = {}
         self._opening: asyncio.Task[Engine] | None = None
 
-    def spawn(self, work: "Callable[[], object]") -> "asyncio.Task[object]":
+    def spawn(self, work: Callable[[], Coroutine[object, object, T]]) -> "asyncio.Task[T]":
         """Begin a task of this process."""
         context = copy_context()
         context.run(OWNER.set, self)
-        return self.loop.create_task(work(), context=context)  # type: ignore[arg-type]
+        return self.loop.create_task(work(), context=context)
 
     def open(self, policy: CompactionPolicy, before: "SimulatedProcess | None") -> None:
         """Begin to open the engine, once that of the life before is closed."""
@@ -145,7 +147,7 @@ class SimulatedProcess(DiskOwner):
             self.engine = engine
             return engine
 
-        self._opening = self.spawn(opened)  # type: ignore[assignment]
+        self._opening = self.spawn(opened)
 
     async def opened(self) -> Engine:
         """The engine."""

@@ -116,7 +116,7 @@ def shrunk(program: Program, kind: str, said: Callable[[str], None]) -> Program:
 def run_seeds(first: int, seconds: float, jobs: int, told: Callable[[Report, Outcome], None], most: int = 0) -> Report:
     """Run seeds from `first` on for so long (or `most` of them), `jobs` at a time."""
     report, began = Report(first), time.monotonic()
-    seeds = iter(range(first, first + most if most else 1 << 62))
+    seeds = iter(range(first, first + (most or 1 << 62)))
 
     def goes_on() -> bool:
         return bool(most) or time.monotonic() - began < seconds
@@ -136,8 +136,8 @@ def run_seeds(first: int, seconds: float, jobs: int, told: Callable[[Report, Out
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=loaded) as pool:
         waiting: set[Future[Outcome]] = set()
         while True:
-            while len(waiting) < jobs and goes_on() and (seed := next(seeds, None)) is not None:
-                waiting.add(pool.submit(simulate_seed, seed))
+            while len(waiting) < jobs and goes_on() and (drawn_next := next(seeds, None)) is not None:
+                waiting.add(pool.submit(simulate_seed, drawn_next))
             if not waiting:
                 return report
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)

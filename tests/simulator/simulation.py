@@ -7,17 +7,18 @@ import sqlite3
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from datetime import timedelta
 from itertools import zip_longest
 from pathlib import Path
+from typing import Literal
 from unittest.mock import patch
 
 from attrs import define, field
 
-from memory_engine import CompactionPolicy, Engine
+from memory_engine import CompactionPolicy, Engine, RecordedEvent, ThreadInfo
 from memory_engine.errors import (
     EventDecodeError,
     EventIdTaken,
@@ -30,6 +31,7 @@ from memory_engine.errors import (
     ThreadHasForks,
     UnreadableRow,
 )
+from memory_engine.storage.sqlite.faults import Point
 from memory_engine.testing import disk_error, disk_full
 from tests.simulator.acts import Act
 from tests.simulator.disk import copied, watched_disk
@@ -40,7 +42,8 @@ from tests.simulator.program import Program, Step
 
 REST_S = 2_000.0
 """The virtual seconds in which every task must end."""
-POINTS = ("lock", "begin", "write", "commit", "checkpoint")
+POINTS: tuple[Point, ...] = ("lock", "begin", "write", "commit", "checkpoint")
+WHENS: tuple[Literal["before", "after"], ...] = ("before", "after")
 NEVER = (EventDecodeError, EventIdTaken, HeadMoved, IntegrityError, SchemaError, UnreadableRow)
 """Errors that say that the engine or its file is broken: no caller may ever see them here."""
 
@@ -97,8 +100,8 @@ class Simulation:
                 for warning in heard:
                     if "never awaited" in str(warning.message):
                         self.broken(f"warning: {warning.message}")
-                for error in self.loop.errors:
-                    self.broken(f"unheard: {error}")
+                for unheard in self.loop.errors:
+                    self.broken(f"unheard: {unheard}")
                 self._note()
                 warnings.simplefilter("ignore")
                 self._tear_down()
@@ -122,11 +125,13 @@ class Simulation:
         for task in asyncio.all_tasks(self.loop):
             self.kept.append(task)
         for task in [one for one in self.kept if isinstance(one, asyncio.Task)]:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            setattr(task, "_log_destroy_pending", False)  # noqa: B010 - asyncio keeps it to itself
         with patch.object(sys, "unraisablehook", lambda _: None):
             for task in [one for one in self.kept if isinstance(one, asyncio.Task)]:
                 with suppress(BaseException):  # blocks of the dead that want to go on
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    closing = getattr(task.get_coro(), "close", None)
+                    if closing is not None:
+                        closing()
             self.kept.clear()
             self.tasks.clear()
             self.slots.clear()
@@ -243,7 +248,7 @@ class Simulation:
         if process is None or process.is_dead:
             return
         self.outcome.crashes += 1
-        self.kept += [*asyncio.all_tasks(self.loop), *self.loop._asyncgens]  # type: ignore[attr-defined]
+        self.kept += [*asyncio.all_tasks(self.loop), *self.loop.generators]
         alive = [one for one in self.kept if isinstance(one, SimulatedProcess) and not one.is_dead]
         stays = any(one.engine is not None and not one.is_closing for one in alive if one is not process)
         dead = [process] if stays else alive
@@ -254,9 +259,7 @@ class Simulation:
         for one in dead:
             one.is_dead = True
             self.loop.call_soon(one.is_gone.set, context=self.outside)
-        for at, one in enumerate(self.slots):
-            if one in dead:
-                self.slots[at] = None
+        self.slots = [None if process in dead else process for process in self.slots]
         if stays:
             self.loop.afterwards(process.let_go)
 
@@ -286,12 +289,12 @@ class Simulation:
                     if resumed.done() and not resumed.cancelled():
                         resumed.exception()
 
-    async def _infos(self, process: SimulatedProcess) -> list:  # type: ignore[type-arg]
+    async def _infos(self, process: SimulatedProcess) -> Sequence[ThreadInfo]:
         assert process.engine is not None
         listed = process.spawn(process.engine.threads)
         await asyncio.wait([listed], timeout=20.0)
         done = listed.done() and not listed.cancelled() and listed.exception() is None
-        return list(listed.result()) if done else []  # type: ignore[call-overload]
+        return listed.result() if done else ()
 
     async def _check(self, *, is_last: bool = False) -> None:
         """Look at every log by one process."""
@@ -352,10 +355,13 @@ class Simulation:
 
     async def _standing(self) -> set[str]:
         process = self._process(0)
-        logs = process.spawn(lambda: logs_of(process.engine))  # type: ignore[arg-type]
+        logs = process.spawn(lambda: self._logs(process))
         await asyncio.wait([logs])
-        rows = [event for events in logs.result().values() for event in events]  # type: ignore[attr-defined]
+        rows = [event for events in logs.result().values() for event in events]
         return {event.id for event in rows if mark_of(event.id) in str(getattr(event.event, "content", ""))}
+
+    async def _logs(self, process: SimulatedProcess) -> Mapping[str, list[RecordedEvent]]:
+        return await logs_of(await process.opened())
 
     async def _close_all(self) -> None:
         closing = [one.spawn(one.closed) for one in self.kept if isinstance(one, SimulatedProcess) and not one.is_dead]
@@ -379,7 +385,8 @@ class Simulation:
 
 def _where(task: "asyncio.Task[object]") -> str:
     """The places in which a task waits, the innermost last."""
-    places, at = [], task.get_coro()
+    places: list[str] = []
+    at: object = task.get_coro()
     while at is not None:
         frame = getattr(at, "cr_frame", None) or getattr(at, "ag_frame", None) or getattr(at, "gi_frame", None)
         if frame is not None:
@@ -392,7 +399,7 @@ def _hangs(task: "asyncio.Task[object]", process: SimulatedProcess) -> bool:
     return not task.done() and not process.is_dead
 
 
-async def _rebuild(engine, name: str) -> None:  # type: ignore[no-untyped-def]
+async def _rebuild(engine: Engine, name: str) -> None:
     """Derive everything again: the same head, the same state."""
     thread = engine.thread(name)
     before = [event.hash async for event in thread.events()]
@@ -435,7 +442,7 @@ async def _crash(simulation: Simulation, step: Step, dice: random.Random) -> Non
 
 async def _crash_at(simulation: Simulation, step: Step, dice: random.Random) -> None:
     process = simulation._process(step.process)
-    when = dice.choice(("before", "after"))
+    when = dice.choice(WHENS)
     process.disk.die(
         dice.choice(POINTS), lambda: simulation.die(process), nth=dice.choice((1, 1, 2, 3, 5, 8, 20)), when=when
     )
@@ -451,7 +458,7 @@ async def _fail(simulation: Simulation, step: Step, dice: random.Random) -> None
     process = simulation._process(step.process)
     process.is_hurt = True
     error = dice.choice((disk_full, disk_error, _busy))()
-    nth, when = dice.choice((1, 1, 2, 3, 5, 8)), dice.choice(("before", "after"))
+    nth, when = dice.choice((1, 1, 2, 3, 5, 8)), dice.choice(WHENS)
     process.disk.fail(dice.choice(POINTS), error, nth=nth, when=when)
 
 
@@ -480,7 +487,7 @@ async def _check(simulation: Simulation, step: Step, dice: random.Random) -> Non
     await simulation._check()
 
 
-SPECIAL: dict[str, Callable[[Simulation, Step, random.Random], object]] = {
+SPECIAL: dict[str, Callable[[Simulation, Step, random.Random], Awaitable[None]]] = {
     "reopen": _reopen_step,
     "crash": _crash,
     "crash_at": _crash_at,
