@@ -64,12 +64,7 @@ T = TypeVar("T")
 class CompactionService:
     """Decides when to compact which thread with which compactor. Runs one compaction at a time per thread."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        compactors: Sequence[tuple[Compactor, int]],
-        fallback: Compactor,
-    ) -> None:
+    def __init__(self, kernel: Kernel, compactors: Sequence[tuple[Compactor, int]], fallback: Compactor) -> None:
         self._kernel = kernel
         self._policy = kernel.config.compaction
         self._compactors = [c for c, _ in sorted(compactors, key=lambda entry: -entry[1])]
@@ -356,8 +351,8 @@ class CompactionService:
             if not future.done():
                 future.set_result(result)
         except BaseException as error:  # every error ends the future, so that nobody waits forever
-            is_end = isinstance(error, asyncio.CancelledError) and self._kernel.tasks.closing
-            fail(future, EngineClosed() if is_end else error)  # who waits was cancelled by nobody
+            is_over = self._kernel.tasks.closing and isinstance(error, asyncio.CancelledError)
+            fail(future, EngineClosed() if is_over else error)
             if not isinstance(error, MemoryEngineError):
                 raise
         finally:
