@@ -76,8 +76,9 @@ class Moody:
         elif mood == "none":
             return cast("CompactionResult", None)  # it breaks its contract
         texts = {"empty": "", "long": "word " * 4000}
+        short = f"{len(chunks)} things in short, {self._dice.getrandbits(40)}"  # no other thread may say it too
         cited = ("999.9",) if mood == "foreign" else sources
-        text = texts.get(mood, f"{len(chunks)} things in short")
+        text = texts.get(mood, short)
         return CompactionResult(lines=(SummaryLine(section="current_state", text=text, sources=cited),))
 
 
