@@ -40,6 +40,8 @@ COMMANDS = {
     "bench": ["python -m benchmarks"],
     "quick": ["python -m benchmarks --quick"],
     "quicktest": ["python -m pytest benchmarks"],
+    "soak": ["python -m tests.soak"],
+    "simulate": ["python -m tests.simulator"],
 }
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"

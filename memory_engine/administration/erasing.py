@@ -345,17 +345,19 @@ class _ThreadErasing:
         thread = ThreadHandle(kernel, self._thread_id)
         if (done := await self._done()) is not None:
             return done
+        event_ids = [stored.id for stored in await kernel.store.find(self._thread_id, list(event_ids))]
+        if not event_ids:  # the thread was deleted since, and this is another by its id
+            return 0
         hidden = Hidden(self._thread_id)
         if kernel.kind(record.kind).pooled:  # what was withdrawn there shows nowhere; its rows know no forgetting
-            hidden.seqs.update(stored.seq for stored in await kernel.store.find(self._thread_id, list(event_ids)))
+            hidden.seqs.update(stored.seq for stored in await kernel.store.find(self._thread_id, event_ids))
         else:
             hidden.forget(await self._forgotten(thread, event_ids))
         runtime = await kernel[OpenThreads].taken(self._thread_id)
         await kernel[CompactionService].settle(runtime)
 
         await learn(hidden, kernel)
-        stand_ins = await _StandIns.of(kernel, record, hidden, self._pieces)
-        await stand_ins.advance((await kernel.store.head(self._thread_id)).seq)  # the thread takes events meanwhile
+        stand_ins = await self._stand_ins(record, hidden)
 
         async def replace() -> int:
             count = await self._replaced(record, stand_ins)
@@ -364,11 +366,19 @@ class _ThreadErasing:
 
         count = None
         while count is None:
+            if stand_ins.are_outdated:
+                stand_ins = await self._stand_ins(record, hidden)
             try:
                 count = await runtime.exclusively(replace)
             except (HeadMoved, EventIdTaken):  # another process has written meanwhile, or goes on with this act too
                 count = await self._done()
         return count
+
+    async def _stand_ins(self, record: ThreadRecord, hidden: Hidden) -> "_StandIns":
+        """The stand-ins for the log as it is now. The thread takes events meanwhile."""
+        stand_ins = await _StandIns.of(self._kernel, record, hidden, self._pieces)
+        await stand_ins.advance((await self._kernel.store.head(self._thread_id)).seq)
+        return stand_ins
 
     async def _done(self) -> int | None:
         """How many events an earlier attempt has erased; `None` where there was none."""
@@ -398,6 +408,8 @@ class _ThreadErasing:
         kernel = self._kernel
         head = await kernel.store.head(self._thread_id)
         await stand_ins.advance(head.seq)
+        if stand_ins.are_outdated:
+            raise HeadMoved
         named = stand_ins.named
         events = [
             EventsErased(
@@ -424,7 +436,9 @@ class _ThreadErasing:
 class _StandIns:
     """The rows of a thread with stand-ins, as far as its log was read: `named` of them no act names yet.
 
-    It reads on from where it was. So what others write meanwhile costs their events, and not the whole log again.
+    It reads on from where it was. So what others write meanwhile costs their events, and not the whole log again. They
+    `are_outdated` once it meets another act: that has exchanged rows which were read before, and to write these here
+    would bring back what it erased.
     """
 
     log: RedactedLog
@@ -436,6 +450,7 @@ class _StandIns:
     _attested: Attested
     _pieces: ErasedPieces
     _seq: int = 0
+    are_outdated: bool = False
 
     @classmethod
     async def of(cls, kernel: Kernel, record: ThreadRecord, hidden: Hidden, pieces: ErasedPieces) -> "_StandIns":
@@ -448,8 +463,10 @@ class _StandIns:
 
     async def advance(self, upto: int) -> None:
         """Read on up to a seq. Rows before the thread's own are those of the log that it was forked from."""
+        has_read = self._seq > 0
         async for page in self._kernel.reader.pages(self._thread_id, after=self._seq, upto=upto):
             for stored in page:
+                self.are_outdated |= has_read and stored.type == EventsErased.event_type
                 less = await self.log.row(stored)
                 self._seq = stored.seq
                 if less.seq < self._first:

@@ -60,12 +60,7 @@ T = TypeVar("T")
 class CompactionService:
     """Decides when to compact which thread with which compactor. Runs one compaction at a time per thread."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        compactors: Sequence[tuple[Compactor, int]],
-        fallback: Compactor,
-    ) -> None:
+    def __init__(self, kernel: Kernel, compactors: Sequence[tuple[Compactor, int]], fallback: Compactor) -> None:
         self._kernel = kernel
         self._policy = kernel.config.compaction
         self._compactors = [c for c, _ in sorted(compactors, key=lambda entry: -entry[1])]
@@ -352,7 +347,8 @@ class CompactionService:
             if not future.done():
                 future.set_result(result)
         except BaseException as error:  # every error ends the future, so that nobody waits forever
-            fail(future, error)
+            is_over = self._kernel.tasks.closing and isinstance(error, asyncio.CancelledError)
+            fail(future, EngineClosed() if is_over else error)
             if not isinstance(error, MemoryEngineError):
                 raise
         finally:

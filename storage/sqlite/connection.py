@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread, local
+from traceback import clear_frames
 from typing import TypeVar, cast
 from weakref import WeakSet
 
@@ -143,7 +144,11 @@ class Connection:
 
     def _do(self, work: Callable[[], T]) -> T:
         with self.at_work:
-            return work()
+            try:
+                return work()
+            except BaseException as error:  # it goes on to whoever waits
+                _let_go_of_cursors(error)
+                raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a closure and wait for it.
@@ -190,6 +195,18 @@ class Connection:
             _end(self._worker)
             await shut
             _thread_of(self._worker).join()  # it has nothing left to do but to end: who counts threads then counts none
+
+
+def _let_go_of_cursors(error: BaseException) -> None:
+    """End the queries that an error has interrupted: whoever keeps it keeps their cursors, in the frames it passed.
+
+    A query amid its rows reads the file as it was when it began, also once its connection is closed. Nothing could be
+    destroyed for good before the error itself is forgotten.
+    """
+    at: BaseException | None = error
+    while at is not None:
+        clear_frames(at.__traceback__)
+        at = at.__context__
 
 
 _CONNECTIONS: WeakSet[Connection] = WeakSet()

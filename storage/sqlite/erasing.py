@@ -40,6 +40,8 @@ _TEXTS = (
     ("passages", "terms"),
     ("threads", "metadata"),
 )
+_ACTS = tuple(("acts", column) for column in ("id", "plan", "asked_by", "reason", "outcome"))
+"""What was asked for, and what came of it, stays: an event that names an act has said nothing that is to go."""
 _ROWS_AT_ONCE = 256
 THROUGH_THE_KEY = "the file was written anew from its rows, and these were read through its key"
 """How it is known that an encrypted file holds nothing of what was erased."""
@@ -148,7 +150,7 @@ def said(raw: sqlite3.Connection, texts: Sequence[bytes]) -> frozenset[bytes]:
     """Those of the texts that some row holds. Reads each table once, or until all are found."""
     tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     wanted = set(texts)
-    for table, column in _TEXTS:
+    for table, column in (*_TEXTS, *_ACTS):
         if not wanted or table not in tables:
             continue
         # as bytes: SQLite casts a text to what is stored of it, also where that is damaged

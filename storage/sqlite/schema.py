@@ -162,8 +162,8 @@ def migrate(connection: sqlite3.Connection, path: str, migrated: Migrated | None
     """
     if check_version(connection, path) == len(MIGRATIONS):
         return
-    connection.execute("BEGIN IMMEDIATE")
     try:
+        connection.execute("BEGIN IMMEDIATE")
         for number in range(check_version(connection, path), len(MIGRATIONS)):
             for statement in _statements(MIGRATIONS[number]):
                 connection.execute(statement)
@@ -177,7 +177,8 @@ def migrate(connection: sqlite3.Connection, path: str, migrated: Migrated | None
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
     except BaseException:  # after any error the transaction must not stay open; it goes on to the caller
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 

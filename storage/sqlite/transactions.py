@@ -78,8 +78,8 @@ class Transactions:
         All of them in one go where nothing refuses one: a statement for each table. Else
         again from the start, with a savepoint for each unit.
         """
-        raw.execute("BEGIN IMMEDIATE")
         try:
+            raw.execute("BEGIN IMMEDIATE")
             outcomes: list[MemoryEngineError | None] = [None] * len(units)
             try:
                 self.write(raw, units)

@@ -131,8 +131,8 @@ def zeroed(raw: sqlite3.Connection, wiper: PageWiper, pages: Sequence[int]) -> b
     (busy, logged, done) = raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     if busy or logged != done:
         return False
-    raw.execute("BEGIN IMMEDIATE")
     try:
+        raw.execute("BEGIN IMMEDIATE")
         wiper.zero(pages)
         raw.execute("PRAGMA shrink_memory")
         # a commit, so that no other connection writes an old copy of a page that it still holds in memory
@@ -140,7 +140,8 @@ def zeroed(raw: sqlite3.Connection, wiper: PageWiper, pages: Sequence[int]) -> b
         raw.execute(f"PRAGMA user_version = {version}")
         raw.execute("COMMIT")
     except BaseException:  # after any error nothing may stay open; it goes on to the caller
-        raw.execute("ROLLBACK")
+        if raw.in_transaction:
+            raw.execute("ROLLBACK")
         raise
     return True
 

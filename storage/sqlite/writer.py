@@ -417,8 +417,8 @@ class Writer:
     def _in_transaction(self, raw: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
             before = raw.total_changes
-            raw.execute("BEGIN IMMEDIATE")
             try:
+                raw.execute("BEGIN IMMEDIATE")
                 result = work(raw)
                 raw.execute("COMMIT")
             except BaseException:  # after any error nothing may stay open; it goes on to the caller

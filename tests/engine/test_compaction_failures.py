@@ -319,3 +319,16 @@ async def test_an_abandonment_names_its_compaction(blocking: str) -> None:
 def test_every_reason_is_an_error_of_ours() -> None:
     """What a failed compaction raises can be caught as the package's own."""
     assert issubclass(CompactorFailed, MemoryEngineError)
+
+
+async def test_who_asked_for_a_compaction_is_told_that_the_engine_closes() -> None:
+    """Nobody has cancelled the caller, so it is not told so: a cancelled task would take it for its own end."""
+    compactor = Held()
+    async with opened(compactor, by(SMALL, "whole")) as engine:
+        thread = await engine.create_thread()
+        for event in turns(3):
+            await thread.dispatch(event)
+        asked = asyncio.ensure_future(thread.compact())
+        await compactor.entered.wait()
+    with pytest.raises(EngineClosed):
+        await asked

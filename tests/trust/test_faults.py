@@ -2,20 +2,24 @@
 
 import asyncio
 import errno
+import sqlite3
 import sys
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, EngineConfig, UserMessage
+from memory_engine import CompactionPolicy, Engine, EngineConfig, UserMessage
 from memory_engine.administration.retention import RetentionRule
-from memory_engine.errors import BackupFailed, StorageFailed
+from memory_engine.errors import BackupFailed, StorageFailed, StorageRefused
 from memory_engine.replay.export.export import export
 from memory_engine.storage.sqlite import SQLiteStore
+from memory_engine.storage.sqlite.connection import Connection
 from memory_engine.storage.sqlite.faults import Point
 from memory_engine.testing import Faults, disk_error, disk_full
+from tests.cancelling import assert_nobody_writes
 from tests.scripted_compactors import Scripted
 
 POINTS = ("lock", "begin", "write", "commit")
@@ -46,6 +50,48 @@ async def test_a_disk_that_fails_costs_no_acknowledged_event(
         assert 1 + was_written == (await thread.info()).events
         assert 2 == (await thread.dispatch(UserMessage(content="unknown"), event_id="2")).seq
         assert (await thread.verify()).ok
+
+
+WRITES: dict[str, Callable[[Engine], Awaitable[object]]] = {
+    "an event": lambda engine: engine.thread("t").dispatch(UserMessage(content="more")),
+    "a thread": lambda engine: engine.create_thread("u"),
+    "an erasure": lambda engine: engine.thread("t").erase(["1"]),
+    "a deletion": lambda engine: engine.thread("t").delete(),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+async def test_a_transaction_that_is_interrupted_as_it_begins_is_not_left_open(
+    tmp_path: Path, write: Callable[[Engine], Awaitable[object]]
+) -> None:
+    """Whatever begins it: nobody could write to the file any more, until the process ends."""
+    path, faults = str(tmp_path / "m.db"), Faults()
+    async with memory_engine.open(await SQLiteStore.open(path, faults=faults)) as engine:
+        await (await engine.create_thread("t")).dispatch(UserMessage(content="kept"), event_id="1")
+        faults.fail("begin", disk_full(), when="after")
+        with pytest.raises(StorageFailed):
+            await write(engine)
+        assert_nobody_writes(path)
+
+
+async def test_an_error_amid_a_query_holds_no_old_pages(tmp_path: Path) -> None:
+    """Whoever keeps it would keep the query alive, also after closing, and nothing could be destroyed for good."""
+    path = str(tmp_path / "m.db")
+
+    def interrupted(raw: sqlite3.Connection) -> None:
+        rows = raw.execute("SELECT type FROM sqlite_schema")
+        rows.fetchone()
+        raw.execute("SELECT * FROM nowhere")
+
+    async with memory_engine.open(path) as engine:
+        thread = await engine.create_thread("t")
+        receipt = await thread.dispatch(UserMessage(content="My passport is 77412-Osterfeldt"))
+        reader = Connection.reader(path, 0.0)
+        with pytest.raises(StorageRefused) as kept:
+            await reader.run(interrupted)
+        await reader.close()
+        assert (await thread.erase([receipt.event_id])).is_done
+        assert "nowhere" in str(kept.value)
 
 
 async def test_a_lock_that_fails_keeps_a_store_closed(tmp_path: Path) -> None:
