@@ -29,6 +29,7 @@ PROPAGATED_CHARS_MIN = 6
 """Minimum characters of a secret that is masked wherever it occurs in a call, and not only after its name."""
 PLACEHOLDER = regex(r"\[secret-(\d{1,6}):(\w{1,20})\]")
 CACHED_CHARS_MAX = 200
+UUID_CHARS = 36
 CHARS_AN_ITEM = 100
 """Characters that are searched for secrets in the time of an item of other work (see `aside`)."""
 _QUOTES = "\"'`“”„«»"
@@ -81,7 +82,11 @@ class SecretMask:
 
     def __call__(self, text: str, destination: Destination, /) -> str:
         """Return the text with each secret replaced by its kind. Lists of ids that are asked for again are cheap."""
-        return _replaced(text, self._kinds) if len(text) > CACHED_CHARS_MAX else _replaced_short(text, self._kinds)
+        if len(text) > CACHED_CHARS_MAX:
+            return _replaced(text, self._kinds)
+        if len(text) >= UUID_CHARS and text[8] == text[13] == text[18] == text[23] == "-" and _UUID.fullmatch(text):
+            return text
+        return _replaced_short(text, self._kinds) if text else ""
 
     def find(self, text: str, _destination: Destination, /) -> "Sequence[Secret]":
         """Return the secrets of a text, each without the quotes around it."""
@@ -114,8 +119,6 @@ def _found(text: str, kinds: "tuple[SecretKind, ...]") -> "Iterator[Secret]":
 
 
 def _replaced(text: str, kinds: "tuple[SecretKind, ...]") -> str:
-    if _UUID.fullmatch(text):
-        return text
     return _substituted(text, ((one.start, one.end, f"[secret:{one.kind}]") for one in _found(text, kinds)))
 
 
