@@ -98,7 +98,7 @@ class Silent:
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
         """Give no score."""
         await self._silence.wait()
-        return Score(1.0, "")
+        return Score(value=1.0, reason="")
 
     async def hook(self, _thread: Thread, _upcoming: UpcomingCompaction) -> str:
         """Say nothing before a compaction."""
