@@ -87,7 +87,7 @@ MemoryEngineError
     ├── SchemaError              the file was written by a newer version, or is not a store
     ├── ImportRefused            a file that is not an export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
-    └── EventDecodeError, UnreadableRow   a payload, a row of a view
+    └── EventDecodeError, UnreadableContent, UnreadableRow   a payload, packed content of one, a row of a view
 
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
 """
@@ -146,6 +146,7 @@ from memory_engine.errors.effects import StorageFailed as StorageFailed
 from memory_engine.errors.effects import StorageRefused as StorageRefused
 from memory_engine.errors.effects import StorageUnreachable as StorageUnreachable
 from memory_engine.errors.effects import StoreReplaced as StoreReplaced
+from memory_engine.errors.effects import UnreadableContent as UnreadableContent
 from memory_engine.errors.effects import UnreadableRow as UnreadableRow
 from memory_engine.errors.operations import ConflictingPosition as ConflictingPosition
 from memory_engine.errors.operations import CriticalChunk as CriticalChunk

@@ -31,16 +31,6 @@ else:
     subprocess = lazy_module("subprocess")
     wiping = lazy_module("memory_engine.storage.sqlite.wiping")
 
-_TEXTS = (
-    ("events", "payload"),
-    ("events", "record"),
-    ("blobs", "body"),
-    ("projection_rows", "value"),
-    ("passages", "terms"),
-    ("threads", "metadata"),
-)
-_ROWS_AT_ONCE = 256
-_AS_TEXT = frozenset({"terms", "metadata"})
 _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outcome"
 
 
@@ -119,38 +109,11 @@ def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
     return Traces(files=tuple(files), size=sum(files.values()), places=places)
 
 
-def said(raw: sqlite3.Connection, texts: Sequence[bytes]) -> frozenset[bytes]:
-    """Those of the texts that some row holds. Reads each table once, or until all are found."""
-    tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    wanted = set(texts)
-    for table, column in _TEXTS:
-        if not wanted or table not in tables:
-            continue
-        # as bytes: SQLite casts a text to what is stored of it, also where that is damaged
-        rows = raw.execute(f"SELECT CAST({column} AS BLOB) FROM {table} WHERE {column} IS NOT NULL")
-        while wanted and (some := rows.fetchmany(_ROWS_AT_ONCE)):
-            held = b"\0".join(value for (value,) in some)
-            wanted = {text for text in wanted if text not in held}
-    return frozenset(texts) - wanted
-
-
-def mentions(raw: sqlite3.Connection, forms: Sequence[bytes], words: Sequence[str]) -> list[str]:
-    """The columns and threads whose rows hold a text in one of its forms, and entries of the full-text index."""
-    tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    found: dict[str, None] = {}
-    for table, column in _TEXTS:
-        seq = "r.pos & 4294967295" if table == "events" else "0"
-        query = (
-            f"SELECT DISTINCT coalesce(t.id, 'number ' || r.tid), {seq} FROM {table} r "
-            f"LEFT JOIN threads t ON t.tid = r.tid WHERE instr(r.{column}, ?)"
-        )
-        for form in forms if table in tables else ():
-            sought = form if column not in _AS_TEXT else form.decode(errors="replace")
-            for thread_id, at in rows_of(raw, query, (sought,)):
-                found[f"{table}.{column} of thread {thread_id}" + (f", event {at}" if at else "")] = None
-    if words and "passages" in tables:
-        found.update(dict.fromkeys(passages.indexed_at(raw, words)))
-    return list(found)
+def mentions(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:
+    """The entries of the full-text index that hold words in a row."""
+    if not words or raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'passages'").fetchone() is None:
+        return []
+    return list(dict.fromkeys(passages.indexed_at(raw, words)))
 
 
 def put_act(raw: sqlite3.Connection, act: Act) -> None:

@@ -5,7 +5,7 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -18,7 +18,7 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed
 from memory_engine.storage.passage_rows import forget_texts
-from memory_engine.storage.sqlite import erasing, reads
+from memory_engine.storage.sqlite import erasing, reads, texts
 from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, Readers
 from memory_engine.storage.sqlite.faults import FaultPlan, ToldLock, connecting
@@ -51,6 +51,7 @@ from memory_engine.store.protocol import (
     Migrated,
     ProjectionChange,
     RowSpan,
+    StoredText,
     StoreStats,
     ThreadFilter,
     Traces,
@@ -364,16 +365,17 @@ class SQLiteStore:
         """Give a thread back."""
         self._leases.release(thread_id)
 
-    async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
+    async def traces(self, pieces: Sequence[bytes]) -> Traces:
         """Look for pieces in the database, its write-ahead log and the vectors beside it."""
-        found = await asyncio.to_thread(erasing.find_bytes, self._path, pieces)
-        wanted = [piece for piece in found.places if piece in texts]
-        said = await self._read(lambda raw: erasing.said(raw, wanted))
-        return msgspec.structs.replace(found, said=said)
+        return await asyncio.to_thread(erasing.find_bytes, self._path, pieces)
 
-    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
-        """The rows that hold a text in one of its forms, and entries of the full-text index with all its words."""
-        return await self._read(lambda raw: erasing.mentions(raw, forms, words))
+    def texts(self) -> AsyncIterator[Sequence[StoredText]]:
+        """The values of events, views, the index for search and threads."""
+        return texts.stored_texts(self._read)
+
+    async def mentions(self, words: Sequence[str]) -> Sequence[str]:
+        """The entries of the full-text index with all these words in a row."""
+        return await self._read(lambda raw: erasing.mentions(raw, words))
 
     async def backup(self, path: str, copied: Copied) -> Backup:
         """Copy the database as it is now to a new file, which is checked before it is there."""
@@ -484,10 +486,7 @@ async def _whole(opening: Coroutine[object, object, SQLiteStore]) -> SQLiteStore
 def _prepare(
     raw: sqlite3.Connection, lock: FileLock, path: str, durability: Durability, migrated: Migrated | None
 ) -> bool:
-    """Settings of the connection, and the schema. In the lock: several processes may open a new file at once.
-
-    Returns whether no act is pending.
-    """
+    """Settings of the connection, and the schema; in the lock: others may open it too. True: no act is pending."""
     with lock:
         check_version(raw, path)  # before anything is changed: the file may be another program's
         raw.execute("PRAGMA journal_mode = WAL").fetchone()

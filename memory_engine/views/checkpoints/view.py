@@ -9,7 +9,7 @@ import msgspec
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent
-from memory_engine.errors import ThreadNotFound
+from memory_engine.errors import ThreadNotFound, UnreadableContent
 from memory_engine.projections.base import ReadableRows, Rows
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.store.reader import LogReader
@@ -47,9 +47,17 @@ from memory_engine.views.checkpoints.packing import (
     quoted,
     runs,
     split,
+)
+from memory_engine.views.checkpoints.pieces import (
+    JSON,
+    Packed,
+    PiecePlace,
+    Quote,
+    is_gone,
+    to_bytes,
+    to_text,
     unquoted,
 )
-from memory_engine.views.checkpoints.pieces import JSON, Packed, PiecePlace, Quote, is_gone, to_bytes, to_text
 
 EVENTS_KEPT = 4_096
 """Events that are remembered: what a checkpoint repeats is not read again."""
@@ -389,7 +397,8 @@ class Checkpoints:
         pieces = await self._pieces(rows, wanted)
         if len(pieces) < len(wanted):
             raise _Forgotten
-        return packed.form, b"".join(to_bytes(one) if isinstance(one, str) else pieces[one] for one in places)
+        found = (self._bytes(seq, one) if isinstance(one, str) else pieces[one] for one in places)
+        return packed.form, b"".join(found)
 
     async def _pieces(
         self, rows: ReadableRows[AnyCheckpointRow], places: Iterable[PiecePlace]
@@ -403,13 +412,22 @@ class Checkpoints:
         quotes = {place: piece for place, piece in pieces.items() if isinstance(piece, Quote)}
         said = await self._at({place.seq + quote.back for place, quote in quotes.items()})
         found = {
-            place: to_bytes(piece) for place, piece in pieces.items() if isinstance(piece, str) and not is_gone(piece)
+            place: self._bytes(place.seq, piece)
+            for place, piece in pieces.items()
+            if isinstance(piece, str) and not is_gone(piece)
         }
         for place, quote in quotes.items():
             piece = unquoted(quote, getattr(said[place.seq + quote.back], "content", None))
             if piece is not None:
                 found[place] = piece
         return found
+
+    def _bytes(self, seq: int, piece: str) -> bytes:
+        """The bytes of a piece of the event at a seq. Raises `UnreadableContent`."""
+        try:
+            return to_bytes(piece)
+        except UnreadableContent as error:
+            raise UnreadableContent(f"a checkpoint in event {seq} of thread {self.thread.id!r}", error.why) from None
 
     async def _at(self, seqs: Collection[int]) -> dict[int, Event]:
         """The events at these seqs."""
