@@ -441,6 +441,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.StorageRefused, lambda p: files.refused_by_a_row(p.path)),
     (errors.UnreadableRow, lambda p: files.view_of_a_broken_row(p.path)),
     (errors.UnreadableContent, lambda _: files.packed_beyond_all_bounds()),
+    (errors.FileRefused, lambda p: read_anchors(p.folder)),
     (errors.StoreReplaced, lambda p: files.written_to_a_file_that_is_gone(p.path)),
     (errors.SchemaError, lambda p: opened(str(p.file("notes.db", b"no database" * 100)))),
     (errors.IntegrityError, tampered),

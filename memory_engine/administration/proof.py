@@ -7,6 +7,7 @@ hold as well was said elsewhere, and is reported as such.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from itertools import zip_longest
 
@@ -14,6 +15,7 @@ import msgspec
 from attrs import define, evolve, field, frozen
 
 from memory_engine.administration.reading import StoreReading, TableRead, read_store
+from memory_engine.core.bounded import UNPACKED_ALL_MAX
 from memory_engine.core.chain import is_redacted
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
@@ -116,12 +118,14 @@ class ErasedPieces:
 
 
 def _texts_packed(event: Event, seq: int) -> Iterator[str]:
+    size = 0
     for part in event.packed(seq):
-        try:
+        if size > UNPACKED_ALL_MAX:
+            return
+        with suppress(UnreadableContent):  # the proof names it, where it is still there
             data = part.unpack(None)
-        except UnreadableContent:
-            continue  # the proof names it, where it is still there
-        yield from (text for text in part.texts(data) if text.isprintable())
+            size += len(data)
+            yield from (text for text in part.texts(data) if text.isprintable())
 
 
 def _said(payload: bytes) -> Iterator[str]:

@@ -12,6 +12,7 @@ from functools import partial
 from attrs import define, field, frozen
 
 from memory_engine.core.aside import on_thread
+from memory_engine.core.bounded import UNPACKED_ALL_MAX, unpacked_max
 from memory_engine.core.events.base import Event, PackedText
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import JsonForm
@@ -20,8 +21,6 @@ from memory_engine.errors import EventDecodeError, MemoryEngineError, Unreadable
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import StoredText
 
-UNPACKED_MAX = 256 * 2**20
-"""The most bytes that the packed content of one event may unpack to."""
 PLACES_MAX = 1_000
 """Places of one text that are listed, and places that could not be read."""
 _FILES = (b'"data:', b'"DATA:', b'"Data:')
@@ -131,10 +130,10 @@ def _search_parts(
     sought: Sequence[Sought],
     found: StoreReading,
 ) -> None:
-    size = 0
+    size, limit = 0, unpacked_max(len(text.value), UNPACKED_ALL_MAX)
     for part in parts:
-        if size > UNPACKED_MAX:
-            found.miss(text.place, f"its packed content unpacks to more than {UNPACKED_MAX:,} bytes")
+        if size > limit:
+            found.miss(text.place, f"its packed content unpacks to more than {limit:,} bytes")
             break
         try:
             data = part.unpack(contents.get(part.quotes))

@@ -33,6 +33,7 @@ MemoryEngineError
 │   ├── InvalidParameters        parameters of a tool without a canonical JSON form
 │   ├── AnotherQuestionOpen      an answer to another question than the open one
 │   ├── UnknownLine, NotText     a line that agent.md does not hold, a file that is not UTF-8 text
+│   ├── FileRefused              a path that is a pipe, a device, a link out of its folder; a file that is too large
 │   ├── InvalidFilePath, UnknownMemoryFile, MemoryFileExists   of memory files
 │   └── UnknownFlow
 ├── ThreadError
@@ -101,6 +102,7 @@ from memory_engine.errors.base import EngineForked as EngineForked
 from memory_engine.errors.base import EventNotFound as EventNotFound
 from memory_engine.errors.base import EventRefused as EventRefused
 from memory_engine.errors.base import EventTooLarge as EventTooLarge
+from memory_engine.errors.base import FileRefused as FileRefused
 from memory_engine.errors.base import IdempotencyConflict as IdempotencyConflict
 from memory_engine.errors.base import IngestError as IngestError
 from memory_engine.errors.base import InvalidArgument as InvalidArgument

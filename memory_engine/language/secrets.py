@@ -87,8 +87,9 @@ def mask_secrets(text: str) -> str:
 def _all(text: str) -> Iterator[Secret]:
     yield from _written(text)
     read = unescaped(text) if "\\" in text else None
-    for secret in () if read is None else _written(read.text):  # such as JSON in a tool's arguments
-        yield Secret(secret.kind, read.starts[secret.start], read.starts[secret.end])
+    if read is not None:  # such as JSON in a tool's arguments
+        for secret in _written(read.text):
+            yield Secret(secret.kind, read.starts[secret.start], read.starts[secret.end])
 
 
 def _written(text: str) -> Iterator[Secret]:

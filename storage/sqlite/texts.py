@@ -96,7 +96,8 @@ class _TextPages:
             self._after,
         ):
             held = row[count + 5 :]
-            rows.append(_Row(row[:count], *row[count : count + 5], held))
+            tid, seq, type_, version, spilled = row[count : count + 5]
+            rows.append(_Row(row[:count], tid, seq, type_, version, spilled, held))
             size += sum([len(value) for value in held if value])
             if size > _BYTES_AT_ONCE:
                 break

@@ -11,7 +11,7 @@ from memory_engine.administration.proof import find_texts
 from memory_engine.core.bounded import UNPACKED_MAX
 from memory_engine.errors import UnreadableContent
 from memory_engine.replay.export.redaction import Redaction
-from memory_engine.views.checkpoints.events import ChannelValue, CheckpointName, CheckpointSaved
+from memory_engine.views.checkpoints.events import ChannelValue, CheckpointName, CheckpointSaved, ItemSpan
 from memory_engine.views.checkpoints.pieces import Packed, PiecePlace, to_bytes, to_text
 from memory_engine.views.checkpoints.view import Checkpoints
 from tests.trust.hostile_files import packed_bomb
@@ -81,11 +81,52 @@ def test_unpacking_holds_no_more_than_its_limit() -> None:
 
 
 def test_what_is_written_can_be_read() -> None:
-    """A value beyond the limit is not packed."""
-    data = bytes(UNPACKED_MAX + 1)
-    assert data == to_bytes(to_text(data))
-    assert not to_text(data).startswith("~")
-    assert to_text(data[:-1]).startswith("~")
+    """A value beyond the limit is packed only where it does not shrink as no text does."""
+    zeros, text = bytes(UNPACKED_MAX + 1), b"".join(b"line %d of a log\n" % n for n in range(3_600_000))
+    assert len(text) > UNPACKED_MAX
+    for data, is_packed in ((zeros, False), (text, True)):
+        assert (data, is_packed) == (to_bytes(to_text(data)), to_text(data).startswith("~"))
+
+
+@pytest.mark.parametrize(
+    ("values", "items"),
+    [
+        ([ChannelValue(channel="x", value=Packed("msgpack", (PiecePlace(0, 0),) * 40))], ()),
+        ([ChannelValue(channel=f"x{n}", value=Packed("msgpack", (PiecePlace(0, 0),))) for n in range(40)], ()),
+        ([ChannelValue(channel="x", spans=(ItemSpan(0, 1), *(ItemSpan(1, 1),) * 40))], (PiecePlace(0, 0),)),
+        ([ChannelValue(channel="x", spans=(ItemSpan(1, 10**12),))], (PiecePlace(0, 0),)),
+        ([ChannelValue(channel="x", value=Packed("msgpack", tuple(PiecePlace(0, n) for n in range(40))))], ()),
+    ],
+    ids=["one piece many times", "in many values", "one item many times", "items without an end", "many pieces"],
+)
+async def test_a_checkpoint_is_put_together_within_a_limit(
+    engine: Engine, values: list[ChannelValue], items: tuple[PiecePlace, ...]
+) -> None:
+    """However often it names the same bytes."""
+    thread = await engine.create_thread("t")
+    piece = packed_bomb(16)
+    await thread.dispatch(
+        CheckpointSaved(id="1", state=Packed("json", ("{}",)), values=tuple(values), items=items, pieces=(piece,) * 40)
+    )
+    with pytest.raises(UnreadableContent, match="more than"):
+        await Checkpoints(thread).read(CheckpointName("", "1"))
+    assert (await thread.verify()).ok
+
+
+async def test_many_values_are_unpacked_within_a_limit(engine: Engine) -> None:
+    """Of one event, by an erase and by its proof."""
+    thread = await engine.create_thread("t")
+    await thread.dispatch(UserMessage(content=SAID))
+    pieces = (packed_bomb(60),) * 6
+    await thread.dispatch(CheckpointSaved(id="1", state=Packed("json", ("{}",)), pieces=pieces))
+    tracemalloc.start()
+    try:
+        report = await thread.erase(seqs=[1])
+        assert tracemalloc.get_traced_memory()[1] < 4 * UNPACKED_MAX
+    finally:
+        tracemalloc.stop()
+    assert report.proof is not None
+    assert ["events.payload of thread t, event 2"] == [one.partition(":")[0] for one in report.proof.unread]
 
 
 async def test_nothing_is_unpickled(engine: Engine) -> None:

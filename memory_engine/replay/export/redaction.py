@@ -175,7 +175,8 @@ class Scrubber:
         read = unescaped(text) if "\\" in text else None
         if read is None:
             return text
-        parts, done = [], 0
+        parts: list[str] = []
+        done = 0
         for match in self._patterns[n].finditer(read.text):
             first, end = read.starts[match.start()], read.starts[match.end()]
             if first < max(end, done + 1) and first >= done:

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from memory_engine.core.bounded import UNPACKED_MAX, of_base64, unpacked
+from memory_engine.core.bounded import UNPACKED_ALL_MAX, UNPACKED_RATIO, of_base64, unpacked, unpacked_max
 from memory_engine.core.events.base import PackedText, TakenOut
 from memory_engine.core.events.roles import Id, Seq, SeqBack
 from memory_engine.core.spelling import Sought
@@ -82,6 +82,7 @@ class Gap:
 
     def __init__(self, gone: TakenOut, seq: int) -> None:
         self.found = False
+        self._budget = UNPACKED_ALL_MAX
         self._gone = gone
         self._seq = seq
         self._seqs = frozenset(one - seq for one in gone.seqs if one < seq)
@@ -115,10 +116,13 @@ class Gap:
         return is_hit
 
     def _holds(self, piece: str) -> bool:
+        if self._budget < 0:
+            return self._gone.is_unread_gone
         try:
             data = to_bytes(piece)
         except UnreadableContent:
             return self._gone.is_unread_gone
+        self._budget -= max(0, len(data) - UNPACKED_RATIO * len(piece))
         if any(mark in data for mark in self._marks) or self._matches(data):
             return True
         return any(one.is_in(data) and _quotes(data, one) for one in self._quoted)
@@ -241,10 +245,10 @@ def _unknown(form: str, _content: str | None) -> bytes:
 
 def to_text(data: bytes) -> str:
     """Bytes as text, packed where that is shorter and `to_bytes` takes it."""
-    if _ZIP_MIN <= len(data) <= UNPACKED_MAX:
+    if len(data) >= _ZIP_MIN:
         zipper = zlib.compressobj(1, zdict=_WORDS)
         packed = zipper.compress(data) + zipper.flush()
-        if len(packed) < len(data):
+        if len(packed) < len(data) <= unpacked_max(len(packed)):
             return "~" + b64encode(packed).decode()
     return b64encode(data).decode()
 
