@@ -8,8 +8,9 @@ import binascii
 import os
 import stat
 import zlib
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from memory_engine.core.lazy import lazy_module
 from memory_engine.errors import FileRefused, UnreadableContent
@@ -33,7 +34,7 @@ _OWN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 """What this process was started with: whoever started it gave these."""
 
 
-def open_file(path: Path, *, within: Path | None = None, takes_stream: bool = False) -> BinaryIO:
+def open_file(path: Path, *, within: Path | None = None, takes_stream: bool = False) -> BufferedReader:
     """Open a file to be read.
 
     With `within` it must be in that folder, links resolved. With `takes_stream`, a pipe that this process was started
@@ -57,7 +58,7 @@ def open_file(path: Path, *, within: Path | None = None, takes_stream: bool = Fa
 
 def _check_kind(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
-        raise FileRefused(str(path), "it is a folder" if stat.S_ISDIR(mode) else "it is a pipe or a device")
+        raise FileRefused(str(path), "Is a directory" if stat.S_ISDIR(mode) else "it is a pipe or a device")
 
 
 def read_file(path: Path, *, limit: int = FILE_BYTES_MAX, within: Path | None = None) -> bytes:

@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 from unicodedata import combining, normalize
 
+from memory_engine.core.lazy import regex
+
 SPELLINGS = (
     "as written",
     "with JSON escapes, also of JSON inside JSON",
@@ -25,8 +27,8 @@ LONG_CHARS = 256
 """A longer text is searched by its beginning, its middle and its end: an excerpt of it counts too."""
 _ESCAPES = {'"': '"', "\\": "", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _BY_LETTER = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_ESCAPED = re.compile(r'\\+(?:u[0-9a-fA-F]{4}(?:\\+u[dD][c-fC-F][0-9a-fA-F]{2})?|["/bfnrt])|\\\\+')
-_PRINTABLE = re.compile(rb"\\u00[2-7]")
+_ESCAPED = regex(r'\\+(?:u[0-9a-fA-F]{4}(?:\\+u[dD][c-fC-F][0-9a-fA-F]{2})?|["/bfnrt])|\\\\+')
+_PRINTABLE = regex(rb"\\u00[2-7]")
 """An escape that JSON does not need: any plain letter may be behind it."""
 
 
