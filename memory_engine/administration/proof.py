@@ -119,7 +119,7 @@ class ErasedPieces:
 
 def _texts_packed(event: Event, seq: int) -> Iterator[str]:
     size = 0
-    for part in event.packed(seq):
+    for part in event.packed_texts(seq):
         if size > UNPACKED_ALL_MAX:
             return
         with suppress(UnreadableContent):  # the proof names it, where it is still there

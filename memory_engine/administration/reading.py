@@ -1,7 +1,7 @@
 """Reading everything that a store's rows say, in whatever form they hold it, to search it for texts.
 
 The one reader of a proof: it takes values as they are, with the escapes of JSON at any depth (`Sought`), and what an
-event's class declares as packed (`Event.packed`) unpacked. What it cannot read it names.
+event's class declares as packed (`Event.packed_texts`) unpacked. What it cannot read it names.
 """
 
 from collections import Counter
@@ -109,7 +109,7 @@ def _packed(text: StoredText, registry: EventRegistry, found: StoreReading) -> S
         return ()
     try:
         event = registry.decode(text.type, text.version, text.value)
-        return [*event.packed(text.seq)] if isinstance(event, Event) else ()
+        return [*event.packed_texts(text.seq)] if isinstance(event, Event) else ()
     except EventDecodeError as error:
         if registry.packs(text.type):
             found.miss(text.place, error.why)

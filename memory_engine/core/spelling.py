@@ -51,6 +51,10 @@ class Sought:
         return tuple(found)
 
     @cached_property
+    def _written(self) -> bytes:
+        return _bytes(self.text)
+
+    @cached_property
     def _pattern(self) -> re.Pattern[bytes]:
         patterns = [b"".join(map(_any_of, _clusters(self.text)))]
         if self.text not in (normalize("NFC", self.text), normalize("NFD", self.text)):
@@ -79,7 +83,7 @@ class Sought:
 
     def is_among(self, data: bytes, escapes: "Escapes") -> bool:
         """The same, where it is known which escapes the bytes hold."""
-        if self.forms[0] in data:
+        if self._written in data:
             return True
         if self._has_one_form and escapes is Escapes.NONE:
             return False

@@ -172,7 +172,7 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
         """
         return self
 
-    def packed(self, seq: int) -> Iterator[PackedText]:
+    def packed_texts(self, seq: int) -> Iterator[PackedText]:
         """The parts of the event, which is at a seq, that its payload holds packed; of content, files in base64.
 
         Proofs of erasing, erasing and redaction read these: declare here what a search of the payload would miss. JSON

@@ -18,7 +18,7 @@ from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, 
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.roles import Source, roles_of, sources_in
 from memory_engine.core.lazy import regex
-from memory_engine.core.spelling import unescaped
+from memory_engine.core.spelling import Unescaped, unescaped
 from memory_engine.errors import InvalidRedaction
 from memory_engine.replay.export.log_file import Redacted
 
@@ -162,28 +162,36 @@ class Scrubber:
                 clean = self.value(value, depth + 1)
                 if clean != value:
                     text = msgspec.json.encode(clean).decode()
-        if is_data_url(text) and self.matches(of_data_url(text).decode("utf-8", "replace")):
+        if is_data_url(text) and self._is_in_file(text):
             return STAND_IN
+        read = None
         for n, pattern in enumerate(self._patterns):
             text, found = pattern.subn(lambda _match: STAND_IN, text)
             self.hits[n] += found
-            text = self._unescaped_out(text, n)
+            if "\\" in text:
+                read = unescaped(text) if read is None or found else read
+                less = text if read is None else self._unescaped_out(text, read, n)
+                text, read = less, read if less is text else None
         return text
 
-    def _unescaped_out(self, text: str, n: int) -> str:
+    def _is_in_file(self, url: str) -> bool:
+        """Whether a pattern matches in a text file."""
+        try:
+            return self.matches(of_data_url(url).decode())
+        except UnicodeDecodeError:
+            return False
+
+    def _unescaped_out(self, text: str, read: Unescaped, n: int) -> str:
         """The text without what matches the `n`-th pattern once its JSON escapes are read."""
-        read = unescaped(text) if "\\" in text else None
-        if read is None:
-            return text
         parts: list[str] = []
         done = 0
         for match in self._patterns[n].finditer(read.text):
             first, end = read.starts[match.start()], read.starts[match.end()]
-            if first < max(end, done + 1) and first >= done:
+            if done <= first < end:
                 parts += (text[done:first], STAND_IN)
                 done = end
                 self.hits[n] += 1
-        return "".join((*parts, text[done:]))
+        return "".join((*parts, text[done:])) if parts else text
 
 
 def is_status(text: str) -> bool:

@@ -70,7 +70,7 @@ class CheckpointSaved(Event):
         )
         return msgspec.structs.replace(self, pieces=pieces, state=state, values=values) if gap.found else self
 
-    def packed(self, seq: int) -> Iterator[PackedText]:
+    def packed_texts(self, seq: int) -> Iterator[PackedText]:
         """Its pieces and values."""
         values = (value.value for value in self.values if value.value is not None)
         yield from readings(self.pieces, (self.state, *values), seq)
@@ -100,7 +100,7 @@ class CheckpointWritten(Event):
         writes = tuple(msgspec.structs.replace(write, value=gap.packed(write.value)) for write in self.writes)
         return msgspec.structs.replace(self, pieces=pieces, writes=writes) if gap.found else self
 
-    def packed(self, seq: int) -> Iterator[PackedText]:
+    def packed_texts(self, seq: int) -> Iterator[PackedText]:
         """Its pieces and values."""
         yield from readings(self.pieces, (write.value for write in self.writes), seq)
 

@@ -3,7 +3,7 @@
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from memory_engine.core.bounded import UNPACKED_ALL_MAX, UNPACKED_RATIO, of_base64, unpacked, unpacked_max
 from memory_engine.core.events.base import PackedText, TakenOut
 from memory_engine.core.events.roles import Id, Seq, SeqBack
-from memory_engine.core.spelling import Sought
+from memory_engine.core.spelling import Sought, found_in
 from memory_engine.errors import UnreadableContent
 
 Bytes = str
@@ -92,7 +92,7 @@ class Gap:
             msgspec.msgpack.encode(key.decode()) + text for text in texts if len(text) <= _TELLING for key in _SAID
         ]
         self._marks += [_ID + msgspec.msgpack.encode(call_id) for call_id in gone.call_ids]
-        self._quoted = [Sought(text) for text in gone.texts if len(text.encode("utf-8", "surrogatepass")) >= _QUOTED]
+        self._quoted = _quotable(gone.texts)
 
     def pieces(self, pieces: Iterable[P]) -> tuple[P | str, ...]:
         """Pieces, those without what is gone as they are."""
@@ -125,7 +125,7 @@ class Gap:
         self._budget -= max(0, len(data) - UNPACKED_RATIO * len(piece))
         if any(mark in data for mark in self._marks) or self._matches(data):
             return True
-        return any(one.is_in(data) and _quotes(data, one) for one in self._quoted)
+        return any(_quotes(data, self._quoted[n]) for n in found_in(data, self._quoted))
 
     def _quotes(self, quote: Quote) -> bool:
         """Whether a pattern matches in a quote: its ends may go on in the text between them."""
@@ -138,6 +138,12 @@ class Gap:
     def _matches(self, data: bytes) -> bool:
         matches = self._gone.matches
         return matches is not None and any(map(matches, texts_of(data)))
+
+
+@lru_cache(maxsize=4)
+def _quotable(texts: tuple[str, ...]) -> list[Sought]:
+    """The texts that are long enough to be quoted: they are the same for all events of a log."""
+    return [Sought(text) for text in texts if len(text.encode("utf-8", "surrogatepass")) >= _QUOTED]
 
 
 def _quotes(data: bytes, text: Sought) -> bool:
