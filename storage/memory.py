@@ -5,7 +5,7 @@ Passages are kept by the same SQL as in a file, on a database in memory.
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ from memory_engine.store.protocol import (
     Copied,
     ProjectionChange,
     RowSpan,
+    StoredText,
     StoreStats,
     ThreadFilter,
     Traces,
@@ -307,18 +308,27 @@ class MemoryStore:
     async def release(self, thread_id: str) -> None:
         """Nothing was taken."""
 
-    async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
+    async def traces(self, pieces: Sequence[bytes]) -> Traces:
         """There are no files."""
         return Traces()
 
-    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
-        """The events that hold one of these texts; what is derived from them has no other texts."""
-        return [
-            f"events.payload of thread {kept.record.id}, event {stored.seq}"
-            for kept in self._threads.values()
-            for stored in kept.events
-            if any(form in stored.payload or form in (stored.record or b"") for form in forms)
-        ]
+    async def texts(self) -> AsyncIterator[Sequence[StoredText]]:
+        """The values of events, views and threads."""
+        for thread_id, kept in list(self._threads.items()):
+            for stored in list(kept.events):
+                payload = StoredText(
+                    "events.payload", thread_id, stored.payload, stored.seq, stored.type, stored.version
+                )
+                yield (payload, StoredText("events.record", thread_id, stored.record or b"", stored.seq))
+            yield (StoredText("threads.metadata", thread_id, msgspec.json.encode(kept.record.metadata)),)
+        for (_, _, thread_id), rows in list(self._rows.items()):
+            yield [StoredText("projection_rows.value", thread_id, value) for value in rows.values()]
+            yield [StoredText("projection_rows.key", thread_id, key.encode()) for key in rows]
+        yield [StoredText("acts.reason", "", act.reason.encode()) for act in self._acts.values()]
+
+    async def mentions(self, words: Sequence[str]) -> Sequence[str]:
+        """Nothing: the index holds no words but those of the events."""
+        return ()
 
     async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
         """Refused: there is nothing on a disk to copy."""

@@ -292,11 +292,6 @@ async def tampered(p: Place) -> None:
         [_ async for _ in engine.thread("t").events()]
 
 
-async def not_joined(p: Place) -> None:
-    """Patterns of an industry are for those who joined it."""
-    await p.engine.tenant("acme").patterns.list("retail")
-
-
 async def propose_nothing_that_is_left(p: Place) -> None:
     """A line that is not in `agent.md`."""
     tenant = p.engine.tenant("acme")
@@ -444,6 +439,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
     (errors.StorageRefused, lambda p: files.refused_by_a_row(p.path)),
     (errors.UnreadableRow, lambda p: files.view_of_a_broken_row(p.path)),
+    (errors.UnreadableContent, lambda _: files.packed_beyond_all_bounds()),
+    (errors.FileRefused, lambda p: read_anchors(p.folder)),
     (errors.StoreReplaced, lambda p: files.written_to_a_file_that_is_gone(p.path)),
     (errors.InvalidKey, lambda p: memory_engine.open(p.path, key=b"short")),
     (errors.KeyNeeded, lambda p: opened(str(p.file("sealed.db", bytes(range(256)) * 16)))),
@@ -477,7 +474,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.MemoryFileExists, lambda p: in_turn(*(p.thread.memory_files.create("a", "") for _ in "12"))),
     (errors.UnknownFlow, lambda p: p.thread.flows.feedback(True)),
     (errors.TaskNotRunning, end_what_was_not_begun),
-    (errors.NotJoined, not_joined),
+    (errors.NotJoined, lambda p: p.engine.tenant("acme").patterns.list("retail")),
     (errors.InvalidPattern, propose_nothing_that_is_left),
     (errors.UnknownPattern, lambda p: p.engine.tenant("acme").patterns.revoke("x", by="ann", reason="")),
     (errors.PastIsReadOnly, lambda p: Past(p.engine.kernel, "t", 1).dispatch(SAID)),

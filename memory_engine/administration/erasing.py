@@ -211,7 +211,7 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     """
     plan = msgspec.json.decode(act.plan, type=ErasurePlan)
     await check_not_held(kernel.store, (*plan.events, *plan.threads))
-    pieces = ErasedPieces()
+    pieces = ErasedPieces(kernel.events)
     erased: dict[str, int] = {}
     for thread_id, event_ids in [*plan.events.items()][::-1]:  # a fork learns from its origin what to look for
         if thread_id not in plan.threads:
@@ -225,7 +225,7 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
         if time.monotonic() > until:
             raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
         await asyncio.sleep(_POLL_S)
-    proof = await prove(kernel.store, pieces)
+    proof = await prove(kernel, pieces)
     report = ErasureReport(
         act=act.id,
         by=act.by,

@@ -1,23 +1,31 @@
-"""The proof of an erasing: pieces of what was destroyed are looked for in every file of the store.
+"""The proof of an erasing: pieces of what was destroyed are looked for in every file of the store, and in its rows.
 
 Each destroyed row had a random salt, which stood nowhere else, so a leftover copy of the row would hold it. Of the
-texts themselves, and of the digests of large payloads, some pieces are looked for too. A piece that other rows hold as
-well was said elsewhere, and is reported as such.
+texts themselves, and of the digests of large payloads, some pieces are looked for too. Files are searched for bytes;
+rows are read (see `reading`), so that a text is found in every spelling, and in packed content. A piece that other rows
+hold as well was said elsewhere, and is reported as such.
 """
 
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from itertools import zip_longest
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from memory_engine.administration.reading import StoreReading, TableRead, read_store
+from memory_engine.core.bounded import UNPACKED_ALL_MAX
 from memory_engine.core.chain import is_redacted
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.spelling import SPELLINGS, Sought, pieces_of
+from memory_engine.errors import EventDecodeError, UnreadableContent
 from memory_engine.language.text import terms
-from memory_engine.store.protocol import Store, Traces
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.protocol import Traces
 
 PIECES_MAX = 256
 """Pieces that are looked for at most: each costs one reading of the files."""
@@ -25,17 +33,21 @@ PIECES_FIRST = 12
 """Those that are looked for in files of any size."""
 READ_MAX = 1 << 30
 """Bytes that are read for the others: a small deletion from a large store must not read it for seconds."""
+ELSEWHERE_MAX = 20
+"""Places that are listed where texts are said elsewhere."""
 _PIECE = 48
 _SHORT = 12
-_LONG = 256
+_JSON_DEPTH = 8
 
 
 @frozen(kw_only=True)
 class ErasureProof(JsonForm):
     """The outcome of a search for what was destroyed: of `pieces`, these many are `left` in places of the files.
 
-    `elsewhere` counts the pieces that other events say too. `files` were read, `bytes` together. `how` says how it is
-    known, where the bytes of the files alone cannot tell: of an encrypted store.
+    `elsewhere` counts the pieces that other events say too, and `elsewhere_in` lists some of the places. `files` were
+    read, `bytes` together, and the columns of rows in `tables`. Texts were looked for in these `spellings`. `unread`
+    names what could not be read, and why. `how` says how it is known, where the bytes of the files alone cannot tell:
+    of an encrypted store.
     """
 
     pieces: int
@@ -43,38 +55,56 @@ class ErasureProof(JsonForm):
     bytes: int
     left: tuple[str, ...] = ()
     elsewhere: int = 0
+    elsewhere_in: tuple[str, ...] = ()
+    tables: Mapping[str, TableRead] = field(factory=dict)
+    spellings: tuple[str, ...] = SPELLINGS
+    unread: tuple[str, ...] = ()
     how: str = ""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is left."""
-        return not self.left
+        """Whether everything was read, and nothing is left."""
+        return not self.left and not self.unread
 
 
 @define
 class ErasedPieces:
     """Pieces of what is destroyed, while it can still be read."""
 
+    _registry: EventRegistry
     _salts: list[bytes] = field(factory=list)
-    _texts: dict[bytes, None] = field(factory=dict)
+    _texts: dict[bytes, str] = field(factory=dict)
     _digests: list[bytes] = field(factory=list)
 
     def note(self, stored: StoredEvent, less: StoredEvent) -> None:
         """A row, and the one that stands there now."""
         kept = less.payload + less.record
-        self._note(stored, lambda piece: piece not in kept)
+        stays = frozenset(self._packed_texts(less))
+        self._note(stored, stays, lambda piece: piece not in kept)
 
     def note_deleted(self, rows: Iterable[StoredEvent]) -> None:
         """Rows of which nothing stays."""
         for stored in rows:
-            self._note(stored, lambda _piece: True)
+            self._note(stored, frozenset(), lambda _piece: True)
 
-    def _note(self, stored: StoredEvent, is_gone: Callable[[bytes], bool]) -> None:
+    def _note(self, stored: StoredEvent, stays: frozenset[str], is_gone: Callable[[bytes], bool]) -> None:
         if len(stored.salt) > _SHORT and not is_redacted(stored):  # else commitments stand in its place, and stay
             self._salts.append(stored.salt)
         self._digests.append(sha256(stored.payload).digest())
         if len(self._texts) < PIECES_MAX * 16:
-            self._texts.update(dict.fromkeys(filter(is_gone, _pieces(stored.payload))))
+            packed = [text for text in self._packed_texts(stored) if text not in stays]
+            found = ((piece, _encoded(piece)) for text in (*_said(stored.payload), *packed) for piece in _ends(text))
+            self._texts.update((encoded, piece) for piece, encoded in found if is_gone(encoded))
+
+    def _packed_texts(self, stored: StoredEvent) -> list[str]:
+        """The texts in an event's packed content."""
+        if not self._registry.packs(stored.type):
+            return []
+        try:
+            event = self._registry.decode(stored.type, stored.version, stored.payload)
+        except EventDecodeError:
+            return []
+        return [*_texts_packed(event, stored.seq)] if isinstance(event, Event) else []
 
     def pieces(self) -> list[bytes]:
         """A sample of them, of every kind in turn."""
@@ -84,99 +114,113 @@ class ErasedPieces:
             kinds.append(some[::step][: PIECES_MAX // 3])
         return [piece for pieces in zip_longest(*kinds) for piece in pieces if piece is not None]
 
-    @property
-    def texts(self) -> Collection[bytes]:
-        """Those that other rows may hold too."""
-        return self._texts.keys()
+    def sought(self, pieces: Iterable[bytes]) -> dict[bytes, Sought]:
+        """The texts among some pieces: other rows may hold them too."""
+        return {piece: Sought(self._texts[piece]) for piece in pieces if piece in self._texts}
 
 
-def _pieces(payload: bytes) -> Iterator[bytes]:
-    """Pieces of the texts of a payload, as they stand in it."""
+def _texts_packed(event: Event, seq: int) -> Iterator[str]:
+    size = 0
+    for part in event.packed_texts(seq):
+        if size > UNPACKED_ALL_MAX:
+            return
+        with suppress(UnreadableContent):  # the proof names it, where it is still there
+            data = part.unpack(None)
+            size += len(data)
+            yield from (text for text in part.texts(data) if text.isprintable())
+
+
+def _said(payload: bytes) -> Iterator[str]:
+    """The texts of a payload; of JSON in them, also the texts in that."""
     try:
         whole = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):  # its bytes were damaged
         return
-    for text in _texts(whole):
-        encoded = msgspec.json.encode(text)[1:-1]
-        if len(encoded) >= _SHORT:
-            yield encoded[:_PIECE]
-            yield encoded[-_PIECE:]
+    yield from _texts(whole, 0)
 
 
-def _texts(value: object) -> Iterator[str]:
+def _texts(value: object, depth: int) -> Iterator[str]:
     match value:
         case str():
             yield value
+            if value[:1] in ("{", "[") and depth < _JSON_DEPTH:
+                try:
+                    inner = msgspec.json.decode(value)
+                except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+                    return
+                yield from _texts(inner, depth + 1)
         case dict():
             for one in value.values():
-                yield from _texts(one)
+                yield from _texts(one, depth)
         case list():
             for one in value:
-                yield from _texts(one)
+                yield from _texts(one, depth)
 
 
-async def find_texts(store: Store, texts: Sequence[str]) -> ErasureProof:
-    """Look for texts in every file of a store and in its full-text index, whoever said them. Nothing is written.
+def _ends(text: str) -> Iterator[str]:
+    """The beginning and the end of a text, unless it is short."""
+    if len(_encoded(text)) >= _SHORT:
+        yield text[:_PIECE]
+        yield text[-_PIECE:]
+
+
+def _encoded(text: str) -> bytes:
+    return msgspec.json.encode(text.encode("utf-8", "replace").decode())[1:-1]
+
+
+async def find_texts(kernel: Kernel, texts: Sequence[str]) -> ErasureProof:
+    """Look for texts in everything that a store holds, whoever said them. Nothing is written.
 
     `left` names a text by its number, from 1: a report should not repeat what it is about.
     """
-    forms = {text: _forms(text) for text in texts}
-    pieces = {piece: n for n, text in enumerate(forms, 1) for form in forms[text] for piece in _cut(form)}
-    found = await store.traces(list(pieces), ())
-    left = {f"{place}: text {pieces[piece]}": None for piece, places in found.places.items() for place in places}
-    for n, text in enumerate(forms, 1):
-        left.update((f"{place}: text {n}", None) for place in await store.mentions(forms[text], terms(text)))
-    return ErasureProof(pieces=len(pieces), files=tuple(found.files), bytes=found.size, left=tuple(left), how=found.how)
+    sought = [(n, Sought(piece)) for n, text in enumerate(texts, 1) for piece in (*pieces_of(text), *_analysed(text))]
+    numbers = {form: n for n, one in reversed(sought) for form in one.forms}
+    found = await kernel.store.traces(list(numbers))
+    left = {f"{place}: text {numbers[form]}": None for form, places in found.places.items() for place in places}
+    reading = await read_store(kernel, [one for _, one in sought])
+    for at, places in sorted(reading.places.items()):
+        left.update((f"{place}: text {sought[at][0]}", None) for place in places)
+    for n, text in enumerate(texts, 1):
+        left.update((f"{place}: text {n}", None) for place in await kernel.store.mentions(terms(text)))
+    return _proof(len(numbers), found, reading, left=tuple(left))
 
 
-def _forms(text: str) -> list[bytes]:
-    """The bytes by which a text can stand in a store: plain, in JSON, in JSON within JSON, and analysed for search."""
-    written = msgspec.json.encode(text)[1:-1]
-    within = msgspec.json.encode(written.decode())[1:-1]
-    ascii_only = json.dumps(text)[1:-1].encode()
-    analysed = " ".join(terms(text)).encode()
-    return list(dict.fromkeys((text.encode(), written, within, ascii_only, *([analysed] * (len(analysed) >= _SHORT)))))
+def _analysed(text: str) -> tuple[str, ...]:
+    """A text as the index for search keeps it."""
+    analysed = " ".join(terms(text))
+    return (analysed,) if len(analysed) >= _SHORT else ()
 
 
-def _cut(form: bytes) -> tuple[bytes, ...]:
-    """A long text by its beginning, its middle and its end: on its way through the pages of a file it is cut too."""
-    if len(form) <= _LONG:
-        return (form,)
-    middle = len(form) // 2
-    return form[:_PIECE], form[middle : middle + _PIECE], form[-_PIECE:]
-
-
-async def prove(store: Store, erased: ErasedPieces) -> ErasureProof:
-    """Look for the pieces in the files of a store: for fewer of them where these are large. Nothing is written."""
+async def prove(kernel: Kernel, erased: ErasedPieces) -> ErasureProof:
+    """Look for the pieces in a store: for fewer of them where it is large. Nothing is written."""
     pieces = erased.pieces()
-    first = await store.traces(pieces[:PIECES_FIRST], erased.texts)
-    others = pieces[PIECES_FIRST:][: READ_MAX // max(1, first.size)]
-    if not others:
-        return _proof(len(pieces[:PIECES_FIRST]), first, erased.texts)
-    further = await store.traces(others, erased.texts)
-    found = msgspec.structs.replace(
-        further, places={**first.places, **further.places}, said=frozenset({*first.said, *further.said})
-    )
-    return _proof(len(others) + PIECES_FIRST, found, erased.texts)
-
-
-async def look_for(store: Store, pieces: Sequence[bytes], texts: Collection[bytes]) -> ErasureProof:
-    """Look for pieces; those of `texts` may stand in rows that remain."""
-    return _proof(len(pieces), await store.traces(pieces, texts), texts)
-
-
-def _proof(count: int, found: Traces, texts: Collection[bytes]) -> ErasureProof:
+    found = await kernel.store.traces(pieces[:PIECES_FIRST])
+    others = pieces[PIECES_FIRST:][: READ_MAX // max(1, found.size)]
+    if others:
+        further = await kernel.store.traces(others)
+        found = msgspec.structs.replace(further, places={**found.places, **further.places})
+    looked_for = [*pieces[:PIECES_FIRST], *others]
+    texts = erased.sought(looked_for)
+    reading = await read_store(kernel, list(texts.values()))
+    said = {piece for n, piece in enumerate(texts) if n in reading.places}
     left = tuple(
         f"{place}: {'a piece of a text' if piece in texts else 'the salt or digest of an erased row'}"
         for piece, places in found.places.items()
-        if piece not in found.said
+        if piece not in said
         for place in places
     )
+    elsewhere = dict.fromkeys(place for places in reading.places.values() for place in places)
+    proof = _proof(len(looked_for), found, reading, left=left)
+    return evolve(proof, elsewhere=len(said), elsewhere_in=tuple(elsewhere)[:ELSEWHERE_MAX])
+
+
+def _proof(count: int, found: Traces, reading: StoreReading, *, left: tuple[str, ...]) -> ErasureProof:
     return ErasureProof(
         pieces=count,
         files=tuple(found.files),
         bytes=found.size,
         left=left,
-        elsewhere=len(found.said),
         how=found.how,
+        tables=reading.tables,
+        unread=tuple(reading.unread),
     )

@@ -20,6 +20,7 @@ from memory_engine.core.arguments import (
     checked_type,
     set_tuples,
 )
+from memory_engine.core.bounded import read_file
 from memory_engine.core.events.memory import EventsErased, MemoryForget, ThreadCleared
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.lazy import regex
@@ -107,9 +108,7 @@ def read_rules(source: PathLike) -> tuple[RetentionRule, ...]:
     Raises `InvalidRetention`, `OSError` for a file that cannot be read.
     """
     try:
-        found = msgspec.toml.decode(
-            checked_file("source", source).read_bytes(), type=dict[str, list[dict[str, object]]]
-        )
+        found = msgspec.toml.decode(read_file(checked_file("source", source)), type=dict[str, list[dict[str, object]]])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRetention(str(source), str(error)) from None
     if found.keys() != {"rule"} or not found["rule"]:

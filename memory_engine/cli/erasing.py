@@ -132,19 +132,34 @@ def _told(report: ErasureReport, terminal: Terminal) -> int:
 
 
 def _proven(proof: ErasureProof, terminal: Terminal) -> int:
-    where = f"{counted(len(proof.files), 'file')}, {size(proof.bytes)}"
-    sought = f"{counted(proof.pieces, 'piece')} looked for in {where}"
+    """Say what was looked for and where, and what was found."""
+    values, read = sum(one.values for one in proof.tables.values()), sum(one.bytes for one in proof.tables.values())
+    unpacked = sum(one.unpacked for one in proof.tables.values())
+    terminal.say(f"spellings: {'; '.join(proof.spellings)}")
+    terminal.say(f"rows: {counted(values, 'value')}, {size(read)}, of {', '.join(proof.tables)}")
+    if unpacked:
+        terminal.say(f"  and {size(unpacked)} that packed content unpacks to")
+    sought = f"{counted(proof.pieces, 'piece')} looked for in {counted(len(proof.files), 'file')}, {size(proof.bytes)}"
     sought += f" ({proof.how})" if proof.how else ""
     if proof.ok:
         said = f"; {number(proof.elsewhere)} are in other events too" if proof.elsewhere else ""
+        _listed_places(proof.elsewhere_in, terminal)
         terminal.say(f"{sought}: nothing is left{said}", "green")
         return 0
-    terminal.say(f"{sought}: {counted(len(proof.left), 'place')} hold some", "red")
-    for place in proof.left[:LISTED]:
-        terminal.say(f"  {place}")
-    if len(proof.left) > LISTED:
-        terminal.say(f"  … and {number(len(proof.left) - LISTED)} more; --json lists them")
+    if proof.unread:
+        terminal.say(f"{counted(len(proof.unread), 'place')} could not be read: this proves nothing about them", "red")
+        _listed_places(proof.unread, terminal)
+    if proof.left:
+        terminal.say(f"{sought}: {counted(len(proof.left), 'place')} hold some", "red")
+        _listed_places(proof.left, terminal)
     return FOUND_PROBLEMS
+
+
+def _listed_places(places: Sequence[str], terminal: Terminal) -> None:
+    for place in places[:LISTED]:
+        terminal.say(f"  {place}")
+    if len(places) > LISTED:
+        terminal.say(f"  … and {number(len(places) - LISTED)} more; --json lists them")
 
 
 async def _prove(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -157,7 +172,7 @@ async def _prove(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.thread or asked.event or asked.seq or asked.user or asked.tenant:
         raise WrongArgument("--prove searches the whole store: it takes texts only")
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        proof = await find_texts(engine.store, texts)
+        proof = await find_texts(engine.kernel, texts)
     terminal.json(proof.as_data() | {"ok": proof.ok})
     return _proven(proof, terminal)
 

@@ -13,6 +13,7 @@ from memory_engine.cli.commands import Command, WrongArgument, existing
 from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.aside import modules_spared
+from memory_engine.core.bounded import read_file
 from memory_engine.errors.base import shown_place
 
 PORT = 8477
@@ -67,7 +68,7 @@ def token_in(path: str) -> str:
     except OSError as error:
         raise WrongArgument(f"--token-file {path}: {error.strerror}") from None
     try:
-        token = Path(path).read_text(encoding="ascii").strip()
+        token = read_file(Path(path)).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise WrongArgument(f"--token-file {path}: {error}") from None
     if len(token) < TOKEN_CHARS_MIN or not token.isprintable() or " " in token:

@@ -22,6 +22,7 @@ from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.compaction.applied import applied_policy
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
+from memory_engine.core.bounded import read_file
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import CompactionPolicy
@@ -224,7 +225,7 @@ def _seq(option: str, text: str) -> int:
 def _event(thread_id: str, path: str, registry: EventRegistry) -> NewEvent:
     """The event in a file: an object as `log --json` prints it, without the seq. Raises `OSError`, `WrongArgument`."""
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        value = json.loads(read_file(Path(path)).decode())
         new = EventReader(thread_id, registry).read(value, 1).events[0]
     except (ValueError, UnusableRecord) as error:
         raise WrongArgument(f"{path}: {error}") from None

@@ -35,6 +35,7 @@ MemoryEngineError
 │   ├── InvalidParameters        parameters of a tool without a canonical JSON form
 │   ├── AnotherQuestionOpen      an answer to another question than the open one
 │   ├── UnknownLine, NotText     a line that agent.md does not hold, a file that is not UTF-8 text
+│   ├── FileRefused              a path that is a pipe, a device, a link out of its folder; a file that is too large
 │   ├── InvalidFilePath, UnknownMemoryFile, MemoryFileExists   of memory files
 │   └── UnknownFlow
 ├── ThreadError
@@ -94,7 +95,7 @@ MemoryEngineError
     ├── SchemaError              the file was written by a newer version, or is not a store
     ├── ImportRefused            a file that is not an export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
-    └── EventDecodeError, UnreadableRow   a payload, a row of a view
+    └── EventDecodeError, UnreadableContent, UnreadableRow   a payload, packed content of one, a row of a view
 
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
 """
@@ -109,6 +110,7 @@ from memory_engine.errors.base import EngineForked as EngineForked
 from memory_engine.errors.base import EventNotFound as EventNotFound
 from memory_engine.errors.base import EventRefused as EventRefused
 from memory_engine.errors.base import EventTooLarge as EventTooLarge
+from memory_engine.errors.base import FileRefused as FileRefused
 from memory_engine.errors.base import IdempotencyConflict as IdempotencyConflict
 from memory_engine.errors.base import IngestError as IngestError
 from memory_engine.errors.base import InvalidArgument as InvalidArgument
@@ -161,6 +163,7 @@ from memory_engine.errors.effects import StorageRefused as StorageRefused
 from memory_engine.errors.effects import StorageUnreachable as StorageUnreachable
 from memory_engine.errors.effects import StoreInUse as StoreInUse
 from memory_engine.errors.effects import StoreReplaced as StoreReplaced
+from memory_engine.errors.effects import UnreadableContent as UnreadableContent
 from memory_engine.errors.effects import UnreadableRow as UnreadableRow
 from memory_engine.errors.effects import WrongKey as WrongKey
 from memory_engine.errors.operations import ConflictingPosition as ConflictingPosition

@@ -99,6 +99,17 @@ class InvalidEvent(InvalidInput):
 
 
 @facts
+class FileRefused(InvalidInput, OSError):
+    """A path does not name a file that is read: it is a pipe, a device, a link out of its folder, or too large."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is not read: {self.why}; give a regular file"
+
+
+@facts
 class InvalidMessage(InvalidInput):
     """A provider's message that cannot become events. `where` is its place in the input: `$[2].content[0]`."""
 

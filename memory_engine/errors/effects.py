@@ -354,6 +354,17 @@ class UnreadableRow(StorageError):
 
 
 @facts
+class UnreadableContent(StorageError, ValueError):
+    """Packed content of an event is damaged, or too large to unpack. The log itself is whole."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} cannot be read: {self.why}; the log is whole, and the event that holds it can be erased"
+
+
+@facts
 class EventDecodeError(StorageError):
     """A stored payload does not fit its schema, or its type is unknown here."""
 

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model, works_ahead
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.arguments import PathLike
+from memory_engine.core.bounded import open_file
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.compaction import CompactionCompleted
@@ -167,12 +168,13 @@ async def _conversations(engine: Engine) -> list[str]:
 
 
 def files_of(logs: Sequence[PathLike]) -> list[Path]:
-    """The files, and those of the folders by name, however deep, each once."""
+    """The files, and those of the folders by name, however deep, each once; no link that leads out of its folder."""
     found: dict[Path, None] = {}
     for path in map(Path, logs):
         if path.is_dir():
+            root = path.resolve()
             inside = (file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES) and file.is_file())
-            found.update(dict.fromkeys(inside))
+            found.update((file, None) for file in inside if file.resolve().is_relative_to(root))
         else:
             found[path] = None
     return list(found)
@@ -211,7 +213,7 @@ def _named(path: Path, thread_id: str) -> str:
 
 def is_export(path: Path) -> bool:
     """Whether a file begins as `Thread.export` writes it, which alone writes compressed ones. Raises `OSError`."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         first = file.readline(_BEGINNING_BYTES)
     return first.startswith(_GZIP) or f'"{FORMAT}"'.encode() in first
 

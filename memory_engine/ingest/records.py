@@ -6,6 +6,7 @@ from typing import BinaryIO, Literal
 
 from attrs import frozen
 
+from memory_engine.core.bounded import open_file
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.errors import IngestError
 from memory_engine.ingest.json_stream import VALUE_CHARS_MAX, BrokenText, Scanner, parse
@@ -33,7 +34,7 @@ def read_records(path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator
     knows where its next element begins.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path, takes_stream=True) as file:
             if path.suffix in _LINES or not file.seekable() or _is_json_lines(file):
                 yield from _lines(file, str(path), limits)
             else:

@@ -1,8 +1,9 @@
 """Detection of secrets in a text, which must not be learned, shown again or passed on.
 
 Detects passwords after their names, in many languages and notations; keys by their prefixes, private keys and signed
-tokens; card and bank account numbers by their check digits; and random words. Detection prefers false positives to
-false negatives: rules that learn skip a text that contains a secret.
+tokens; card and bank account numbers by their check digits; and random words. A text with JSON escapes is read with
+and without them. Detection prefers false positives to false negatives: rules that learn skip a text that contains a
+secret.
 """
 
 import re
@@ -16,6 +17,7 @@ from typing import Literal
 import msgspec
 
 from memory_engine.core.lazy import regex
+from memory_engine.core.spelling import unescaped
 from memory_engine.language.credentials import SHOWN, credentials, passwords_in_addresses, places
 from memory_engine.language.lists import lists_of
 
@@ -88,6 +90,14 @@ def mask_secrets(text: str) -> str:
 
 
 def _all(text: str, kinds: Collection[SecretKind] = ()) -> Iterator[Secret]:
+    yield from _written(text, kinds)
+    read = unescaped(text) if "\\" in text else None
+    if read is not None:  # such as JSON in a tool's arguments
+        for secret in _written(read.text, kinds):
+            yield Secret(secret.kind, read.starts[secret.start], read.starts[secret.end])
+
+
+def _written(text: str, kinds: Collection[SecretKind]) -> Iterator[Secret]:
     for start in range(0, max(1, len(text) - OVERLAP_CHARS), READ_CHARS_MAX - OVERLAP_CHARS):
         piece = text[start : start + READ_CHARS_MAX]
         for kind, detect in DETECTORS if not kinds else [one for one in DETECTORS if one[0] in kinds]:

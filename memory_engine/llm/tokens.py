@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from memory_engine.core.bounded import read_file
 from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidIdentifier, MissingExtra
 
@@ -142,7 +143,7 @@ def _encoding(name: str) -> Any:
     key = hashlib.sha1(table.address.encode(), usedforsecurity=False).hexdigest()
     for folder in _folders():
         path = folder / key
-        if path.is_file() and hashlib.sha256(content := path.read_bytes()).hexdigest() == table.sha256:
+        if path.is_file() and hashlib.sha256(content := read_file(path)).hexdigest() == table.sha256:
             pairs = (line.split() for line in content.splitlines() if line)
             ranks = {base64.b64decode(token): int(rank) for token, rank in pairs}
             return tiktoken.Encoding(name, pat_str=table.pattern, mergeable_ranks=ranks, special_tokens={})

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from memory_engine.core.arguments import PathLike
+from memory_engine.core.bounded import read_file
 from memory_engine.core.chain import check_hash
 from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.json_form import JsonForm
@@ -21,6 +22,8 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import Act, ThreadFilter
 
 DELETE = "delete"
+ANCHORS_BYTES_MAX = 1 << 28
+"""A file of anchors is read whole: a million of them."""
 """The kind of the acts that delete threads."""
 
 
@@ -133,7 +136,7 @@ async def _hashes(kernel: Kernel, thread_id: str, seqs: set[int]) -> dict[int, s
 def read_anchors(path: PathLike) -> list[Anchor]:
     """Anchors from a file of JSON lines; skips empty lines. Raises `UnreadableAnchors`."""
     found: list[Anchor] = []
-    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
+    for number, line in enumerate(read_file(Path(path), limit=ANCHORS_BYTES_MAX).splitlines(), 1):
         if line.strip():
             try:
                 found.append(msgspec.json.decode(line, type=Anchor))

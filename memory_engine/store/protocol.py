@@ -1,7 +1,7 @@
 """The seam to storage: the values that a store keeps, and the protocol that every back end implements."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -76,7 +76,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
-    """Where pieces of bytes stand: places by piece. `files` of `size` bytes were read; rows hold those of `said`.
+    """Where pieces of bytes stand: places by piece. `files` of `size` bytes were read.
 
     `how` says how the store can tell, where it is not by the bytes of its files alone.
     """
@@ -84,8 +84,32 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
     files: Sequence[str] = ()
     size: int = 0
     places: Mapping[bytes, Sequence[str]] = {}
-    said: frozenset[bytes] = frozenset()
     how: str = ""
+
+
+class StoredText(msgspec.Struct, frozen=True, gc=False):
+    """A value of a row that may hold what somebody said: its column (`table.column`), its thread ("": none), its bytes.
+
+    Of an event also its seq, its type and its version, wherever its payload is kept.
+    """
+
+    column: str
+    thread: str
+    value: bytes
+    seq: int = 0
+    type: str = ""
+    version: int = 0
+
+    @property
+    def is_payload(self) -> bool:
+        """Whether it is the payload of an event."""
+        return bool(self.type) and self.column in ("events.payload", "blobs.body")
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        of_thread = f"{self.column} of thread {self.thread}" if self.thread else self.column
+        return of_thread + (f", event {self.seq}" if self.seq else "")
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
@@ -363,19 +387,20 @@ class Store(Protocol):
         """Give a thread back (see `lease`)."""
         ...
 
-    async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
-        """Look for pieces of bytes in every file of the store, free space included.
+    async def traces(self, pieces: Sequence[bytes]) -> Traces:
+        """Look for pieces of bytes in every file of the store, free space included."""
+        ...
 
-        Of `texts` among them it also says which ones some row holds.
+    def texts(self) -> AsyncIterator[Sequence[StoredText]]:
+        """Every value of a row that may hold what somebody said, some at a time; a large one alone.
+
+        Rows only, not free space: a search for bytes misses a text that goes from one page of a file to another, or
+        that is packed.
         """
         ...
 
-    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
-        """Where rows hold a text in one of its forms, and where the index for search has its analysed words in a row.
-
-        Rows only, not free space: a search for bytes misses a text that goes from one page of a file to another, and
-        an index that keeps words cut into pieces.
-        """
+    async def mentions(self, words: Sequence[str]) -> Sequence[str]:
+        """Where the index for search has analysed words in a row: it keeps them cut into pieces."""
         ...
 
     async def backup(self, path: str, copied: Copied, *, key: "Key | None" = None, plain: bool = False) -> Backup:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Literal
@@ -26,6 +26,7 @@ from memory_engine.store.protocol import (
     ProjectionChange,
     RowSpan,
     Store,
+    StoredText,
     StoreStats,
     ThreadFilter,
     Traces,
@@ -304,13 +305,17 @@ class FaultyStore:
         """Pass on."""
         await self._store.release(thread_id)
 
-    async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
+    async def traces(self, pieces: Sequence[bytes]) -> Traces:
         """Pass on."""
-        return await self._store.traces(pieces, texts)
+        return await self._store.traces(pieces)
 
-    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
+    def texts(self) -> AsyncIterator[Sequence[StoredText]]:
         """Pass on."""
-        return await self._store.mentions(forms, words)
+        return self._store.texts()
+
+    async def mentions(self, words: Sequence[str]) -> Sequence[str]:
+        """Pass on."""
+        return await self._store.mentions(words)
 
     async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
         """Pass on."""

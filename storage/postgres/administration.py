@@ -4,7 +4,7 @@ Rows that are gone leave dead versions in the tables' files, which `wipe` lets t
 written elsewhere (its write-ahead log and archives of it, replicas, backups) is beyond a client.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from memory_engine.core.records import StoredEvent
@@ -17,16 +17,13 @@ from memory_engine.storage.postgres.schema import THREAD_TABLES
 from memory_engine.storage.postgres.units import PUT_EVENTS, event_columns
 from memory_engine.store.protocol import KEPT_ROWS, Act, Traces
 
-_TEXTS = (
+_ROWS = (
     ("events", "payload"),
     ("events", "record"),
     ("blobs", "body"),
     ("projection_rows", "value"),
     ("passages", "terms"),
     ("threads", "metadata"),
-)
-_ROWS = (
-    *_TEXTS,
     ("events", "salt"),
     ("events", "spilled"),
     ("blobs", "digest"),
@@ -132,7 +129,7 @@ async def _vacuum(sql: str, connection: Connection) -> None:
     await connection.execute(sql)
 
 
-async def traces(connection: Connection, schema: str, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
+async def traces(connection: Connection, schema: str, pieces: Sequence[bytes]) -> Traces:
     """Where pieces stand in rows of any table."""
     reads = Reads(connection, schema)
     places: dict[bytes, list[str]] = {}
@@ -146,37 +143,19 @@ async def traces(connection: Connection, schema: str, pieces: Sequence[bytes], t
             )
             if found[0]["n"]:
                 places.setdefault(piece, []).append(f"{found[0]['n']:,} rows of {table}.{column}")
-    said = {piece for piece in places if piece in texts and await _is_said(reads, piece)}
-    return Traces(files=[f"rows of {schema}, not {BEYOND}"], size=size, places=places, said=frozenset(said))
+    return Traces(files=[f"rows of {schema}, not {BEYOND}"], size=size, places=places)
 
 
-async def _is_said(reads: Reads, piece: bytes) -> bool:
-    for table, column in _TEXTS:
-        query = f"SELECT 1 FROM @.{table} r WHERE position($1::bytea IN r.{column}) > 0 LIMIT 1"
-        if await reads.one(query, piece) is not None:
-            return True
-    return False
-
-
-async def mentions(connection: Connection, schema: str, forms: Sequence[bytes], words: Sequence[str]) -> list[str]:
-    """The columns and threads whose rows hold a text in one of its forms, or its analysed words in a row."""
-    reads = Reads(connection, schema)
-    found: dict[str, None] = {}
-    said = [as_bytes(f" {' '.join(words)} ")] if words else []
-    for table, column in _TEXTS:
-        seq = "r.seq" if table == "events" else "0::bigint"
-        whole = f"convert_to(' ', 'UTF8') || r.{column} || convert_to(' ', 'UTF8')" if column == "terms" else ""
-        for n, form in enumerate([*forms, *(said if whole else [])]):
-            sought = whole if n >= len(forms) else f"r.{column}"
-            rows = await reads.fetch(
-                f"SELECT DISTINCT t.id, r.tid, {seq} AS seq FROM @.{table} r LEFT JOIN @.threads t ON t.tid = r.tid "
-                f"WHERE position($1::bytea IN {sought}) > 0 ORDER BY 1, 2, 3",
-                form,
-            )
-            for thread_id, tid, at in rows:
-                name = thread_id if thread_id is not None else f"number {tid}"
-                found[f"{table}.{column} of thread {name}" + (f", event {at}" if at else "")] = None
-    return list(found)
+async def mentions(connection: Connection, schema: str, words: Sequence[str]) -> list[str]:
+    """The threads of passages that have analysed words in a row."""
+    if not words:
+        return []
+    rows = await Reads(connection, schema).fetch(
+        "SELECT DISTINCT t.id, r.tid FROM @.passages r LEFT JOIN @.threads t ON t.tid = r.tid WHERE "
+        "position($1::bytea IN convert_to(' ', 'UTF8') || r.terms || convert_to(' ', 'UTF8')) > 0 ORDER BY 1, 2",
+        as_bytes(f" {' '.join(words)} "),
+    )
+    return [f"passages.terms of thread {f'number {tid}' if name is None else name}" for name, tid in rows]
 
 
 async def put_act(connection: Connection, schema: str, act: Act) -> None:

@@ -1,7 +1,7 @@
 """The PostgreSQL store: `memory_engine.store.protocol.Store` over one schema of a database."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from memory_engine.core.cancellation import finished
@@ -18,6 +18,7 @@ from memory_engine.storage.postgres.pool import Connection, Pool
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import in_schema
 from memory_engine.storage.postgres.schema import VERSION, generation_of, migrate, version_of
+from memory_engine.storage.postgres.texts import stored_texts
 from memory_engine.storage.postgres.units import WRITE_ROWS, UnitAgain, record_facts, row_columns
 from memory_engine.storage.postgres.upkeep import LEASE_S, LeaseRows, Upkeep
 from memory_engine.storage.postgres.writer import BatchWriter, RefusingWriter
@@ -30,6 +31,7 @@ from memory_engine.store.protocol import (
     Migrated,
     ProjectionChange,
     RowSpan,
+    StoredText,
     StoreStats,
     ThreadFilter,
     Traces,
@@ -234,13 +236,17 @@ class PostgresStore:
         """Give a thread back."""
         await self._leases.release(thread_id)
 
-    async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
+    async def traces(self, pieces: Sequence[bytes]) -> Traces:
         """Look for pieces in every table's rows; its `files` say what a client cannot look into."""
-        return await self._pool.read_all(lambda c: administration.traces(c, self._schema, pieces, texts))
+        return await self._pool.read_all(lambda c: administration.traces(c, self._schema, pieces))
 
-    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
-        """The rows that hold a text in one of its forms, and passages with all its words in a row."""
-        return await self._pool.read_all(lambda c: administration.mentions(c, self._schema, forms, words))
+    def texts(self) -> AsyncIterator[Sequence[StoredText]]:
+        """The values of events, views, the index for search and threads."""
+        return stored_texts(self._pool, self._schema)
+
+    async def mentions(self, words: Sequence[str]) -> Sequence[str]:
+        """The passages with all these words in a row."""
+        return await self._pool.read_all(lambda c: administration.mentions(c, self._schema, words))
 
     async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
         """Refused: the server's own tools do it."""

@@ -32,20 +32,9 @@ else:
     subprocess = lazy_module("subprocess")
     wiping = lazy_module("memory_engine.storage.sqlite.wiping")
 
-_TEXTS = (
-    ("events", "payload"),
-    ("events", "record"),
-    ("blobs", "body"),
-    ("projection_rows", "value"),
-    ("passages", "terms"),
-    ("threads", "metadata"),
-)
-_ACTS = tuple(("acts", column) for column in ("id", "plan", "asked_by", "reason", "outcome"))
-"""What was asked for, and what came of it, stays: an event that names an act has said nothing that is to go."""
-_ROWS_AT_ONCE = 256
 THROUGH_THE_KEY = "the file was written anew from its rows, and these were read through its key"
 """How it is known that an encrypted file holds nothing of what was erased."""
-_AS_TEXT = frozenset({"terms", "metadata"})
+_ROWS_AT_ONCE = 256
 _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outcome"
 
 
@@ -146,38 +135,11 @@ def _as_bytes(value: object) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode(errors="surrogateescape")
 
 
-def said(raw: sqlite3.Connection, texts: Sequence[bytes]) -> frozenset[bytes]:
-    """Those of the texts that some row holds. Reads each table once, or until all are found."""
-    tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    wanted = set(texts)
-    for table, column in (*_TEXTS, *_ACTS):
-        if not wanted or table not in tables:
-            continue
-        # as bytes: SQLite casts a text to what is stored of it, also where that is damaged
-        rows = raw.execute(f"SELECT CAST({column} AS BLOB) FROM {table} WHERE {column} IS NOT NULL")
-        while wanted and (some := rows.fetchmany(_ROWS_AT_ONCE)):
-            held = b"\0".join(value for (value,) in some)
-            wanted = {text for text in wanted if text not in held}
-    return frozenset(texts) - wanted
-
-
-def mentions(raw: sqlite3.Connection, forms: Sequence[bytes], words: Sequence[str]) -> list[str]:
-    """The columns and threads whose rows hold a text in one of its forms, and entries of the full-text index."""
-    tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    found: dict[str, None] = {}
-    for table, column in _TEXTS:
-        seq = "r.pos & 4294967295" if table == "events" else "0"
-        query = (
-            f"SELECT DISTINCT coalesce(t.id, 'number ' || r.tid), {seq} FROM {table} r "
-            f"LEFT JOIN threads t ON t.tid = r.tid WHERE instr(r.{column}, ?)"
-        )
-        for form in forms if table in tables else ():
-            sought = form if column not in _AS_TEXT else form.decode(errors="replace")
-            for thread_id, at in rows_of(raw, query, (sought,)):
-                found[f"{table}.{column} of thread {thread_id}" + (f", event {at}" if at else "")] = None
-    if words and "passages" in tables:
-        found.update(dict.fromkeys(passages.indexed_at(raw, words)))
-    return list(found)
+def mentions(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:
+    """The entries of the full-text index that hold words in a row."""
+    if not words or raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'passages'").fetchone() is None:
+        return []
+    return list(dict.fromkeys(passages.indexed_at(raw, words)))
 
 
 def put_act(raw: sqlite3.Connection, act: Act) -> None:

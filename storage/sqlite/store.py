@@ -18,7 +18,7 @@ from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadReco
 from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed
 from memory_engine.storage.driver import StoreFile
 from memory_engine.storage.passage_rows import forget_texts
-from memory_engine.storage.sqlite import erasing, reads
+from memory_engine.storage.sqlite import erasing, reads, texts
 from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, Readers
 from memory_engine.storage.sqlite.file import (
@@ -53,6 +53,7 @@ from memory_engine.store.protocol import (
     Migrated,
     ProjectionChange,
     RowSpan,
+    StoredText,
     StoreStats,
     ThreadFilter,
     Traces,
@@ -389,19 +390,21 @@ class SQLiteStore:
         """Give a thread back."""
         self._leases.release(thread_id)
 
-    async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
+    async def traces(self, pieces: Sequence[bytes]) -> Traces:
         """Look for pieces in the database, its write-ahead log and the vectors beside it."""
         found = await asyncio.to_thread(erasing.find_bytes, self._path, pieces)
         if self._file.is_encrypted:
             places = await self._read(lambda raw: erasing.find_in_rows(raw, pieces))
             found = msgspec.structs.replace(found, places={**found.places, **places}, how=erasing.THROUGH_THE_KEY)
-        wanted = [piece for piece in found.places if piece in texts]
-        said = await self._read(lambda raw: erasing.said(raw, wanted))
-        return msgspec.structs.replace(found, said=said)
+        return found
 
-    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
-        """The rows that hold a text in one of its forms, and entries of the full-text index with all its words."""
-        return await self._read(lambda raw: erasing.mentions(raw, forms, words))
+    def texts(self) -> AsyncIterator[Sequence[StoredText]]:
+        """The values of events, views, the index for search and threads."""
+        return texts.stored_texts(self._read)
+
+    async def mentions(self, words: Sequence[str]) -> Sequence[str]:
+        """The entries of the full-text index with all these words in a row."""
+        return await self._read(lambda raw: erasing.mentions(raw, words))
 
     async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
         """Copy the database as it is now to a new file, which is checked before it is there."""

@@ -70,6 +70,29 @@ READS_TOML = {
     "memory_engine/views/preferences/domain.py": "a domain that a user declares in a file",
 }
 
+# Files that open or unpack something by themselves, each with what it is; all others use `core.bounded`.
+OPENS = {
+    "memory_engine/cli/execution.py": "the null device",
+    "memory_engine/cli/inspect.py": "a file for a token, which it makes",
+    "memory_engine/cli/standard.py": "a temporary file of its own",
+    "memory_engine/compaction/protocol.py": "the kernel's own file about a process",
+    "memory_engine/core/bounded.py": "the one opener and unpacker",
+    "memory_engine/inspector/app.py": "the page that is installed with it",
+    "memory_engine/plugins.py": "lists of installed packages",
+    "memory_engine/recall/wordpiece.py": "a list that is installed with it",
+    "memory_engine/replay/export/export.py": "packs what it writes",
+    "memory_engine/replay/export/log_file.py": "a log line by line, each line and the whole with a limit",
+    "memory_engine/views/documents/readers/document.py": "a zip, whose every size is checked before",
+    "storage/postgres/schema.py": "scripts that are installed with it",
+    "storage/sqlite/backup.py": "a file of its own",
+    "storage/sqlite/locking.py": "a file of its own",
+    "storage/sqlite/pages.py": "the database: a program of its own, without this package",
+    "storage/sqlite/wiping.py": "the database's write-ahead log",
+    "storage/vectors/graph_files.py": "files of its own",
+}
+_OPENERS = frozenset({"read_bytes", "read_text", "decompress", "decompressobj", "ZipFile", "GzipFile"})
+_UNSAFE = {"pickle", "marshal", "shelve", "tarfile", "lzma", "bz2", "dill", "cloudpickle"}
+
 # Classes of one name in two modules, each with the reason.
 CLASSES_OF_ONE_NAME = {
     "Redacted": "what a redactor of patterns gives, and a definition in the schema of exported logs: both are public",
@@ -303,6 +326,27 @@ def test_data_files_are_read_in_one_place() -> None:
         )
 
     assert READS_TOML.keys() == {spot.partition(":")[0] for spot in find(SHIPPED, reads_toml)}
+
+
+def test_files_of_others_are_opened_in_one_place() -> None:
+    """A path may name a pipe, and a few bytes unpack to gigabytes: `core.bounded` reads both within limits."""
+
+    def opens(node: ast.AST) -> bool:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="memory_engine" | "sync" | "memory"), attr="open")):
+                return False
+            case (
+                ast.Call(func=ast.Name(id="open")) | ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr="open"))
+            ):
+                return True
+            case ast.Call(func=ast.Attribute(attr="open"), args=[ast.Constant(value=str(mode)), *_]):
+                return not mode.strip("rbt+") and "r" in mode
+            case ast.Call(func=ast.Attribute(attr=name)):
+                return name in _OPENERS
+        return False
+
+    assert OPENS.keys() == {spot.partition(":")[0] for spot in find(SHIPPED, opens)}
+    assert [] == importing(SHIPPED, _UNSAFE)
 
 
 def _is_pattern(node: ast.AST) -> bool:

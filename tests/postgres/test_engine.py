@@ -1,15 +1,19 @@
 """An engine over PostgreSQL does what one over a file does, and their logs are the same bytes."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, EngineConfig, UserMessage
+from memory_engine import CompactionPolicy, EngineConfig, ToolCall, UserMessage
 from memory_engine import events as e
+from memory_engine.administration.proof import find_texts
 from memory_engine.errors import BackupFailed, LegalHold, ReadOnly, SchemaError, ThreadNotFound
 from memory_engine.testing import FakeCompactor
+from memory_engine.views.checkpoints.events import CheckpointSaved
+from memory_engine.views.checkpoints.pieces import Packed, to_text
 from tests.exports import TALK, lines_of, rows, shown, talk
 from tests.golden_logs import DIGESTS, LOGS, digest_of, logs_in
 from tests.postgres_server import new_url
@@ -91,7 +95,7 @@ async def test_what_is_forgotten_erased_and_deleted_is_gone(url: str) -> None:
         assert report.proof is not None
         assert report.proof.ok
         assert "not the server's files" in report.proof.files[0]
-        assert [] == list(await engine.store.mentions([b"zanzibar"], ["zanzibar"]))
+        assert (await find_texts(engine.kernel, ["zanzibar"])).ok
         assert (await thread.verify()).ok
         await thread.hold(reason="a court")
         with pytest.raises(LegalHold):
@@ -100,7 +104,7 @@ async def test_what_is_forgotten_erased_and_deleted_is_gone(url: str) -> None:
         await thread.delete(by="ann", reason="asked")
         with pytest.raises(ThreadNotFound):
             await thread.info()
-        assert [] == list(await engine.store.mentions([b"bicycles"], ["bicycl"]))
+        assert (await find_texts(engine.kernel, ["bicycles"])).ok
         assert 0 == (await (await engine.open_thread("t")).info()).events
 
 
@@ -148,3 +152,20 @@ async def test_two_schemas_are_two_stores() -> None:
         assert [] == list(await other.threads())
         await talk(other)
         assert (await one.thread("t").info()).events == (await other.thread("t").info()).events
+
+
+async def test_a_proof_reads_what_rows_on_the_server_say(url: str) -> None:
+    """Escaped, packed in a checkpoint, and in a large event, page after page."""
+    async with memory_engine.open(url) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch_all([UserMessage(content=f"hello {n}") for n in range(600)])
+        call = ToolCall(id="c", name="save", arguments=json.dumps({"who": "Søren"}))
+        await thread.dispatch(e.LlmToolCall(calls=(call,)))
+        pieces = (to_text(b"Ten boxes for Aagot, and twelve boxes for somebody else."), to_text(os.urandom(300_000)))
+        await thread.dispatch(CheckpointSaved(id="1", state=Packed("json", ("{}",)), pieces=pieces))
+        proof = await find_texts(engine.kernel, ["Søren", "Aagot", "Kierkegaard"])
+        places = {place.partition(": ")[::2] for place in proof.left}
+        assert ("events.payload of thread t, event 601", "text 1") in places
+        assert [("text 2", True)] == [(n, ", event 602, piece 0" in place) for place, n in places if n == "text 2"]
+        assert "text 3" not in {n for _, n in places}
+        assert 602 == proof.tables["events.payload"].values + proof.tables["blobs.body"].values

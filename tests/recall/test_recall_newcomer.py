@@ -162,10 +162,9 @@ async def test_one_path_is_one_path(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may look anywhere")
 async def test_a_link_into_what_may_not_be_looked_at_ends_nothing(tmp_path: Path) -> None:
     """It is named in the report, and the files after it are brought."""
-    closed = tmp_path / "closed"
-    (closed / "inner").mkdir(parents=True)
     folder = tmp_path / "notes"
-    folder.mkdir()
+    closed = folder / ".closed"
+    (closed / "inner").mkdir(parents=True)
     (folder / "a-link").symlink_to(closed / "inner")
     (folder / "b.md").write_text("Refunds take fourteen days.")
     closed.chmod(0)

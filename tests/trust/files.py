@@ -10,6 +10,8 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, Thread, UserMessage
 from memory_engine.storage.postgres import PostgresStore
 from memory_engine.testing import FaultyStore
+from memory_engine.views.checkpoints.pieces import to_bytes
+from tests.trust.hostile_files import packed_bomb
 from tests.trust.sealing import OTHER, RAW, filled, sealed
 
 
@@ -113,3 +115,8 @@ async def verified_without_its_plugin(path: str, cls: type[Event]) -> None:
         report = await engine.thread("t").verify()
     assert report.unloaded is not None
     raise report.unloaded
+
+
+def packed_beyond_all_bounds() -> None:
+    """Read a value of a checkpoint that unpacks to more than anybody would hold."""
+    to_bytes(packed_bomb(65))

@@ -1,4 +1,4 @@
-"""Files made to hurt their reader, and how much time their reading takes."""
+"""Files and packed values made to hurt their reader, and how much time their reading takes."""
 
 import gc
 import io
@@ -6,6 +6,8 @@ import json
 import struct
 import time
 import zipfile
+import zlib
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -35,6 +37,15 @@ def _seconds(run: Callable[[T], object], value: T) -> float:
         return time.thread_time() - begun
     finally:
         gc.enable()
+
+
+def packed_bomb(megabytes: int) -> str:
+    """A piece of a checkpoint that unpacks to so many megabytes."""
+    from memory_engine.views.checkpoints import pieces
+
+    zipper = zlib.compressobj(9, zdict=pieces._WORDS)
+    packed = b"".join(zipper.compress(b"a" * (1 << 20)) for _ in range(megabytes)) + zipper.flush()
+    return "~" + b64encode(packed).decode()
 
 
 def mail(*headers: str, body: str = "hello") -> bytes:

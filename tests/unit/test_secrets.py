@@ -1,9 +1,12 @@
 """Secrets are found by their names and by their look, and what only resembles one is left."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_engine.core.spelling import Sought
 from memory_engine.language.secrets import MASK, READ_CHARS_MAX, holds_secret, mask_secrets, secrets_in
 
 TOLD = [
@@ -106,3 +109,22 @@ def test_a_secret_is_found_behind_a_long_text(sign: str) -> None:
     """The pieces in which a long text is read overlap, so that nothing falls between them."""
     text = sign * ((READ_CHARS_MAX + 5_000) // len(sign))
     assert secrets_in(f"{text}\npassword: hunter2")[-1].end == len(text) + len("\npassword: hunter2")
+
+
+@given(st.sampled_from(["hunter2-Blau", "pässwört 9"]), st.lists(st.booleans(), min_size=1, max_size=3))
+def test_a_secret_is_found_in_escaped_json(secret: str, depths: list[bool]) -> None:
+    """At any depth, as in the arguments of a call within another; masked, it is gone, and the text around it stays."""
+    written: str = json.dumps({"note": "before", "password": secret, "after": "it"})
+    for is_ascii in depths:
+        written = json.dumps(f"I called it with {written}", ensure_ascii=is_ascii)
+    assert holds_secret(written)
+    masked = mask_secrets(written)
+    assert MASK in masked
+    assert not Sought(secret).is_in(masked.encode())
+    assert "before" in masked
+    assert masked == mask_secrets(masked)
+
+
+def test_a_secret_is_masked_with_its_escapes() -> None:
+    """From the first character of its first escape on, and not a character more."""
+    assert mask_secrets('{\\"password\\": \\"h\\u00fcnter2\\", \\"n\\": 1}') == '{\\"password\\": [secret], \\"n\\": 1}'

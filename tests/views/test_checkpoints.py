@@ -15,8 +15,8 @@ from memory_engine.core.excerpts import of_event
 from memory_engine.core.records import NewEvent
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.views.checkpoints.events import CheckpointName
-from memory_engine.views.checkpoints.packing import Form, Sheet, joined, quoted, split, unquoted
-from memory_engine.views.checkpoints.pieces import Quote, to_bytes, to_text
+from memory_engine.views.checkpoints.packing import Form, Sheet, joined, quoted, split
+from memory_engine.views.checkpoints.pieces import Quote, to_bytes, to_text, unquoted
 from memory_engine.views.checkpoints.view import CheckpointCache, Checkpoints, Given, Write
 
 texts = st.text(max_size=200)

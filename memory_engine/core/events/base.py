@@ -1,11 +1,14 @@
 """The parts of every event: the base struct, content parts and the `event` decorator."""
 
 import json
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
+from functools import partial
 from typing import ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args
 
 import msgspec
 
+from memory_engine.core.bounded import is_data_url, of_data_url
 from memory_engine.core.events.roles import ChunkId, Id, JsonText
 from memory_engine.errors import InvalidArgument
 
@@ -100,11 +103,31 @@ class Body(msgspec.Struct, frozen=True, gc=False):
 
 
 class TakenOut(msgspec.Struct, frozen=True):
-    """Events that are taken out of a log, by their seqs; to know copies by, their texts and the ids of their calls."""
+    """Events that are taken out of a log, by their seqs; to know copies by, their texts and the ids of their calls.
+
+    `matches` says of any text whether a pattern takes it out. `content` gives what an event before this one says, by
+    its seq. `is_unread_gone`: what cannot be read is taken out too.
+    """
 
     seqs: Set[int] = frozenset()
     texts: tuple[str, ...] = ()
     call_ids: tuple[str, ...] = ()
+    matches: Callable[[str], bool] | None = None
+    content: Callable[[int], str | None] = lambda _seq: None
+    is_unread_gone: bool = False
+
+
+class PackedText(msgspec.Struct, frozen=True):
+    """A part of an event that its payload holds packed, in base64 or the like, and how to read it.
+
+    `place` names it. `unpack` takes the content of the event at `quotes`, if that is a seq, and gives the bytes, or
+    raises `UnreadableContent`; `texts` finds the texts in these.
+    """
+
+    place: str
+    unpack: Callable[[str | None], bytes]
+    texts: Callable[[bytes], Iterable[str]]
+    quotes: int = 0
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -149,9 +172,29 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
         """
         return self
 
+    def packed_texts(self, seq: int) -> Iterator[PackedText]:
+        """The parts of the event, which is at a seq, that its payload holds packed; of content, files in base64.
+
+        Proofs of erasing, erasing and redaction read these: declare here what a search of the payload would miss. JSON
+        inside a text needs no declaration.
+        """
+        content: object = getattr(self, "content", ())
+        for n, part in enumerate(content if isinstance(content, tuple) else ()):
+            if isinstance(part, ImagePart | FilePart) and is_data_url(part.url):
+                yield PackedText(f"content part {n}", partial(_of_data_url, part.url), _text_of_file)
+
     def digests(self) -> tuple[str, ...]:
         """The names, made of its texts, under which later events and rows refer to it."""
         return ()
+
+
+def _of_data_url(url: str, _content: str | None) -> bytes:
+    return of_data_url(url)
+
+
+def _text_of_file(data: bytes) -> Iterator[str]:
+    with suppress(UnicodeDecodeError):
+        yield data.decode()
 
 
 class _Unknown(msgspec.Struct, frozen=True, gc=False):

@@ -70,6 +70,11 @@ class EventRegistry:
         """Every known class, in the order of registration."""
         return tuple(self._classes.values())
 
+    def packs(self, name: str) -> bool:
+        """Whether events of this name have packed content of their own kind."""
+        cls = self._classes.get(name)
+        return cls is not None and cls.packed_texts is not Event.packed_texts
+
     def has_type(self, name: str) -> bool:
         """Whether a class of this name is known."""
         return name in self._classes

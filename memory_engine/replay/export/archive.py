@@ -10,6 +10,7 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.core.arguments import checked_type
+from memory_engine.core.bounded import open_file, read_file
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import ImportRefused, MemoryEngineError, ThreadNotFound
 from memory_engine.replay.export.export import ExportReport, export
@@ -132,7 +133,7 @@ def read_manifest(folder: Path) -> tuple[ManifestEntry, ...]:
     """The list of a folder. Raises `ImportRefused` where it is not one that an export finished."""
     path = folder / MANIFEST
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        manifest = msgspec.json.decode(read_file(path, within=folder), type=Manifest)
     except FileNotFoundError:
         raise ImportRefused(
             str(path), 1, "there is no such file: it is not an exported store, or not a whole one"
@@ -178,5 +179,5 @@ def _make(folder: Path) -> None:
 
 
 def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
+    with open_file(file, within=file.parent) as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()

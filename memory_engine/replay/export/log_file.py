@@ -18,6 +18,7 @@ import msgspec
 from attrs import frozen
 from msgspec import Meta
 
+from memory_engine.core.bounded import open_file
 from memory_engine.core.chain import apply_rows, commitments, is_redacted, link_hash, live_chunk
 from memory_engine.core.codec import decode_reduction
 from memory_engine.core.executor import check_ids
@@ -228,7 +229,7 @@ class LogFile:
         self._unpacked_bytes, self._unpacked_max = 0, sys.maxsize
         self.hash = b""
         self.redacted = 0
-        self._raw = path.open("rb")
+        self._raw = open_file(path)
         try:
             self._file = self._unpacked()
             self.header = self._header()

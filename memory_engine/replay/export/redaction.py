@@ -11,12 +11,14 @@ from hashlib import sha256
 import msgspec
 from attrs import Attribute, define, field, frozen
 
+from memory_engine.core.bounded import is_data_url, of_data_url
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Body, Event, TakenOut, TextPart
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.roles import Source, roles_of, sources_in
 from memory_engine.core.lazy import regex
+from memory_engine.core.spelling import Unescaped, unescaped
 from memory_engine.errors import InvalidRedaction
 from memory_engine.replay.export.log_file import Redacted
 
@@ -108,7 +110,10 @@ class Scrubber:
         self.hits = [0] * len(self._patterns)
 
     def scrubbed(self, text: str) -> str:
-        """The text without the matches of patterns, also within JSON that it holds, where characters may be escaped."""
+        """The text without the matches of patterns, also within JSON in it, where characters may be escaped.
+
+        A `data:` URL goes whole where the text in its file matches.
+        """
         if not self._patterns or not text:
             return text
         return self._scrubbed(text, 0)
@@ -157,10 +162,36 @@ class Scrubber:
                 clean = self.value(value, depth + 1)
                 if clean != value:
                     text = msgspec.json.encode(clean).decode()
+        if is_data_url(text) and self._is_in_file(text):
+            return STAND_IN
+        read = None
         for n, pattern in enumerate(self._patterns):
             text, found = pattern.subn(lambda _match: STAND_IN, text)
             self.hits[n] += found
+            if "\\" in text:
+                read = unescaped(text) if read is None or found else read
+                less = text if read is None else self._unescaped_out(text, read, n)
+                text, read = less, read if less is text else None
         return text
+
+    def _is_in_file(self, url: str) -> bool:
+        """Whether a pattern matches in a text file."""
+        try:
+            return self.matches(of_data_url(url).decode())
+        except UnicodeDecodeError:
+            return False
+
+    def _unescaped_out(self, text: str, read: Unescaped, n: int) -> str:
+        """The text without what matches the `n`-th pattern once its JSON escapes are read."""
+        parts: list[str] = []
+        done = 0
+        for match in self._patterns[n].finditer(read.text):
+            first, end = read.starts[match.start()], read.starts[match.end()]
+            if done <= first < end:
+                parts += (text[done:first], STAND_IN)
+                done = end
+                self.hits[n] += 1
+        return "".join((*parts, text[done:])) if parts else text
 
 
 def is_status(text: str) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from memory_engine.core.chain import commitments, decode_row, is_redacted
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import ReductionRecord, decode_reduction, encode_json, encode_reduction, resolve_chunks
-from memory_engine.core.events.base import Event, SummaryLine
+from memory_engine.core.events.base import Event, SummaryLine, TakenOut
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone, RestoredChunk, ThreadRereduced
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.registry import EventRegistry
@@ -32,6 +32,8 @@ from memory_engine.replay.export.redaction import Hidden, Redaction, Scrubber, i
 from memory_engine.runtime.kernel import Kernel
 
 _RESTORED = shape_of(RestoredChunk)
+QUOTED_EVENTS = 256
+"""Events whose texts are remembered, to read the values that quote them."""
 _REPEATING = ("copies", "summaries")
 """Origins of chunks that repeat other events: these go one by one, all others with their event."""
 
@@ -39,11 +41,22 @@ _REPEATING = ("copies", "summaries")
 class LogRedactor:
     """Takes the texts out of a log's rows, which it must be given in order, from the first on.
 
-    `hidden` names everything to hide from the start: forgotten chunks, and the events that rules name.
+    `hidden` names everything to hide from the start: forgotten chunks, and the events that rules name. With
+    `takes_unread`, packed content that cannot be read goes wherever anything is hidden: it may hold that too.
     """
 
-    def __init__(self, rules: Redaction, registry: EventRegistry, hidden: Hidden, secret: bytes) -> None:
+    def __init__(
+        self,
+        rules: Redaction,
+        registry: EventRegistry,
+        hidden: Hidden,
+        secret: bytes,
+        *,
+        takes_unread: bool = False,
+    ) -> None:
         self._rules = rules
+        self._takes_unread = takes_unread
+        self._contents: dict[int, str] = {}
         self._registry = registry
         self._classes = {cls.event_type: cls for cls in registry.classes()}
         self._hidden = hidden
@@ -62,6 +75,7 @@ class LogRedactor:
         self._head = stored.seq
         self._check_envelope(stored)
         event, record = self._read(stored)
+        self._remember(event)
         cls = self._classes.get(stored.type)
         walk = PayloadWalk(
             scrubber=self._scrubber, rules=self._fields, known=self._names, is_known_type=cls is not None
@@ -144,7 +158,7 @@ class LogRedactor:
 
     def _without_copies(self, event: Event | None, value: object, record: ReductionRecord, walk: PayloadWalk) -> object:
         """The payload without what it holds of hidden events, beside what is its own."""
-        own = event.without(self._hidden.gone, self._head) if event is not None else None
+        own = event.without(self._gone(), self._head) if event is not None else None
         if own is not event:
             value = msgspec.to_builtins(own)
         if isinstance(event, CompactionCompleted) and isinstance(value, dict):
@@ -163,6 +177,24 @@ class LogRedactor:
                     restored.update(walk.value(dict(restored), _RESTORED, FieldKind.TEXT, (), Hide.TEXTS))
                     self._hidden.chunks.add(chunk.id)
         return value
+
+    def _gone(self) -> TakenOut:
+        """What events lose that hold it packed, or in copies."""
+        gone, has_patterns = self._hidden.gone, bool(self._rules.patterns)
+        return msgspec.structs.replace(
+            gone,
+            matches=self._scrubber.matches if has_patterns else None,
+            content=self._contents.get,
+            is_unread_gone=self._takes_unread and bool(has_patterns or gone.texts or gone.call_ids or gone.seqs),
+        )
+
+    def _remember(self, event: Event | None) -> None:
+        """Keep what the last events say: a packed value may quote it."""
+        content = getattr(event, "content", None)
+        if self._rules.patterns and isinstance(content, str):
+            self._contents[self._head] = content
+            while len(self._contents) > QUOTED_EVENTS:
+                del self._contents[next(iter(self._contents))]
 
     def _chunks(self, record: ReductionRecord, walk: PayloadWalk, *, is_hidden: bool) -> tuple[Chunk, ...]:
         """The chunks that an event brings, as far as they do not share with its payload."""
@@ -263,8 +295,8 @@ class RedactedLog:
                     if isinstance(event, MemoryForget):
                         hidden.forget(event)
         await learn(hidden, kernel)
-        ids = kernel.ids
-        return cls(kernel, thread, upto, LogRedactor(rules, kernel.events, hidden, ids.salt() + ids.salt()))
+        secret = kernel.ids.salt() + kernel.ids.salt()
+        return cls(kernel, thread, upto, LogRedactor(rules, kernel.events, hidden, secret, takes_unread=True))
 
     async def pages(self) -> AsyncIterator[Sequence[StoredEvent]]:
         """Its rows, in order. Raises `InvalidRedaction`, `IntegrityError`."""

@@ -5,13 +5,14 @@ checkpoint says for each channel which earlier event holds its value, or, of a l
 made of; only what is new comes with it.
 """
 
+from collections.abc import Iterator
 from typing import Self
 
 import msgspec
 
-from memory_engine.core.events.base import Event, TakenOut, event
+from memory_engine.core.events.base import Event, PackedText, TakenOut, event
 from memory_engine.core.events.roles import Id, JsonText, Seq
-from memory_engine.views.checkpoints.pieces import Bytes, Gap, Number, Packed, PiecePlace, Quote
+from memory_engine.views.checkpoints.pieces import Bytes, Gap, Number, Packed, PiecePlace, Quote, readings
 
 
 class ItemSpan(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -69,6 +70,11 @@ class CheckpointSaved(Event):
         )
         return msgspec.structs.replace(self, pieces=pieces, state=state, values=values) if gap.found else self
 
+    def packed_texts(self, seq: int) -> Iterator[PackedText]:
+        """Its pieces and values."""
+        values = (value.value for value in self.values if value.value is not None)
+        yield from readings(self.pieces, (self.state, *values), seq)
+
     def in_few_words(self) -> str:
         """Its channels, and what its runtime says of it."""
         where = f"{self.namespace}: " if self.namespace else ""
@@ -93,6 +99,10 @@ class CheckpointWritten(Event):
         pieces = gap.pieces(self.pieces)
         writes = tuple(msgspec.structs.replace(write, value=gap.packed(write.value)) for write in self.writes)
         return msgspec.structs.replace(self, pieces=pieces, writes=writes) if gap.found else self
+
+    def packed_texts(self, seq: int) -> Iterator[PackedText]:
+        """Its pieces and values."""
+        yield from readings(self.pieces, (write.value for write in self.writes), seq)
 
     def in_few_words(self) -> str:
         """The task, and the channels that it wrote to."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from memory_engine.views.checkpoints.events import ItemSpan
-from memory_engine.views.checkpoints.pieces import JSON, Packed, PiecePlace, Quote, to_bytes, to_text
+from memory_engine.views.checkpoints.pieces import JSON, Packed, PiecePlace, Quote, to_text
 
 Form = tuple[str, bytes]
 """A value as its serializer gave it: the name of its form, and its bytes."""
@@ -81,12 +81,6 @@ def quoted(pieces: Sequence[bytes], texts: Sequence[str]) -> list[str | Quote]:
         else:
             found.append(to_text(piece))
     return found
-
-
-def unquoted(quote: Quote, content: object) -> bytes | None:
-    """The bytes of a quote of an event of this content; `None` where that was erased."""
-    text = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else b""
-    return to_bytes(quote.head) + text + to_bytes(quote.tail) if zlib.crc32(text) == quote.check else None
 
 
 class ItemList(NamedTuple):

@@ -1,14 +1,18 @@
 """Bytes in events: as text, cut into pieces that later events name, and without what was taken out of the log."""
 
 import zlib
-from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
 from typing import Annotated, TypeVar
 
 import msgspec
 
-from memory_engine.core.events.base import TakenOut
+from memory_engine.core.bounded import UNPACKED_ALL_MAX, UNPACKED_RATIO, of_base64, unpacked, unpacked_max
+from memory_engine.core.events.base import PackedText, TakenOut
 from memory_engine.core.events.roles import Id, Seq, SeqBack
+from memory_engine.core.spelling import Sought, found_in
+from memory_engine.errors import UnreadableContent
 
 Bytes = str
 """Bytes in base64, after a `~` packed by zlib. Redaction takes them out like any text."""
@@ -46,6 +50,8 @@ class Packed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 P = TypeVar("P", bound=str | Quote)
 JSON = "json"
 """The form of a text that stands in an event as it is."""
+FORMS = frozenset({JSON, "msgpack", "bytes", "bytearray", "null", "pickle", "empty"})
+"""The forms whose bytes hold texts as UTF-8. They are searched as bytes; nothing is ever unpickled here."""
 _ZIP_MIN = 48
 """Bytes from which on a piece is packed."""
 _WORDS = (
@@ -60,7 +66,9 @@ GONE = "[redacted]"
 """Stands where bytes were. No bytes as text begin like it."""
 _TELLING = 8
 """Bytes from which on a text is told from the names that serialized objects use."""
-_SAID = (b"\xa7content", b"\xa4text")
+_QUOTED = 24
+"""Bytes from which on a text is taken out of the values that quote it too, and not only of those that are it."""
+_SAID = (b"content", b"text")
 _ID = b"\xa2id"
 
 
@@ -68,16 +76,23 @@ class Gap:
     """Finds in an event's bytes what is gone, and puts `GONE` in the place of each piece that holds it; or quotes it.
 
     A piece holds a text where one of its texts is that text; a short one (such as a word that structures use too)
-    only as the content of a message.
+    only as the content of a message. A long text is also held by a value that quotes it, in any spelling: a graph's
+    steps write down what people said. A message that quotes another one is a message of its own, and stays.
     """
 
     def __init__(self, gone: TakenOut, seq: int) -> None:
         self.found = False
+        self._budget = UNPACKED_ALL_MAX
+        self._gone = gone
+        self._seq = seq
         self._seqs = frozenset(one - seq for one in gone.seqs if one < seq)
         texts = [msgspec.msgpack.encode(text) for text in gone.texts]
         self._marks = [text for text in texts if len(text) > _TELLING]
-        self._marks += [key + text for text in texts if len(text) <= _TELLING for key in _SAID]
+        self._marks += [
+            msgspec.msgpack.encode(key.decode()) + text for text in texts if len(text) <= _TELLING for key in _SAID
+        ]
         self._marks += [_ID + msgspec.msgpack.encode(call_id) for call_id in gone.call_ids]
+        self._quoted = _quotable(gone.texts)
 
     def pieces(self, pieces: Iterable[P]) -> tuple[P | str, ...]:
         """Pieces, those without what is gone as they are."""
@@ -92,22 +107,154 @@ class Gap:
     def _is_hit(self, piece: str | Quote | PiecePlace) -> bool:
         match piece:
             case str():
-                data = b"" if is_gone(piece) else to_bytes(piece)
-                is_hit = any(mark in data for mark in self._marks)
+                is_hit = not is_gone(piece) and self._holds(piece)
             case Quote(head=head, back=back, tail=tail):
-                is_hit = back in self._seqs or self._is_hit(head) or self._is_hit(tail)
+                is_hit = back in self._seqs or self._holds(head) or self._holds(tail) or self._quotes(piece)
             case _:
                 is_hit = False
         self.found |= is_hit
         return is_hit
 
+    def _holds(self, piece: str) -> bool:
+        if self._budget < 0:
+            return self._gone.is_unread_gone
+        try:
+            data = to_bytes(piece)
+        except UnreadableContent:
+            return self._gone.is_unread_gone
+        self._budget -= max(0, len(data) - UNPACKED_RATIO * len(piece))
+        if any(mark in data for mark in self._marks) or self._matches(data):
+            return True
+        return any(_quotes(data, self._quoted[n]) for n in found_in(data, self._quoted))
+
+    def _quotes(self, quote: Quote) -> bool:
+        """Whether a pattern matches in a quote: its ends may go on in the text between them."""
+        if self._gone.matches is None:
+            return False
+        content = self._gone.content(quote.back if quote.back >= 0 else self._seq + quote.back)
+        whole = None if content is None else unquoted(quote, content)
+        return whole is None or self._matches(whole)
+
+    def _matches(self, data: bytes) -> bool:
+        matches = self._gone.matches
+        return matches is not None and any(map(matches, texts_of(data)))
+
+
+@lru_cache(maxsize=4)
+def _quotable(texts: tuple[str, ...]) -> list[Sought]:
+    """The texts that are long enough to be quoted: they are the same for all events of a log."""
+    return [Sought(text) for text in texts if len(text.encode("utf-8", "surrogatepass")) >= _QUOTED]
+
+
+def _quotes(data: bytes, text: Sought) -> bool:
+    """Whether a value quotes a text, rather than a message in it."""
+    messages = {string for key, string in strings(data) if key in _SAID and text.is_in(string)}
+    for message in messages:
+        data = data.replace(message, b"")
+    return text.is_in(data)
+
+
+def texts_of(data: bytes) -> Iterator[str]:
+    """The texts in serialized bytes, and all of them as one text: they may be of another form than MessagePack."""
+    for _, string in strings(data):
+        yield string.decode("utf-8", "replace")
+    yield data.decode("utf-8", "replace")
+
+
+def strings(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Each string in MessagePack, objects of classes included, after the string before it: its key, in an object.
+
+    `data` may begin and end between any two elements. Ends at the first byte that is not MessagePack.
+    """
+    waiting = [(0, len(data))]
+    key = b""
+    while waiting:
+        at, end = waiting.pop()
+        while at < end:
+            kind, size, at = _element(data, at)
+            if kind < 0 or at + size > end:
+                break
+            if kind == _STRING:
+                string = data[at : at + size]
+                yield key, string
+                key = string
+            elif kind == _OBJECT:
+                waiting.append((at + size, end))
+                end = at + size
+                continue
+            else:
+                key = b""
+            at += size
+
+
+_OTHER, _STRING, _OBJECT = 0, 1, 2
+_FIXED = {0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
+_FIXED |= {0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8, 0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
+_SIZED = {0xC4: (1, _STRING), 0xC5: (2, _STRING), 0xC6: (4, _STRING), 0xD9: (1, _STRING), 0xDA: (2, _STRING)}
+_SIZED |= {0xDB: (4, _STRING), 0xC7: (1, _OBJECT), 0xC8: (2, _OBJECT), 0xC9: (4, _OBJECT)}
+
+
+def _element(data: bytes, at: int) -> tuple[int, int, int]:
+    """The kind of an element of MessagePack, how long its bytes are and where they begin; -1 for none."""
+    first = data[at]
+    at += 1
+    if first < 0xA0 or first >= 0xE0:
+        return _OTHER, 0, at  # a small number, or the head of a short list or object
+    if first < 0xC0:
+        return _STRING, first & 0x1F, at
+    if first in _FIXED:
+        return _OTHER, _FIXED[first], at
+    if first in _SIZED:
+        width, kind = _SIZED[first]
+        size = int.from_bytes(data[at : at + width], "big")
+        return kind, size, at + width + (kind == _OBJECT)
+    if 0xD4 <= first <= 0xD8:
+        return _OBJECT, 1 << (first - 0xD4), at + 1
+    return -1, 0, at
+
+
+def unquoted(quote: Quote, content: object) -> bytes | None:
+    """The bytes of a quote of an event of this content; `None` where that was erased."""
+    text = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else b""
+    return to_bytes(quote.head) + text + to_bytes(quote.tail) if zlib.crc32(text) == quote.check else None
+
+
+def readings(pieces: Iterable[str | Quote], values: Iterable[Packed], seq: int) -> Iterator[PackedText]:
+    """How to read pieces and values of an event, which is at a seq."""
+    for n, piece in enumerate(pieces):
+        if isinstance(piece, Quote):
+            quoted = piece.back if piece.back >= 0 else seq + piece.back
+            yield PackedText(f"piece {n}", partial(_whole, piece), texts_of, quoted)
+        elif not is_gone(piece):
+            yield PackedText(f"piece {n}", partial(_bytes, piece), texts_of)
+    for n, value in enumerate(values):
+        if value.form not in FORMS:
+            yield PackedText(f"value {n}", partial(_unknown, value.form), texts_of)
+        elif value.form != JSON:
+            for part in value.parts:
+                if isinstance(part, str) and not is_gone(part):
+                    yield PackedText(f"value {n}", partial(_bytes, part), texts_of)
+
+
+def _bytes(piece: str, _content: str | None) -> bytes:
+    return to_bytes(piece)
+
+
+def _whole(quote: Quote, content: str | None) -> bytes:
+    found = unquoted(quote, content)
+    return to_bytes(quote.head) + to_bytes(quote.tail) if found is None else found
+
+
+def _unknown(form: str, _content: str | None) -> bytes:
+    raise UnreadableContent("a value", f"its form, {form!r}, is not known here")
+
 
 def to_text(data: bytes) -> str:
-    """Bytes as text, packed where that is shorter."""
+    """Bytes as text, packed where that is shorter and `to_bytes` takes it."""
     if len(data) >= _ZIP_MIN:
         zipper = zlib.compressobj(1, zdict=_WORDS)
         packed = zipper.compress(data) + zipper.flush()
-        if len(packed) < len(data):
+        if len(packed) < len(data) <= unpacked_max(len(packed)):
             return "~" + b64encode(packed).decode()
     return b64encode(data).decode()
 
@@ -118,7 +265,8 @@ def is_gone(text: str) -> bool:
 
 
 def to_bytes(text: str) -> bytes:
-    """The bytes that `to_text` was given."""
+    """The bytes that `to_text` was given. Raises `UnreadableContent`."""
+    what = "packed content"
     if not text.startswith("~"):
-        return b64decode(text)
-    return zlib.decompressobj(zdict=_WORDS).decompress(b64decode(text[1:]))
+        return of_base64(text, what=what)
+    return unpacked(of_base64(text[1:], what=what), what=what, zdict=_WORDS)

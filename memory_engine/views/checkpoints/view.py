@@ -9,7 +9,7 @@ import msgspec
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent
-from memory_engine.errors import ThreadNotFound
+from memory_engine.errors import ThreadNotFound, UnreadableContent
 from memory_engine.projections.base import ReadableRows, Rows
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.store.reader import LogReader
@@ -47,9 +47,17 @@ from memory_engine.views.checkpoints.packing import (
     quoted,
     runs,
     split,
+)
+from memory_engine.views.checkpoints.pieces import (
+    JSON,
+    Packed,
+    PiecePlace,
+    Quote,
+    is_gone,
+    to_bytes,
+    to_text,
     unquoted,
 )
-from memory_engine.views.checkpoints.pieces import JSON, Packed, PiecePlace, Quote, is_gone, to_bytes, to_text
 
 EVENTS_KEPT = 4_096
 """Events that are remembered: what a checkpoint repeats is not read again."""
@@ -59,6 +67,10 @@ LISTS_KEPT = 256
 """Lists whose items are remembered, to see what is new in the next one; and threads whose pieces are."""
 LIST_BYTES_KEPT = 32 * 2**20
 """Bytes of such lists."""
+STATE_BYTES_MAX = 2**29
+"""The most bytes of a checkpoint that is put together: a small event may name a piece, or item, many times."""
+ITEMS_MAX = 10**7
+"""The most items of its lists."""
 _ListKey = tuple[str, str, str]
 """Thread, namespace and channel."""
 
@@ -328,6 +340,7 @@ class Checkpoints:
             if value.channel in lists:
                 items = await self._list(rows, namespace, value.channel, lists[value.channel])
                 values[value.channel] = joined(len(items.digests), items.body)
+                self._check_size(row.seq, sum(len(data) for _, data in values.values()))
                 continue
             seq, held = row.seq, value
             if value.seq:
@@ -335,6 +348,7 @@ class Checkpoints:
                 held = next(one for one in other.values if one.channel == value.channel)
             with suppress(_Forgotten):
                 values[value.channel] = await self._unpacked(rows, seq, cast("Packed", held.value))
+            self._check_size(row.seq, sum(len(data) for _, data in values.values()))
         return values
 
     async def _known(self, rows: ReadableRows[AnyCheckpointRow], parent: CheckpointName) -> dict[str, ChannelValue]:
@@ -353,10 +367,14 @@ class Checkpoints:
         key = self.thread.id, namespace, channel
         items = None if hides_any(rows) else self._cache.list_of(key, spans)
         if items is None:
+            if sum(span.count for span in spans) > ITEMS_MAX:
+                what = f"list {channel!r} of a checkpoint of thread {self.thread.id!r}"
+                raise UnreadableContent(what, f"it has more than {ITEMS_MAX:,} items")
             numbers = numbers_of(spans)
             held = await self._items(rows, set(numbers))
             shown = [number for number in numbers if number in held]
             pieces = [held[number] for number in shown]
+            self._check_size(0, sum(map(len, pieces)))
             items = _Items(tuple(map(digest_of, pieces)), runs(shown), b"".join(pieces))
             self._cache.keep_list(key, spans, items)
         return items
@@ -389,7 +407,9 @@ class Checkpoints:
         pieces = await self._pieces(rows, wanted)
         if len(pieces) < len(wanted):
             raise _Forgotten
-        return packed.form, b"".join(to_bytes(one) if isinstance(one, str) else pieces[one] for one in places)
+        found = [self._bytes(seq, one) if isinstance(one, str) else pieces[one] for one in places]
+        self._check_size(seq, sum(map(len, found)))
+        return packed.form, b"".join(found)
 
     async def _pieces(
         self, rows: ReadableRows[AnyCheckpointRow], places: Iterable[PiecePlace]
@@ -402,14 +422,31 @@ class Checkpoints:
         }
         quotes = {place: piece for place, piece in pieces.items() if isinstance(piece, Quote)}
         said = await self._at({place.seq + quote.back for place, quote in quotes.items()})
-        found = {
-            place: to_bytes(piece) for place, piece in pieces.items() if isinstance(piece, str) and not is_gone(piece)
-        }
+        found: dict[PiecePlace, bytes] = {}
+        size = 0
+        for place, text in pieces.items():
+            if isinstance(text, str) and not is_gone(text):
+                found[place] = self._bytes(place.seq, text)
+                size += len(found[place])
+                self._check_size(place.seq, size)
         for place, quote in quotes.items():
             piece = unquoted(quote, getattr(said[place.seq + quote.back], "content", None))
             if piece is not None:
                 found[place] = piece
         return found
+
+    def _check_size(self, seq: int, size: int) -> None:
+        """Raise `UnreadableContent` for more bytes than anybody could mean."""
+        if size > STATE_BYTES_MAX:
+            what = f"a checkpoint in event {seq} of thread {self.thread.id!r}"
+            raise UnreadableContent(what, f"it has more than {STATE_BYTES_MAX:,} bytes")
+
+    def _bytes(self, seq: int, piece: str) -> bytes:
+        """The bytes of a piece of the event at a seq. Raises `UnreadableContent`."""
+        try:
+            return to_bytes(piece)
+        except UnreadableContent as error:
+            raise UnreadableContent(f"a checkpoint in event {seq} of thread {self.thread.id!r}", error.why) from None
 
     async def _at(self, seqs: Collection[int]) -> dict[int, Event]:
         """The events at these seqs."""

@@ -11,6 +11,7 @@ import msgspec
 from attrs import field, frozen
 
 from memory_engine.core.arguments import PathLike, checked_file
+from memory_engine.core.bounded import read_file
 from memory_engine.core.codec import encode_json
 from memory_engine.core.ids import check_identifier
 from memory_engine.errors import DomainError, InvalidIdentifier, PreferenceError
@@ -141,7 +142,7 @@ class Domain:
         """
         is_text = isinstance(source, str) and ("\n" in source or "=" in source or not source)
         try:
-            text = str(source) if is_text else checked_file("source", source).read_text(encoding="utf-8-sig")
+            text = str(source) if is_text else read_file(checked_file("source", source)).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise DomainError((f"TOML: {error}",)) from None
         return read_domain(text, Rules() if rules is None else rules)

@@ -23,6 +23,7 @@ from typing import cast
 import msgspec
 
 from memory_engine.core.arguments import PathLike, checked_file, checked_list, checked_text, checked_type
+from memory_engine.core.bounded import read_file
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import regex
@@ -303,7 +304,7 @@ def _sorted(rows: ReadableRows[OwnText | PromotedLine]) -> tuple[PromotedLine, .
 
 async def _read(path: Path) -> str:
     """The file's text, line ends as they are."""
-    content = await asyncio.to_thread(path.read_bytes)
+    content = await asyncio.to_thread(read_file, path)
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from attrs import frozen
 
+from memory_engine.core.bounded import open_file, read_file
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 
 
@@ -93,7 +94,7 @@ class FolderExport:
         path = self._root / name
         try:
             check_limit(path.stat().st_size, self._limits, "file_bytes", "bytes")
-            return path.read_bytes()
+            return read_file(path, limit=self._limits.file_bytes, within=self._root)
         except OSError as error:
             raise Unreadable(f"it cannot be read: {error.strerror or error}") from None
 
@@ -106,7 +107,7 @@ class ZipExport:
 
     def __init__(self, path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> None:
         self._limits = limits
-        with path.open("rb") as file:
+        with open_file(path) as file:
             listed = _directory_bytes(file)
         if listed > limits.archive_files * _ENTRY_BYTES:
             why = f"its list of files has {listed:,} bytes; the limit is {limits.archive_files:,} files"

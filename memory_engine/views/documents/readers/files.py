@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attrs import evolve, field, frozen
 
+from memory_engine.core.bounded import open_file
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.errors import MemoryEngineError, UnreadableDocument
 from memory_engine.views.documents.readers.document import (
@@ -73,14 +74,15 @@ class _Walk:
     _files: set[str] = field(factory=set)
     _folders: set[tuple[int, int]] = field(factory=set)
 
-    def named(self, path: Path) -> Iterator[File | SkippedFile | UnreadableDocument]:
+    def named(self, path: Path, root: Path | None = None) -> Iterator[File | SkippedFile | UnreadableDocument]:
+        """A file, or those of a folder; `root` is the folder that was named, out of which no link may lead."""
         try:
             mode = path.stat().st_mode
         except (OSError, ValueError) as error:
             yield UnreadableDocument(str(path), "", _why(error))
             return
         if stat.S_ISDIR(mode):
-            yield from self._folder(path)
+            yield from self._folder(path, root or path.resolve())
         elif stat.S_ISREG(mode):
             yield from self._file(path)
         else:
@@ -92,7 +94,7 @@ class _Walk:
             self._files.add(name)
             yield File(path, name)
 
-    def _folder(self, path: Path) -> Iterator[File | SkippedFile | UnreadableDocument]:
+    def _folder(self, path: Path, root: Path) -> Iterator[File | SkippedFile | UnreadableDocument]:
         try:
             there = path.stat()
             if (there.st_dev, there.st_ino) in self._folders:
@@ -110,17 +112,19 @@ class _Walk:
                 continue
             try:
                 taken = one.is_symlink() or one.is_dir() or _is_known(one)
-                found = self._linked(one) if taken else iter([SkippedFile(str(one))])
+                found = self._linked(one, root) if taken else iter([SkippedFile(str(one))])
                 yield from found
             except OSError as error:  # such as a link into a folder without permission
                 yield UnreadableDocument(str(one), "", _why(error))
 
-    def _linked(self, path: Path) -> Iterator[File | SkippedFile | UnreadableDocument]:
+    def _linked(self, path: Path, root: Path) -> Iterator[File | SkippedFile | UnreadableDocument]:
         """The files and folders in a folder; a link to a file of no known format is skipped too."""
-        if not _is_known(path) and path.is_file():
+        if path.is_symlink() and not path.resolve().is_relative_to(root):
+            yield UnreadableDocument(str(path), "", "it is a link that leads out of the folder: name its target too")
+        elif not _is_known(path) and path.is_file():
             yield SkippedFile(str(path))
         else:
-            yield from self.named(path)
+            yield from self.named(path, root)
 
 
 def _is_known(path: Path) -> bool:
@@ -166,7 +170,7 @@ def _loaded(found: File, limits: ReadingLimits) -> Iterator[Loaded | Unreadable]
         with ZipExport(path, limits) as export:
             yield from read_slack(export, found.name, limits)
     elif kind == ".mbox":
-        with path.open("rb") as file:
+        with open_file(path) as file:
             yield from read_mbox(file, found.name, limits)
     elif kind in _LIMITED:
         yield evolve(_LIMITED[kind](content(path, limits), found.name, limits), source=found.name)
@@ -176,7 +180,7 @@ def _loaded(found: File, limits: ReadingLimits) -> Iterator[Loaded | Unreadable]
 
 def content(path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> bytes:
     """A file's bytes. Raises `Unreadable` for one that is too large, `OSError`."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         found = file.read(min(size, limits.file_bytes) + 1)  # room for the limit at once would cost a tenth of all
         if len(found) > size:  # a file that grows is read no further, whatever its size said

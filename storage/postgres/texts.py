@@ -1,0 +1,79 @@
+"""The values of rows that may hold what somebody said, some at a time: for a proof that reads what a store says."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import asyncpg
+
+from memory_engine.storage.postgres.pool import Connection, Pool
+from memory_engine.storage.postgres.reads import Reads
+from memory_engine.store.protocol import StoredText
+
+
+class _ServerTable(NamedTuple):
+    """The key of a table, the columns to read, rows at a time; of an event seq, type, version, blob; thread."""
+
+    key: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    rows: int = 512
+    event: str = "0::bigint, ''::text, 0, NULL::bytea"
+    tid: str = "r.tid"
+
+
+_TABLES = {
+    "events": _ServerTable(
+        ("tid", "seq"),
+        (("payload", "r.payload"), ("record", "r.record")),
+        event="r.seq, r.type, r.version, r.spilled",
+    ),
+    "blobs": _ServerTable(("tid", "digest"), (("body", "r.body"),), 4, "0::bigint, ''::text, 0, r.digest"),
+    "projection_rows": _ServerTable(
+        ("tid", "projection", "version", "head", "digest"), (("key", "r.head || r.tail"), ("value", "r.value"))
+    ),
+    "passages": _ServerTable(("tid", "place"), (("terms", "r.terms"),)),
+    "threads": _ServerTable(("tid",), (("metadata", "r.metadata"),)),
+    "acts": _ServerTable(
+        ("id",),
+        (("plan", "r.plan"), ("asked_by", "r.asked_by"), ("reason", "r.reason"), ("outcome", "r.outcome")),
+        tid="NULL::bigint",
+    ),
+}
+
+
+async def stored_texts(pool: Pool, schema: str) -> AsyncIterator[Sequence[StoredText]]:
+    """All such values. Between two pages others may write."""
+    spilled: dict[tuple[object, bytes], tuple[int, str, int]] = {}
+    for name, table in _TABLES.items():
+        after: tuple[object, ...] = ()
+        while rows := await pool.read_all(partial(_page, schema, name, table, after)):
+            yield [text for row in rows for text in _texts(name, table, row, spilled)]
+            after = tuple(rows[-1])[: len(table.key)]
+
+
+async def _page(
+    schema: str, name: str, table: _ServerTable, after: tuple[object, ...], connection: Connection
+) -> list[asyncpg.Record]:
+    key = ", ".join(f"r.{column}" for column in table.key)
+    marks = ", ".join(f"${n}" for n in range(1, len(after) + 1))
+    values = ", ".join(value for _, value in table.columns)
+    return await Reads(connection, schema).fetch(
+        f"SELECT {key}, {table.tid}, coalesce(t.id, 'number ' || {table.tid}::text, ''), {table.event}, {values} "
+        f"FROM @.{name} r LEFT JOIN @.threads t ON t.tid = {table.tid} {f'WHERE ({key}) > ({marks})' if after else ''} "
+        f"ORDER BY {key} LIMIT {table.rows}",
+        *after,
+    )
+
+
+def _texts(
+    name: str, table: _ServerTable, row: asyncpg.Record, spilled: dict[tuple[object, bytes], tuple[int, str, int]]
+) -> Iterator[StoredText]:
+    """The values of a row. What an event says of itself is remembered for its payload, if that is in another table."""
+    tid, thread, seq, type_, version, digest, *values = tuple(row)[len(table.key) :]
+    if digest is not None and seq:
+        spilled[tid, digest] = seq, type_, version
+    elif digest is not None:
+        seq, type_, version = spilled.get((tid, digest), (0, "", 0))
+    for (column, _), value in zip(table.columns, values, strict=True):
+        if value:
+            yield StoredText(f"{name}.{column}", thread, value, seq, type_, version)

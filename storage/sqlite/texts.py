@@ -1,0 +1,123 @@
+"""The values of rows that may hold what somebody said, some at a time: for a proof that reads what a file says."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from memory_engine.store.protocol import StoredText
+
+_ROWS_AT_ONCE = 512
+_BYTES_AT_ONCE = 4 * 2**20
+
+
+class _FileTable(NamedTuple):
+    """The key of a table, the columns to read, of an event seq, type, version and its blob's digest; its thread."""
+
+    key: str
+    columns: tuple[str, ...]
+    event: str = "0, x'', 0, NULL"
+    tid: str = "r.tid"
+
+
+_TABLES = {
+    "events": _FileTable(
+        "r.pos", ("payload", "record"), "r.pos & 4294967295, CAST(r.type AS BLOB), r.version, r.spilled"
+    ),
+    "blobs": _FileTable("r.tid, r.digest", ("body",), "0, x'', 0, r.digest"),
+    "projection_rows": _FileTable("r.projection, r.version, r.tid, r.key", ("key", "value")),
+    "passages": _FileTable("r.pos", ("terms",)),
+    "threads": _FileTable("r.tid", ("metadata",)),
+    "acts": _FileTable("r.id", ("id", "plan", "asked_by", "reason", "outcome"), tid="NULL"),
+}
+
+
+class _Row(NamedTuple):
+    """A row: its key, its thread, what an event says of itself, and the values."""
+
+    key: tuple[object, ...]
+    tid: int | None
+    seq: int
+    type: bytes
+    version: int
+    spilled: bytes | None
+    values: tuple[bytes | None, ...]
+
+
+async def stored_texts(
+    read: Callable[[Callable[[sqlite3.Connection], Sequence[StoredText]]], Awaitable[Sequence[StoredText]]],
+) -> AsyncIterator[Sequence[StoredText]]:
+    """All such values, by a function that runs a query. Between two pages others may write."""
+    reading = _TextPages()
+    while not reading.is_done:
+        yield await read(reading.page)
+
+
+class _TextPages:
+    """How far the tables were read."""
+
+    def __init__(self) -> None:
+        self._tables = list(_TABLES)
+        self._after: tuple[object, ...] = ()
+        self._threads: dict[int, str] = {}
+        self._spilled: dict[tuple[int, bytes], tuple[str, int, str, int]] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was read."""
+        return not self._tables
+
+    def page(self, raw: sqlite3.Connection) -> Sequence[StoredText]:
+        """The next values: of at most some hundred rows, or a few megabytes."""
+        name = self._tables[0]
+        key, columns, *_ = _TABLES[name]
+        count = key.count(",") + 1
+        rows = self._rows(raw, name, count)
+        if not rows:
+            del self._tables[0]
+        self._after = rows[-1].key if rows else ()
+        about = [self._about(raw, row) for row in rows]
+        return [
+            StoredText(f"{name}.{column}", thread, value, seq, type_, version)
+            for n, column in enumerate(columns)
+            for row, (thread, seq, type_, version) in zip(rows, about, strict=True)
+            if (value := row.values[n])
+        ]
+
+    def _rows(self, raw: sqlite3.Connection, name: str, count: int) -> list[_Row]:
+        """The rows of a table behind the last one that was read."""
+        if raw.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,)).fetchone() is None:
+            return []  # of an older release, or of a file that nobody has searched
+        key, columns, event, tid_column = _TABLES[name]
+        behind = f"WHERE ({key}) > ({', '.join('?' * count)})" if self._after else ""
+        # as bytes: SQLite casts a text to what is stored of it, also where that is damaged
+        values = ", ".join(f"CAST(r.{column} AS BLOB)" for column in columns)
+        rows: list[_Row] = []
+        size = 0
+        found = f"SELECT {key}, {tid_column}, {event}, {values} FROM {name} r {behind}"
+        for row in raw.execute(f"{found} ORDER BY {key} LIMIT {_ROWS_AT_ONCE}", self._after):
+            held = row[count + 5 :]
+            tid, seq, type_, version, spilled = row[count : count + 5]
+            rows.append(_Row(row[:count], tid, seq, type_, version, spilled, held))
+            size += sum([len(value) for value in held if value])
+            if size > _BYTES_AT_ONCE:
+                break
+        return rows
+
+    def _named(self, raw: sqlite3.Connection, tid: int) -> str:
+        """The id of a thread, or its number where it has none."""
+        found = raw.execute("SELECT CAST(id AS BLOB) FROM threads WHERE tid = ?", (tid,)).fetchone()
+        name = self._threads[tid] = f"number {tid}" if found is None else found[0].decode(errors="replace")
+        return name
+
+    def _about(self, raw: sqlite3.Connection, row: _Row) -> tuple[str, int, str, int]:
+        """A row's thread, and what an event says of itself: of a large one, its payload is in another table."""
+        if row.tid is None:
+            return "", 0, "", 0
+        thread = self._threads.get(row.tid) or self._named(raw, row.tid)
+        about = thread, row.seq, row.type.decode(errors="replace"), row.version
+        if row.spilled is None:
+            return about
+        if not row.seq:
+            return self._spilled.get((row.tid, row.spilled), about)
+        self._spilled[row.tid, row.spilled] = about
+        return about
