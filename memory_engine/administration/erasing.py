@@ -16,6 +16,7 @@ from functools import partial
 import msgspec
 from attrs import define, field, frozen
 
+from memory_engine.administration.acts import HELD_UP, NOT_ITS_OWN, check_allowed, failed, failure_of
 from memory_engine.administration.holds import check_not_held
 from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
 from memory_engine.compaction.service import CompactionService
@@ -29,6 +30,7 @@ from memory_engine.core.records import NewEvent, StoredEvent
 from memory_engine.core.reduction import NOTHING
 from memory_engine.core.threads import DELETED, ThreadRecord
 from memory_engine.errors import (
+    ActFailed,
     ErasureUnfinished,
     EventDecodeError,
     EventIdTaken,
@@ -36,7 +38,7 @@ from memory_engine.errors import (
     HeadMoved,
     IntegrityError,
     InvalidArgument,
-    LegalHold,
+    MemoryEngineError,
     SeqNotInLog,
     ThreadHasForks,
     ThreadNotFound,
@@ -147,20 +149,26 @@ async def delete(
     return await _begun(kernel, DELETE, plan, by, reason, dry_run=dry_run)
 
 
-async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
-    """Continue the acts that were begun and not finished.
-
-    Raises `LegalHold` or `ThreadHasForks` at the end for one that has to wait.
-    """
+async def finish_acts(kernel: Kernel, *, retry_failed: bool = False) -> list[ErasureReport]:
+    """Continue the acts that were begun and not finished; see `Engine.finish_acts`."""
+    checked_flag("retry_failed", retry_failed)
     done: list[ErasureReport] = []
-    held: LegalHold | ThreadHasForks | None = None
+    errors: list[ActFailed] = []
+    held: list[MemoryEngineError] = []
     for act in await kernel.store.acts(pending=True):
+        if act.state == "failed" and not retry_failed:
+            errors.append(failure_of(act))
+            continue
         try:
             done.append(await _carried_out(kernel, act))
-        except (LegalHold, ThreadHasForks) as error:  # the others do not wait for it
-            held = held or error
-    if held is not None:
-        raise held
+        except HELD_UP as error:  # the others do not wait for it
+            held.append(error)
+        except NOT_ITS_OWN:
+            raise
+        except Exception as error:  # whatever it is: it is kept with the act, and raised when the others are done
+            errors.append(await failed(kernel, act, error))
+    for error in (*errors, *held):
+        raise error
     return done
 
 
@@ -180,16 +188,24 @@ async def _begun(  # noqa: PLR0913 - an act and what is said with it
         erased = {thread_id: len(ids) for thread_id, ids in plan.events.items()}
         return ErasureReport(act="", by=by, reason=reason, erased=erased, deleted=tuple(plan.threads), is_done=False)
     await kernel.store.put_act(act)
-    return await _carried_out(kernel, act)
+    try:
+        return await _carried_out(kernel, act)
+    except NOT_ITS_OWN:
+        raise
+    except Exception as error:  # whatever it is: it is kept with the act, and goes on to the caller
+        await failed(kernel, act, error)
+        raise
 
 
 async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
     """Do what an act says, as far as it is not done.
 
     Raises `ErasureUnfinished` where its bytes cannot be destroyed, `LegalHold` and `ThreadHasForks` where a hold or a
-    fork came since it was asked for: the act waits until that is released, or deleted.
+    fork came since it was asked for: the act waits until that is released, or deleted. Raises `ActRefused` for one that
+    names what whoever asked for it may not reach.
     """
     plan = msgspec.json.decode(act.plan, type=ErasurePlan)
+    await check_allowed(kernel.store, act, (*plan.events, *plan.threads))
     await check_not_held(kernel.store, (*plan.events, *plan.threads))
     pieces = ErasedPieces()
     erased: dict[str, int] = {}

@@ -66,6 +66,7 @@ MemoryEngineError
 │   └── ModelError               the language model could not be reached, or refused
 ├── ContextBudgetError
 ├── ErasureUnfinished            bytes that are still in the file
+├── ActFailed, ActRefused        an erasure that failed; one that its asker may not have
 ├── LegalHold                what was to be destroyed is held
 ├── CopyRefused              a store with other threads is not copied over
 ├── ReadOnly, PastIsReadOnly     a write to a read-only engine, or to the past
@@ -125,6 +126,8 @@ from memory_engine.errors.base import ThreadNotFound as ThreadNotFound
 from memory_engine.errors.base import UndeclaredEvent as UndeclaredEvent
 from memory_engine.errors.base import UnknownEventClass as UnknownEventClass
 from memory_engine.errors.base import UntrackedEvents as UntrackedEvents
+from memory_engine.errors.effects import ActFailed as ActFailed
+from memory_engine.errors.effects import ActRefused as ActRefused
 from memory_engine.errors.effects import BackupFailed as BackupFailed
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed

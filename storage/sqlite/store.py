@@ -381,6 +381,7 @@ class SQLiteStore:
 
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act."""
+        self._is_settled = False
         await self._writer.run(lambda raw: erasing.put_act(raw, act))
 
     async def acts(self, *, pending: bool = False) -> Sequence[Act]:

@@ -8,7 +8,9 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, Thread, UserMessage
+from memory_engine.errors import ActFailed
 from memory_engine.storage.postgres import PostgresStore
+from memory_engine.store.protocol import Act, ThreadFilter
 from memory_engine.testing import FaultyStore
 
 
@@ -70,6 +72,22 @@ async def deleted_while_read(thread: Thread, store: FaultyStore, patched: pytest
     patched.setattr("memory_engine.administration.erasing.WAIT_S", 0.0)
     store.is_read = True
     await thread.delete()
+
+
+async def finished_of_another_tenant(engine: Engine, store: FaultyStore) -> None:
+    """A role of one tenant has asked for the deletion of another's thread."""
+    [(record, _)] = await store.threads(ThreadFilter(id="t"))
+    plan = f'{{"threads": {{"t": {record.created_at_us}}}}}'
+    await store.put_act(Act(id="a", kind="delete", plan=plan, role="agent", tenants=("acme",)))
+    await engine.finish_acts()
+
+
+async def asked_for_another_tenant(engine: Engine, store: FaultyStore) -> None:
+    """The same: why it failed."""
+    with pytest.raises(ActFailed) as raised:
+        await finished_of_another_tenant(engine, store)
+    assert raised.value.__cause__ is not None
+    raise raised.value.__cause__
 
 
 async def copied_over(target: Engine) -> None:
