@@ -339,6 +339,9 @@ class _ThreadErasing:
         thread = ThreadHandle(kernel, self._thread_id)
         if (done := await self._done()) is not None:
             return done
+        event_ids = [stored.id for stored in await kernel.store.find(self._thread_id, list(event_ids))]
+        if not event_ids:  # a backup whose moment was before them, or another thread that bears the id now
+            return 0
         hidden = Hidden(self._thread_id)
         if kernel.kind(record.kind).pooled:  # what was withdrawn there shows nowhere; its rows know no forgetting
             hidden.seqs.update(stored.seq for stored in await kernel.store.find(self._thread_id, list(event_ids)))

@@ -29,7 +29,7 @@ from memory_engine.projections.base import event_types
 from memory_engine.runtime import life
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import Act, ThreadFilter
+from memory_engine.store.protocol import DESTROYING, Act, ThreadFilter
 
 RETENTION = "retention"
 _PAGE = 500
@@ -307,7 +307,7 @@ class _Following:
         """
         found: dict[str, frozenset[str]] = {}
         for act in await self._kernel.store.acts():
-            if act.kind in ("erase", "delete") and act.state == "done" and act.tenants is None:
+            if act.kind in DESTROYING and act.state == "done" and act.tenants is None:
                 for thread_id, ids in msgspec.json.decode(act.plan, type=ErasurePlan).events.items():
                     found[thread_id] = found.get(thread_id, frozenset()).union(ids)
         return found

@@ -44,7 +44,7 @@ from memory_engine.replay.verify import Verifier
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.broken import broken_of, mark_broken
-from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange, ThreadFilter
+from memory_engine.store.protocol import DESTROYING, Act, CommitUnit, ProjectionChange, ThreadFilter
 from memory_engine.store.reader import PAGE
 from memory_engine.store.reader import PROJECTION as IMPORTED
 from memory_engine.store.reader import VERSION as IMPORTED_VERSION
@@ -55,7 +55,6 @@ CopyProgress = Callable[[str, int, int], None]
 _POLL_S = 0.05
 _OF_THE_TARGET = (StorageBusy, StorageFailed, ContentionError)
 """Errors that no other thread would be spared: they end the copy, which goes on when it is begun again."""
-_OF_THREADS = frozenset({"erase", "delete"})
 _DESTROYS = frozenset({"erase", "delete", "retain"})
 """Kinds of acts after which bytes may have to be destroyed at the target too."""
 
@@ -354,7 +353,7 @@ class _Copy:
         return [act for act in acts if act.tenants is None or act.id in holding or await self._may_come(act)]
 
     async def _may_come(self, act: Act) -> bool:
-        if act.kind not in _OF_THREADS:
+        if act.kind not in DESTROYING:
             return act.kind not in (HOLD, RELEASE) and act.done_at_us > 0
         plan = plan_of(act, ErasurePlan)
         return plan is not None and await is_allowed(self._source.store, act, (*plan.events, *plan.threads))

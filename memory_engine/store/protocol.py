@@ -57,6 +57,8 @@ class RowSpan(msgspec.Struct, frozen=True, kw_only=True):
     latest: bool = False
 
 
+DESTROYING = frozenset({"erase", "delete"})
+"""Kinds of acts that destroy events and threads."""
 ACT_TRIES_MAX = 3
 """Failures after which an act is not tried any more."""
 
