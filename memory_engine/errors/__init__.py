@@ -70,6 +70,7 @@ MemoryEngineError
 ├── LegalHold                what was to be destroyed is held
 ├── CopyRefused              a store with other threads is not copied over
 ├── ReadOnly, PastIsReadOnly     a write to a read-only engine, or to the past
+├── StateNotSent                 the state of a receipt that was pickled
 ├── PredicateFailed              the predicate of a bisection raised
 ├── WorkerFailed                 one of several processes that verify a file
 ├── NotGranted                   an agent asked for memory that another did not let it see
@@ -184,6 +185,7 @@ from memory_engine.errors.replay import PastIsReadOnly as PastIsReadOnly
 from memory_engine.errors.replay import PluginNotLoaded as PluginNotLoaded
 from memory_engine.errors.replay import PredicateFailed as PredicateFailed
 from memory_engine.errors.replay import ReadOnly as ReadOnly
+from memory_engine.errors.replay import StateNotSent as StateNotSent
 from memory_engine.errors.replay import UnknownRow as UnknownRow
 from memory_engine.errors.replay import UnknownView as UnknownView
 from memory_engine.errors.replay import UnreadableAnchors as UnreadableAnchors

@@ -43,6 +43,8 @@ _FAILING = frozenset(
     }
 )  # fmt: skip
 """The primary codes that speak of the disk or of the whole file; any other one speaks of a statement or its rows."""
+_WAITED = "waited_s"
+"""The fact of an error of SQLite's that says how long its work took: waiting for others, where they were in the way."""
 
 
 class Connection:
@@ -130,7 +132,12 @@ class Connection:
 
     def _do(self, work: Callable[[], T]) -> T:
         with self.at_work:
-            return work()
+            began = time.monotonic()
+            try:
+                return work()
+            except sqlite3.Error as error:
+                vars(error)[_WAITED] = time.monotonic() - began
+                raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a closure and wait for it.
@@ -308,7 +315,7 @@ def storage_error(path: str, error: sqlite3.Error | OSError | OverflowError) -> 
     Told apart by SQLite's code: `StorageFailed` only where the disk or the whole file fails.
     """
     if is_busy(error):
-        return StorageBusy(path, 0.0)
+        return StorageBusy(path, vars(error).get(_WAITED, 0.0))
     code = getattr(error, "sqlite_errorcode", 0)
     if code & 0xFF == sqlite3.SQLITE_NOTADB:
         return SchemaError(path, "it is not an SQLite file; give a path of its own")

@@ -1,5 +1,6 @@
 """Files that something else has damaged: rows changed behind the engine's back."""
 
+import pickle
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -88,6 +89,12 @@ async def asked_for_another_tenant(engine: Engine, store: FaultyStore) -> None:
         await finished_of_another_tenant(engine, store)
     assert raised.value.__cause__ is not None
     raise raised.value.__cause__
+
+
+async def state_of_a_pickled_receipt(thread: Thread) -> None:
+    """Another process asks a receipt for its state."""
+    receipt = await thread.dispatch(UserMessage(content="a lamp"))
+    await pickle.loads(pickle.dumps(receipt)).state.load()
 
 
 async def copied_over(target: Engine) -> None:
