@@ -439,6 +439,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ContextBudgetError, needs_more_than_the_budget),
     (errors.InvalidRetention, lambda _: RetentionRule(act="delete", older_than=timedelta())),
     (errors.LegalHold, lambda p: files.deleted_while_held(p.thread)),
+    (errors.EventClassChanged, lambda p: files.read_by_another_class(p.path)),
     (errors.StateNotSent, lambda p: files.state_of_a_pickled_receipt(p.thread)),
     (errors.ActFailed, lambda p: files.finished_of_another_tenant(p.engine, p.store)),
     (errors.ActRefused, lambda p: files.asked_for_another_tenant(p.engine, p.store)),

@@ -89,6 +89,7 @@ MemoryEngineError
     ├── SchemaError              the file was written by a newer version, or is not a store
     ├── ImportRefused            a file that is not an export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
+    │   └── EventClassChanged    the log is whole, but an event's class fits it no more
     └── EventDecodeError, UnreadableRow   a payload, a row of a view
 
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
@@ -134,6 +135,7 @@ from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed
 from memory_engine.errors.effects import ContextBudgetError as ContextBudgetError
 from memory_engine.errors.effects import ErasureUnfinished as ErasureUnfinished
+from memory_engine.errors.effects import EventClassChanged as EventClassChanged
 from memory_engine.errors.effects import EventDecodeError as EventDecodeError
 from memory_engine.errors.effects import EventIdTaken as EventIdTaken
 from memory_engine.errors.effects import HeadMoved as HeadMoved

@@ -298,6 +298,30 @@ class IntegrityError(StorageError):
 
 
 @facts
+class EventClassChanged(IntegrityError):
+    """An event's class fits no more what it recorded under the same version. The log is whole, the class is wrong.
+
+    `field` is the field in the way, such as `currency` or `items[0].price`; empty if it is the whole event.
+    """
+
+    thread_id: str
+    seq: int
+    why: str
+    event_type: str
+    version: int
+    field: str
+
+    def __str__(self) -> str:
+        given = f"Give a new field, here {self.field!r}, a default" if self.field else "Give new fields a default"
+        return (
+            f"event {self.event_type!r} version {self.version}, at seq {self.seq} of thread {self.thread_id!r}, does "
+            f"not fit its class here: {self.why}. The log is whole, its class has changed. {given}; for any other "
+            f"change raise the class's version, and register an upcaster from version {self.version} "
+            "(docs/how-to/write-a-reducer.md)"
+        )
+
+
+@facts
 class UnreadableRow(StorageError):
     """A stored row of a view cannot be read."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import Engine, EngineConfig, Event, Plugin, Thread, UserMessage
+from memory_engine import Engine, EngineConfig, Event, Plugin, Reduction, Thread, UserMessage
 from memory_engine.errors import ActFailed
 from memory_engine.storage.postgres import PostgresStore
 from memory_engine.store.protocol import Act, ThreadFilter
@@ -95,6 +95,26 @@ async def state_of_a_pickled_receipt(thread: Thread) -> None:
     """Another process asks a receipt for its state."""
     receipt = await thread.dispatch(UserMessage(content="a lamp"))
     await pickle.loads(pickle.dumps(receipt)).state.load()
+
+
+class _Order(Event, frozen=True):
+    number: str
+
+
+class _PricedOrder(_Order, frozen=True):
+    price: int
+
+
+async def read_by_another_class(path: str) -> None:
+    """A release gave an event a field that those in the log have not, under the same version."""
+    for kind in (_Order, _PricedOrder):
+        plugin = Plugin("shop")
+        plugin.reducer(plugin.event("order", version=1)(kind))(lambda _view, _event, _ctx: Reduction())
+        async with memory_engine.open(path, plugins=[plugin]) as engine:
+            thread = await engine.open_thread("orders")
+            if kind is _Order:
+                await thread.dispatch(_Order(number="1"))
+            await thread.latest(1)
 
 
 async def copied_over(target: Engine) -> None:
