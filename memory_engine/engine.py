@@ -421,10 +421,9 @@ class Engine(AdministeredStore):
         """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other.
 
         The copy is checked before the file appears: the file itself, and each thread's hash chain (`broken` names the
-        threads whose chain does not hold, in the store too). A backup keeps what is erased later; an act that
-        was asked for while it was made is pending in it, and finished when you open it. `progress` gets how much is
-        copied, and the total. Raises `FileExistsError`, and `BackupFailed` if the copy is damaged or the store
-        has no file.
+        threads whose chain does not hold, in the store too). A backup keeps what is erased later; an act that was
+        begun meanwhile is pending in it, and finished when you open it. `progress` gets how much is copied, and the
+        total. Raises `FileExistsError`, and `BackupFailed` if the copy is damaged or the store has no file.
         """
         place = checked_path("path", path)
         if is_url(place):

@@ -167,8 +167,8 @@ async def finish_acts(kernel: Kernel, *, retry_failed: bool = False) -> list[Era
             raise
         except Exception as error:  # whatever it is: it is kept with the act, and raised when the others are done
             errors.append(await failed(kernel, act, error))
-    for error in (*errors, *held):
-        raise error
+    for first in (*errors, *held):
+        raise first
     return done
 
 

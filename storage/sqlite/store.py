@@ -85,9 +85,8 @@ SPILL_BYTES = 64 * 1024
 class SQLiteStore:
     """One file; several processes may share it.
 
-    `durability="normal"`: a commit survives the death of the process at any moment; a power
-    failure may take the latest ones, never half of one. `"full"`: it survives that too, for
-    an fsync a commit.
+    `durability="normal"`: a commit survives the death of the process at any moment; a power failure may take the latest
+    ones, never half of one. `"full"`: it survives that too, for an fsync a commit.
     """
 
     def __init__(

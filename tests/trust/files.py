@@ -2,6 +2,7 @@
 
 import pickle
 import sqlite3
+from collections.abc import Awaitable
 from contextlib import closing
 from pathlib import Path
 
@@ -27,6 +28,12 @@ def asked(path: str, query: str) -> list[tuple[object, ...]]:
     """The rows of a query."""
     with closing(sqlite3.connect(path)) as raw:
         return raw.execute(query).fetchall()
+
+
+async def in_turn(*work: Awaitable[object]) -> None:
+    """One after the other; the last is the mistake."""
+    for one in work:
+        await one
 
 
 async def locked(path: str) -> None:
@@ -107,7 +114,8 @@ class _PricedOrder(_Order, frozen=True):
 
 async def read_by_another_class(path: str) -> None:
     """A release gave an event a field that those in the log have not, under the same version."""
-    for kind in (_Order, _PricedOrder):
+    kinds: tuple[type[Event], ...] = (_Order, _PricedOrder)
+    for kind in kinds:
         plugin = Plugin("shop")
         plugin.reducer(plugin.event("order", version=1)(kind))(lambda _view, _event, _ctx: Reduction())
         async with memory_engine.open(path, plugins=[plugin]) as engine:
