@@ -28,4 +28,4 @@ async def test_a_receipt_can_be_sent_and_copied(tmp_path: Path, *, is_file: bool
             assert list((await receipt.state.load()).chunks()) == list((await here.state.load()).chunks())
             with pytest.raises(StateNotSent, match=r"\.at\(1\)"):
                 await sent.state.load()
-        assert 1 == len(await (await engine.thread(sent.thread_id).at(sent.seq)).state())
+            assert 1 == len(await (await engine.thread(sent.thread_id).at(sent.seq)).state())

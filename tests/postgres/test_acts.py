@@ -168,8 +168,9 @@ async def test_bytes_that_a_role_writes_keep_nobody_from_acting(url: str, kind: 
     await ask(
         acme, "UPDATE @.acts SET reason = '\\xff', asked_by = '\\xff', outcome = '\\xff', asked_at_us = $1", 1 << 62
     )
-    for _ in range(4):
-        acts = await opened_by_the_owner(url)
+    for _ in range(3):
+        await opened_by_the_owner(url)
+    acts = await opened_by_the_owner(url)
     assert {"done" if done_at_us else "failed"} == {act.state for act in acts}
     async with memory_engine.open(url) as engine:
         assert [] == await engine.holds()
