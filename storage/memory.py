@@ -340,7 +340,8 @@ class MemoryStore:
 
     async def acts(self, *, pending: bool = False) -> Sequence[Act]:
         """The administrative acts, oldest first."""
-        return [act for act in self._acts.values() if not (pending and act.done_at_us)]
+        acts = sorted(self._acts.values(), key=lambda act: (act.asked_at_us, act.id))
+        return [act for act in acts if not (pending and act.done_at_us)]
 
     def _drop_derived(self, thread_id: str, kept: Collection[str] = ()) -> None:
         self.passages.destroy(thread_id)

@@ -115,12 +115,6 @@ async def opened(path: str | Store = ":memory:", *, plugins: Sequence[Plugin] = 
         pass
 
 
-async def in_turn(*work: Awaitable[object]) -> None:
-    """One after the other; the last is the mistake."""
-    for one in work:
-        await one
-
-
 async def to_a_closed_engine(p: Place) -> None:
     """A message to an engine that was left."""
     async with memory_engine.open(":memory:") as engine:
@@ -389,8 +383,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ThreadNotFound, lambda p: p.engine.thread("nowhere").info()),
     (errors.ThreadExists, lambda p: p.engine.create_thread("t")),
     (errors.EventNotFound, lambda p: p.thread.at("no such id")),
-    (errors.ThreadClosed, lambda p: in_turn(p.thread.archive(), p.thread.dispatch(SAID))),
-    (errors.ThreadHasForks, lambda p: in_turn(p.thread.fork(), p.thread.delete())),
+    (errors.ThreadClosed, lambda p: files.in_turn(p.thread.archive(), p.thread.dispatch(SAID))),
+    (errors.ThreadHasForks, lambda p: files.in_turn(p.thread.fork(), p.thread.delete())),
     (errors.IdempotencyConflict, lambda p: p.thread.dispatch(LONG, event_id="first")),
     (errors.ReducerError, lambda p: p.thread.dispatch(e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),)))),
     (errors.EventRefused, lambda p: p.thread.dispatch(e.TodoDeleted(id="nope"))),
@@ -433,6 +427,10 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ContextBudgetError, needs_more_than_the_budget),
     (errors.InvalidRetention, lambda _: RetentionRule(act="delete", older_than=timedelta())),
     (errors.LegalHold, lambda p: files.deleted_while_held(p.thread)),
+    (errors.EventClassChanged, lambda p: files.read_by_another_class(p.path)),
+    (errors.StateNotSent, lambda p: files.state_of_a_pickled_receipt(p.thread)),
+    (errors.ActFailed, lambda p: files.finished_of_another_tenant(p.engine, p.store)),
+    (errors.ActRefused, lambda p: files.asked_for_another_tenant(p.engine, p.store)),
     (errors.ErasureUnfinished, lambda p: files.deleted_while_read(p.thread, p.store, p.patched)),
     (errors.StorageBusy, lambda p: files.locked(p.path)),
     (errors.StorageUnreachable, lambda _: files.of_a_server_that_is_away()),
@@ -471,7 +469,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.NotGranted, lambda p: p.engine.agent("helper").shared("lead").recall("k")),
     (errors.InvalidFilePath, lambda p: p.thread.memory_files.create("../a.md", "")),
     (errors.UnknownMemoryFile, lambda p: p.thread.memory_files.delete("a.md")),
-    (errors.MemoryFileExists, lambda p: in_turn(*(p.thread.memory_files.create("a", "") for _ in "12"))),
+    (errors.MemoryFileExists, lambda p: files.in_turn(*(p.thread.memory_files.create("a", "") for _ in "12"))),
     (errors.UnknownFlow, lambda p: p.thread.flows.feedback(True)),
     (errors.TaskNotRunning, end_what_was_not_begun),
     (errors.NotJoined, lambda p: p.engine.tenant("acme").patterns.list("retail")),

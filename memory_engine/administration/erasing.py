@@ -16,6 +16,7 @@ from functools import partial
 import msgspec
 from attrs import define, field, frozen
 
+from memory_engine.administration.acts import HELD_UP, NOT_ITS_OWN, check_allowed, failure_now, failure_of, note_failure
 from memory_engine.administration.holds import check_not_held
 from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
 from memory_engine.administration.under_way import ActsUnderWay
@@ -37,7 +38,7 @@ from memory_engine.errors import (
     HeadMoved,
     IntegrityError,
     InvalidArgument,
-    LegalHold,
+    MemoryEngineError,
     SeqNotInLog,
     ThreadHasForks,
     ThreadNotFound,
@@ -148,24 +149,30 @@ async def delete(
     return await _begun(kernel, DELETE, plan, by, reason, dry_run=dry_run)
 
 
-async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
-    """Continue the acts that were begun and not finished.
-
-    Raises `LegalHold` or `ThreadHasForks` at the end for one that has to wait.
-    """
+async def finish_acts(kernel: Kernel, *, retry_failed: bool = False) -> list[ErasureReport]:
+    """Continue the acts that were begun and not finished; see `Engine.finish_acts`."""
+    checked_flag("retry_failed", retry_failed)
     done: list[ErasureReport] = []
-    held: LegalHold | ThreadHasForks | None = None
+    errors: list[MemoryEngineError] = []
+    held: list[MemoryEngineError] = []
     under_way = _under_way(kernel)
     begun = under_way.now()
     pending = {act.id: act for act in await kernel.store.acts(pending=True)}
     for act_id in {**begun, **pending}:
+        known = begun.get(act_id)
+        if known is None and pending[act_id].state == "failed" and not retry_failed:
+            errors.append(failure_of(pending[act_id]))
+            continue
         try:
-            known = begun.get(act_id)
             done.append(await (under_way.waited_for(known) if known else _carried_out(kernel, pending[act_id])))
-        except (LegalHold, ThreadHasForks) as error:  # the others do not wait for it
-            held = held or error
-    if held is not None:
-        raise held
+        except HELD_UP as error:  # the others do not wait for it
+            held.append(error)
+        except NOT_ITS_OWN:
+            raise
+        except Exception as error:  # whatever it is: it is kept with the act, and raised when the others are done
+            errors.append(await failure_now(kernel.store, act_id, error))
+    for first in (*errors, *held):
+        raise first
     return done
 
 
@@ -198,7 +205,13 @@ async def _carried_out(kernel: Kernel, act: Act, *, is_new: bool = False) -> Era
     async def work() -> ErasureReport:
         if is_new:
             await kernel.store.put_act(act)
-        return await _finished_act(kernel, act)
+        try:
+            return await _finished_act(kernel, act)
+        except NOT_ITS_OWN:
+            raise
+        except Exception as error:  # whatever it is: it is kept with the act, and goes on to whoever waits
+            await note_failure(kernel.store, act.id, error)
+            raise
 
     return await _under_way(kernel).outcome(act.id, work)
 
@@ -207,9 +220,11 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     """Do what an act says, as far as it is not done.
 
     Raises `ErasureUnfinished` where its bytes cannot be destroyed, `LegalHold` and `ThreadHasForks` where a hold or a
-    fork came since it was asked for: the act waits until that is released, or deleted.
+    fork came since it was asked for: the act waits until that is released, or deleted. Raises `ActRefused` for one that
+    names what whoever asked for it may not reach.
     """
     plan = msgspec.json.decode(act.plan, type=ErasurePlan)
+    await check_allowed(kernel.store, act, (*plan.events, *plan.threads))
     await check_not_held(kernel.store, (*plan.events, *plan.threads))
     pieces = ErasedPieces(kernel.events)
     erased: dict[str, int] = {}
@@ -346,7 +361,7 @@ class _ThreadErasing:
         if (done := await self._done()) is not None:
             return done
         event_ids = [stored.id for stored in await kernel.store.find(self._thread_id, list(event_ids))]
-        if not event_ids:  # the thread was deleted since, and this is another by its id
+        if not event_ids:  # a backup whose moment was before them, or another thread that bears the id now
             return 0
         hidden = Hidden(self._thread_id)
         if kernel.kind(record.kind).pooled:  # what was withdrawn there shows nowhere; its rows know no forgetting

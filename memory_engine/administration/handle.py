@@ -205,7 +205,10 @@ class AdministeredStore:
         return await store.rekey(key, checked_call("progress", progress) or (lambda *_: None))
 
     async def acts(self) -> Sequence[Act]:
-        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are complete."""
+        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are complete.
+
+        `state` says so (`done`, `pending`, `failed`), `error` why the last try failed.
+        """
         return await self.kernel.store.acts()
 
     async def holds(self) -> "list[holds.StandingHold]":
@@ -232,14 +235,15 @@ class AdministeredStore:
         self.kernel.check_writable("retention")
         return retention.retain_every(self.kernel, every, rules, by)
 
-    async def finish_acts(self) -> "list[erasing.ErasureReport]":
+    async def finish_acts(self, *, retry_failed: bool = False) -> "list[erasing.ErasureReport]":
         """Continue acts left unfinished by a process that died, or by a reader in the way.
 
-        Opening a store does this too, in the background. Raises `ErasureUnfinished`, and `LegalHold` at the end for an
-        act that waits for a release.
+        Opening a store does this too, in the background. An act that has failed three times is tried with
+        `retry_failed` only. Raises `ErasureUnfinished`; at the end, when the others are done, `ActFailed` for an act
+        that failed, now or before, and `LegalHold` or `ThreadHasForks` for one that waits.
         """
         self.kernel.check_writable("an act")
-        return await erasing.finish_acts(self.kernel)
+        return await erasing.finish_acts(self.kernel, retry_failed=retry_failed)
 
 
 async def finish_quietly(kernel: Kernel) -> None:

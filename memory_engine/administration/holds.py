@@ -3,10 +3,11 @@
 A hold is an act of the store, and so is its release: both stay on record, with who asked for them and why.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from memory_engine.administration.acts import is_allowed, plan_of
 from memory_engine.core.arguments import checked_text
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.threads import ThreadRecord
@@ -81,13 +82,42 @@ async def release(thread: ThreadHandle, *, by: str, reason: str) -> Sequence[Sta
 
 
 async def holds(store: Store) -> list[StandingHold]:
-    """The current holds, oldest first."""
-    acts = await store.acts()
+    """The current holds, oldest first.
+
+    A role of a server that reaches some tenants only holds nothing of others, and ends no holds but its own.
+    """
+    acts = await in_force(store, await store.acts())
     ended: set[str] = set()
     for act in acts:
         if act.kind == RELEASE:
             ended.update(msgspec.json.decode(act.plan, type=_Released).holds)
     return [_hold_of(act) for act in acts if act.kind == HOLD and act.id not in ended]
+
+
+async def in_force(store: Store, acts: Sequence[Act]) -> list[Act]:
+    """The holds and releases among acts that whoever asked for them may have."""
+    holding = {act.id: act for act in acts if act.kind == HOLD and await _may_hold(store, act)}
+    return [
+        act
+        for act in acts
+        if (act.kind == HOLD and act.id in holding) or (act.kind == RELEASE and _may_release(act, holding))
+    ]
+
+
+async def _may_hold(store: Store, act: Act) -> bool:
+    if act.tenants is None:
+        return True
+    scope = plan_of(act, HoldScope)
+    if scope is None or not scope.thread_id:
+        return scope is not None and scope.tenant_id in act.tenants
+    return await is_allowed(store, act, [scope.thread_id])
+
+
+def _may_release(act: Act, holding: Mapping[str, Act]) -> bool:
+    if act.tenants is None:
+        return True
+    released = plan_of(act, _Released)
+    return released is not None and all(holding[one].role == act.role for one in released.holds if one in holding)
 
 
 async def check_not_held(store: Store, thread_ids: Iterable[str]) -> None:

@@ -30,7 +30,7 @@ from memory_engine.projections.base import event_types
 from memory_engine.runtime import life
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import Act, ThreadFilter
+from memory_engine.store.protocol import DESTROYING, Act, ThreadFilter
 
 RETENTION = "retention"
 _PAGE = 500
@@ -300,10 +300,13 @@ class _Following:
         return frozenset(seq for one in forgotten if isinstance(one.event, MemoryForget) for seq in one.event.origins())
 
     async def _erased(self) -> dict[str, frozenset[str]]:
-        """The events that earlier acts erased, by thread: some had no text, and look as they did."""
+        """The events that earlier acts erased, by thread: some had no text, and look as they did.
+
+        A role of a server that reaches some tenants only can say that an act is done which is not.
+        """
         found: dict[str, frozenset[str]] = {}
         for act in await self._kernel.store.acts():
-            if act.kind in ("erase", "delete"):
+            if act.kind in DESTROYING and act.state == "done" and act.tenants is None:
                 for thread_id, ids in msgspec.json.decode(act.plan, type=ErasurePlan).events.items():
                     found[thread_id] = found.get(thread_id, frozenset()).union(ids)
         return found

@@ -15,7 +15,9 @@ from functools import partial
 import msgspec
 from attrs import define, field, frozen
 
-from memory_engine.administration.erasing import WAIT_S
+from memory_engine.administration.acts import is_allowed, plan_of
+from memory_engine.administration.erasing import WAIT_S, ErasurePlan
+from memory_engine.administration.holds import HOLD, RELEASE, in_force
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import apply_rows, decode_row, is_redacted, live_chunk, next_head, unreadable_marks
 from memory_engine.core.events.memory import EventsErased
@@ -42,7 +44,7 @@ from memory_engine.replay.verify import Verifier
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.broken import broken_of, mark_broken
-from memory_engine.store.protocol import CommitUnit, ProjectionChange, ThreadFilter
+from memory_engine.store.protocol import DESTROYING, Act, CommitUnit, ProjectionChange, ThreadFilter
 from memory_engine.store.reader import PAGE
 from memory_engine.store.reader import PROJECTION as IMPORTED
 from memory_engine.store.reader import VERSION as IMPORTED_VERSION
@@ -333,7 +335,7 @@ class _Copy:
         there = {act.id: act for act in await self._target.store.acts()}
         lacking = [
             act
-            for act in await self._source.store.acts()
+            for act in await self._acts()
             if (act.id not in there or act.done_at_us > there[act.id].done_at_us == 0)
             and (act.done_at_us or not self._failed)
         ]
@@ -342,6 +344,19 @@ class _Copy:
         for act in lacking:
             await self._target.store.put_act(act)
         return len(lacking)
+
+    async def _acts(self) -> list[Act]:
+        """The source's acts, but those beyond what whoever asked for them may reach: at the target they are ours."""
+        store = self._source.store
+        acts = await store.acts()
+        holding = {act.id for act in await in_force(store, acts)}
+        return [act for act in acts if act.tenants is None or act.id in holding or await self._may_come(act)]
+
+    async def _may_come(self, act: Act) -> bool:
+        if act.kind not in DESTROYING:
+            return act.kind not in (HOLD, RELEASE) and act.done_at_us > 0
+        plan = plan_of(act, ErasurePlan)
+        return plan is not None and await is_allowed(self._source.store, act, (*plan.events, *plan.threads))
 
     async def _wiped(self) -> None:
         """Destroy the bytes of texts that the target held before they were erased in the source."""

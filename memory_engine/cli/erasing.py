@@ -179,13 +179,14 @@ async def _prove(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def _declare_acts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--finish", action="store_true", help="continue those that are not finished")
+    parser.add_argument("--retry-failed", action="store_true", help="with --finish: also those that failed three times")
 
 
 async def acts(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List the administrative acts, oldest first. Returns 1 if one is not finished."""
     async with existing(asked.db, read_only=not asked.finish, plugins=asked.plugins) as engine:
         if asked.finish:
-            await engine.finish_acts()
+            await engine.finish_acts(retry_failed=asked.retry_failed)
         found = await engine.acts()
     terminal.json([_as_data(act) for act in found])
     if not found:
@@ -193,12 +194,18 @@ async def acts(asked: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     heads = [Column("ACT"), Column("KIND"), Column("ASKED (UTC)"), Column("STATE"), Column("BY"), Column("REASON")]
     terminal.table(heads, [_row(act, terminal.width) for act in found])
+    for act in found:
+        if act.failures:
+            terminal.say(f"act {act.id} has failed {act.failures} times: {act.error}")
     return FOUND_PROBLEMS if any(not act.done_at_us for act in found) else 0
+
+
+_STATES = {"done": "done", "pending": "not finished", "failed": "failed"}
 
 
 def _row(act: Act, width: int) -> list[str]:
     at = to_datetime(act.asked_at_us).strftime("%Y-%m-%d %H:%M")
-    return [act.id, act.kind, at, "done" if act.done_at_us else "not finished", act.by, one_line(act.reason, width)]
+    return [act.id, act.kind, at, _STATES[act.state], act.by, one_line(act.reason, width)]
 
 
 def _as_data(act: Act) -> dict[str, object]:
@@ -210,9 +217,19 @@ def _as_data(act: Act) -> dict[str, object]:
         "reason": act.reason,
         "asked_at": to_datetime(act.asked_at_us).isoformat(),
         "done_at": to_datetime(act.done_at_us).isoformat() if act.done_at_us else None,
-        "plan": msgspec.json.decode(act.plan),
-        "outcome": msgspec.json.decode(act.outcome) if act.outcome else None,
+        "state": act.state,
+        "error": act.error,
+        "plan": _as_json(act.plan),
+        "outcome": _as_json(act.outcome) if act.outcome else None,
     }
+
+
+def _as_json(text: str) -> object:
+    """A text of JSON as its value; as it is if it is none: on a server any role can write one."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return text
 
 
 def _declare_hold(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import Placed, State, StateDraft, Tally
 from memory_engine.core.threads import ACTIVE, PAUSED, Head, LiveChunk, LoadedThread
-from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation
+from memory_engine.errors import EventClassChanged, EventDecodeError, IntegrityError, InvalidOperation
 
 DIGEST_BYTES = 32
 _STATUS_AFTER = {ExecutionPause.event_type: PAUSED, ExecutionResume.event_type: ACTIVE}
@@ -137,7 +137,18 @@ def decode_event(thread_id: str, stored: StoredEvent, registry: EventRegistry) -
     try:
         return registry.decode(stored.type, stored.version, stored.payload)
     except EventDecodeError as error:
-        raise IntegrityError(thread_id, stored.seq, str(error)) from error
+        raise _undecodable(thread_id, stored, error) from error
+
+
+def _undecodable(thread_id: str, stored: StoredEvent, error: EventDecodeError) -> IntegrityError:
+    """The error for an event: of its class, where the row is what its hash binds, and holds JSON."""
+    if stored.previous is None or not isinstance(error.__cause__, msgspec.ValidationError):
+        return IntegrityError(thread_id, stored.seq, str(error))
+    why = str(error.__cause__)
+    path = why.partition(" - at `$")[2].rstrip("`").removeprefix(".")
+    lacks = why.partition("required field `")[2].partition("`")[0]
+    field = ".".join(part for part in (path, lacks) if part)
+    return EventClassChanged(thread_id, stored.seq, why, stored.type, stored.version, field)
 
 
 def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
@@ -180,5 +191,7 @@ def apply_rows(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str, r
             if record.shares and registry is not None:
                 chunks = resolve_chunks(record, registry.decode(stored.type, stored.version, stored.payload))
             apply_to_draft(draft, record.operations, chunks, seq=stored.seq)
-        except (InvalidOperation, EventDecodeError, *_UNREADABLE) as error:
+        except EventDecodeError as error:
+            raise _undecodable(thread_id, stored, error) from error
+        except (InvalidOperation, *_UNREADABLE) as error:
             raise IntegrityError(thread_id, stored.seq, str(error)) from error

@@ -10,6 +10,7 @@ from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.operations import Operation
 from memory_engine.core.state import State
+from memory_engine.errors import StateNotSent
 
 
 class NewEvent(msgspec.Struct, frozen=True):
@@ -89,13 +90,28 @@ class StateHandle(msgspec.Struct, eq=False, gc=False):
     """Reads the state of the thread that bore the id in a generation, at a seq."""
 
     async def load(self) -> State:
-        """The state after the event."""
+        """The state after the event. Raises `StateNotSent` for a receipt that was pickled."""
         if self._state is None:
             self._state = await self._load(self._generation, self.seq)
         return self._state
 
     def __repr__(self) -> str:
         return f"StateHandle(seq={self.seq})"
+
+    def __reduce__(self) -> tuple[Callable[[int], "StateHandle"], tuple[int]]:
+        return _without_store, (self.seq,)
+
+    def __deepcopy__(self, _memo: object) -> "StateHandle":
+        return self  # what it shares, the state and the way to the store, never changes
+
+
+def _without_store(seq: int) -> StateHandle:
+    """The handle of a receipt that was pickled: it has come without the state and the store."""
+    return StateHandle(seq, None, 0, _unreachable)
+
+
+async def _unreachable(_generation: int, seq: int) -> State:
+    raise StateNotSent(seq)
 
 
 class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):

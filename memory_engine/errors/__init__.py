@@ -70,9 +70,11 @@ MemoryEngineError
 │   └── ModelError               the language model could not be reached, or refused
 ├── ContextBudgetError
 ├── ErasureUnfinished            bytes that are still in the file
+├── ActFailed, ActRefused        an erasure that failed; one that its asker may not have
 ├── LegalHold                what was to be destroyed is held
 ├── CopyRefused              a store with other threads is not copied over
 ├── ReadOnly, PastIsReadOnly     a write to a read-only engine, or to the past
+├── StateNotSent                 the state of a receipt that was pickled
 ├── PredicateFailed              the predicate of a bisection raised
 ├── WorkerFailed                 one of several processes that verify a file
 ├── NotGranted                   an agent asked for memory that another did not let it see
@@ -95,6 +97,7 @@ MemoryEngineError
     ├── SchemaError              the file was written by a newer version, or is not a store
     ├── ImportRefused            a file that is not an export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
+    │   └── EventClassChanged    the log is whole, but an event's class fits it no more
     └── EventDecodeError, UnreadableContent, UnreadableRow   a payload, packed content of one, a row of a view
 
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
@@ -137,11 +140,14 @@ from memory_engine.errors.base import UndeclaredEvent as UndeclaredEvent
 from memory_engine.errors.base import UnknownEventClass as UnknownEventClass
 from memory_engine.errors.base import UntrackedEvents as UntrackedEvents
 from memory_engine.errors.base import WrongEventLoop as WrongEventLoop
+from memory_engine.errors.effects import ActFailed as ActFailed
+from memory_engine.errors.effects import ActRefused as ActRefused
 from memory_engine.errors.effects import BackupFailed as BackupFailed
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed
 from memory_engine.errors.effects import ContextBudgetError as ContextBudgetError
 from memory_engine.errors.effects import ErasureUnfinished as ErasureUnfinished
+from memory_engine.errors.effects import EventClassChanged as EventClassChanged
 from memory_engine.errors.effects import EventDecodeError as EventDecodeError
 from memory_engine.errors.effects import EventIdTaken as EventIdTaken
 from memory_engine.errors.effects import HeadMoved as HeadMoved
@@ -200,6 +206,7 @@ from memory_engine.errors.replay import PastIsReadOnly as PastIsReadOnly
 from memory_engine.errors.replay import PluginNotLoaded as PluginNotLoaded
 from memory_engine.errors.replay import PredicateFailed as PredicateFailed
 from memory_engine.errors.replay import ReadOnly as ReadOnly
+from memory_engine.errors.replay import StateNotSent as StateNotSent
 from memory_engine.errors.replay import UnknownRow as UnknownRow
 from memory_engine.errors.replay import UnknownView as UnknownView
 from memory_engine.errors.replay import UnreadableAnchors as UnreadableAnchors

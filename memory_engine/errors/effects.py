@@ -69,6 +69,44 @@ class ErasureUnfinished(MemoryEngineError):
 
 
 @facts
+class ActRefused(MemoryEngineError):
+    """An act names what whoever asked for it may not reach. Nothing was destroyed."""
+
+    act: str
+    role: str
+    thread_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"act {self.act} was asked for by role {self.role!r}, which may destroy nothing of thread "
+            f"{self.thread_id!r}: nothing was destroyed; let a role ask for it that may (docs/how-to/postgresql.md)"
+        )
+
+
+@facts
+class ActFailed(MemoryEngineError):
+    """An erasure or a deletion failed, and is not done. After three failures it `is_given_up`.
+
+    What it had destroyed before it failed stays destroyed.
+    """
+
+    act: str
+    kind: str
+    failures: int
+    why: str
+    is_given_up: bool
+
+    def __str__(self) -> str:
+        onward = (
+            "it is not tried any more: mend the cause, then call `Engine.finish_acts(retry_failed=True)`"
+            if self.is_given_up
+            else "the next process that opens the store tries it again, and so does `Engine.finish_acts`"
+        )
+        times = "once" if self.failures == 1 else f"{self.failures} times"
+        return f"act {self.act} ({self.kind}) is not done, it has failed {times}: {self.why}; {onward}"
+
+
+@facts
 class LegalHold(MemoryEngineError):
     """Something to be destroyed is held. It was not destroyed, and neither was anything else in the act."""
 
@@ -338,6 +376,30 @@ class IntegrityError(StorageError):
         return (
             f"thread {self.thread_id!r} is broken at seq {self.seq}: {self.why}; put a backup of the store back (an "
             "export still works, and so does reading it as of an earlier seq), then run `memory-engine verify`"
+        )
+
+
+@facts
+class EventClassChanged(IntegrityError):
+    """An event's class fits no more what it recorded under the same version. The log is whole, the class is wrong.
+
+    `field` is the field in the way, such as `currency` or `items[0].price`; empty if it is the whole event.
+    """
+
+    thread_id: str
+    seq: int
+    why: str
+    event_type: str
+    version: int
+    field: str
+
+    def __str__(self) -> str:
+        given = f"Give a new field, here {self.field!r}, a default" if self.field else "Give new fields a default"
+        return (
+            f"event {self.event_type!r} version {self.version}, at seq {self.seq} of thread {self.thread_id!r}, does "
+            f"not fit its class here: {self.why}. The log is whole, its class has changed. {given}; for any other "
+            f"change raise the class's version, and register an upcaster from version {self.version} "
+            "(docs/how-to/write-a-reducer.md)"
         )
 
 

@@ -30,6 +30,19 @@ class PastIsReadOnly(MemoryEngineError):
 
 
 @facts
+class StateNotSent(MemoryEngineError):
+    """The state of a receipt that was pickled: a receipt travels without the state and without its store."""
+
+    seq: int
+
+    def __str__(self) -> str:
+        return (
+            f"this receipt was pickled, without the state at event {self.seq}: read it from the thread, "
+            f"`await (await engine.thread(receipt.thread_id).at({self.seq})).state()`"
+        )
+
+
+@facts
 class NothingToBisect(InvalidInput):
     """The predicate does not turn true within the range."""
 

@@ -114,6 +114,8 @@ async def _why(kernel: Kernel, one: Anchor, deleted: Mapping[str, Act]) -> str:
         return ""
     when = f"deleted on {to_datetime(act.asked_at_us):%Y-%m-%d}" + (f" by {act.by}" if act.by else "")
     now = await kernel.store.threads(ThreadFilter(id=one.thread_id))
+    if now and act.state != "done":
+        return ""
     return f"{when}, another thread bears this id now" if now else when
 
 

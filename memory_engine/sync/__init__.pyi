@@ -164,7 +164,7 @@ class Engine:
         self, folder: PathLike, *, redaction: Redaction | None = None, progress: FolderProgress | None = None
     ) -> StoreExport:
         """Write every thread's log to a new folder: one file each (see `Thread.export`), and a list with digests."""
-    def finish_acts(self) -> list[ErasureReport]:
+    def finish_acts(self, *, retry_failed: bool = False) -> list[ErasureReport]:
         """Continue acts left unfinished by a process that died, or by a reader in the way."""
     def flush(self) -> None:
         """Make all acknowledged events survive a power failure, under any `durability`."""

@@ -17,7 +17,7 @@ from memory_engine.core.threads import (
     generation_of,
 )
 from memory_engine.errors import HeadMoved, ThreadExists, ThreadHasForks, ThreadNotFound
-from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store, ThreadFilter
+from memory_engine.store.protocol import ACT_TRIES_MAX, Act, CommitUnit, ProjectionChange, Store, ThreadFilter
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
 SCOPES = ("kind", "user_id", "tenant_id", "agent_id", "parent_id")
@@ -249,6 +249,23 @@ class ThreadContract:
         with pytest.raises(HeadMoved):
             await store.commit(msgspec.structs.replace(unit("t", event(1, id="late")), record=given))
         assert expected == (await store.load("t")).record
+
+    async def test_an_act_is_done_only_once_it_says_so(self, store: Store) -> None:
+        """Until then it is pending, or has failed too often: with what it says of that, and in the same place."""
+        asked = Act(id="a", kind="erase", plan="{}", by="ann", reason="why", asked_at_us=7)
+        later = Act(id="b", kind="hold", plan="{}", asked_at_us=8, done_at_us=8)
+        await store.put_act(later)
+        told: list[tuple[str, int, str]] = []
+        for failures in range(ACT_TRIES_MAX + 1):
+            outcome = f'{{"failures":{failures},"error":"no disk"}}' if failures else ""
+            await store.put_act(msgspec.structs.replace(asked, outcome=outcome))
+            [act] = await store.acts(pending=True)
+            assert [act, later] == list(await store.acts())
+            told.append((act.state, act.failures, act.error))
+        assert [("pending", 0, ""), *[("pending", n, "no disk") for n in (1, 2)], ("failed", 3, "no disk")] == told
+        done = msgspec.structs.replace(asked, done_at_us=9, outcome='{"failures":3}')
+        await store.put_act(done)
+        assert ([], "done", 0) == (list(await store.acts(pending=True)), done.state, done.failures)
 
     async def test_threads_are_found_by_metadata(self, store: Store) -> None:
         """By every given pair, exactly: not by a part of one, nor by what another key or value looks like."""

@@ -176,20 +176,29 @@ async def put_act(connection: Connection, schema: str, act: Act) -> None:
 
 
 async def acts(connection: Connection, schema: str, *, pending: bool) -> list[Act]:
-    """The administrative acts, oldest first."""
+    """The administrative acts, oldest first, each with the tenants that whoever asked for it may reach.
+
+    Any role may have written any bytes there: none of them keeps the others from being read.
+    """
     rows = await Reads(connection, schema).fetch(
-        f"SELECT {_ACT_COLUMNS} FROM @.acts WHERE done_at_us = 0 OR NOT $1 ORDER BY asked_at_us, id", pending
+        f"WITH asked AS MATERIALIZED (SELECT {_ACT_COLUMNS}, role, kind NOT IN ('hold', 'release') AS destroys "
+        "FROM @.acts WHERE done_at_us = 0 OR NOT $1), asker AS MATERIALIZED (SELECT d.role, d.destroys, "
+        "@.tenants_of(d.role, d.destroys) AS tenants FROM (SELECT DISTINCT role, destroys FROM asked) d) "
+        f"SELECT {_ACT_COLUMNS}, role, tenants FROM asked JOIN asker USING (role, destroys) ORDER BY asked_at_us, id",
+        pending,
     )
     return [
         Act(
             id=row["id"],
             kind=row["kind"],
-            plan=row["plan"].decode(),
-            by=row["asked_by"].decode(),
-            reason=row["reason"].decode(),
+            plan=row["plan"].decode(errors="replace"),
+            by=row["asked_by"].decode(errors="replace"),
+            reason=row["reason"].decode(errors="replace"),
             asked_at_us=row["asked_at_us"],
             done_at_us=row["done_at_us"],
-            outcome=row["outcome"].decode(),
+            outcome=row["outcome"].decode(errors="replace"),
+            role="" if row["tenants"] is None else row["role"],
+            tenants=None if row["tenants"] is None else tuple(row["tenants"]),
         )
         for row in rows
     ]

@@ -80,8 +80,8 @@ def is_of_a_statement(error: BaseException) -> bool:
     )
 
 
-def storage_error(address: Address, error: BaseException) -> MemoryEngineError:
-    """The error of the store that stands for one of the driver's or the server's."""
+def storage_error(address: Address, error: BaseException, waited_s: float = 0.0) -> MemoryEngineError:
+    """The error of the store that stands for one of the driver's or the server's, after so long."""
     if isinstance(error, MemoryEngineError):
         return error
     shown, code = address.shown, _code(error)
@@ -91,7 +91,7 @@ def storage_error(address: Address, error: BaseException) -> MemoryEngineError:
     if code in _NOT_TEXT:
         return InvalidIdentifier("a text", "", "it holds a NUL character, and PostgreSQL's text holds none")
     if code.startswith(_BUSY):
-        return StorageBusy(shown, 0.0)
+        return StorageBusy(shown, waited_s)
     if code == _READ_ONLY:
         role = "the server, or the role, only reads: give the address of the primary (`target_session_attrs=primary`)"
         return StorageFailed(shown, f"{role} ({why})")

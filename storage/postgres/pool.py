@@ -182,7 +182,7 @@ class Pool:
                 if kind is FailureKind.AWAY and loop.time() > began + self.busy_timeout_s:
                     raise self.unreachable(began, error) from error
                 if kind is FailureKind.OTHER or (kind is FailureKind.AGAIN and tries >= TRIES_MAX):
-                    raise storage_error(self.address, error) from error
+                    raise storage_error(self.address, error, loop.time() - began) from error
             await asyncio.sleep(pause_s(tries))
 
     async def _answered(self, work: Work[T], connection: Connection) -> T:

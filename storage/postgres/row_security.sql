@@ -18,7 +18,7 @@ GRANT SELECT ON tenant_roles TO PUBLIC;
 DROP POLICY IF EXISTS own_tenant ON tenant_roles;
 CREATE POLICY own_tenant ON tenant_roles FOR SELECT USING (role = current_user);
 
--- Acts name threads, and have no tenant: each belongs to the role that asked for it.
+-- Acts name threads, and have no tenant: each belongs to the role that asked for it, and reaches its tenants' rows only.
 ALTER TABLE acts ADD COLUMN IF NOT EXISTS role name NOT NULL DEFAULT current_user;
 ALTER TABLE acts ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_tenant ON acts;

@@ -14,7 +14,7 @@ from memory_engine.storage.postgres.pool import Connection
 from memory_engine.storage.postgres.rows import in_schema
 from memory_engine.store.protocol import Migrated
 
-VERSION = 2
+VERSION = 3
 REFERENCE_TABLES = frozenset({"schema_version", "store_state", "acts"})
 """Tables that belong to no thread: where threads are distributed, each node has these whole."""
 THREAD_TABLES = (

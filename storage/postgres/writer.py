@@ -203,7 +203,7 @@ class BatchWriter:
                 if kind is FailureKind.AWAY and loop.time() > began + self._pool.busy_timeout_s:
                     raise self._pool.unreachable(began, error, is_unknown=is_unknown) from error
                 if kind is FailureKind.OTHER or (kind is FailureKind.AGAIN and tries >= TRIES_MAX):
-                    raise storage_error(self._pool.address, error) from error
+                    raise storage_error(self._pool.address, error, loop.time() - began) from error
             await asyncio.sleep(pause_s(tries))
         self._learned(codes[-1])
         outcomes = [_outcome(code, unit) for code, unit in zip(codes, units, strict=False)]

@@ -15,11 +15,12 @@ from memory_engine.core.chain import link_hash
 from memory_engine.core.threads import DELETED
 from memory_engine.errors import BackupFailed, SchemaError, StorageBusy
 from memory_engine.storage.driver import StoreFile, cipher_connection, errors
+from memory_engine.storage.sqlite import erasing
 from memory_engine.storage.sqlite.connection import Connection, storage_error
 from memory_engine.storage.sqlite.schema import EVENT_COLUMNS, EVENTS, check_version, event_from_row, position, rows_of
 from memory_engine.store.keys import Key
 from memory_engine.store.new_file import beside, check_free, put_in_place, sync
-from memory_engine.store.protocol import Backup, Copied
+from memory_engine.store.protocol import DESTROYING, Backup, Copied
 
 _PAGES = 2_048
 
@@ -38,6 +39,7 @@ def back_up(raw: sqlite3.Connection, file: StoreFile, target: StoreFile, copied:
         _fill(raw, file, made, copied)
         with closing(made.connect()) as whole:
             report = checked(whole, target.path)
+            _bring_acts(raw, whole)
         with part.open("rb+") as written:
             sync(written)
         put_in_place(part, path)
@@ -88,6 +90,18 @@ def copy(raw: sqlite3.Connection, made: sqlite3.Connection, copied: Copied) -> N
     finally:
         raw.execute("ROLLBACK")
     made.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, with nothing beside it
+
+
+def _bring_acts(raw: sqlite3.Connection, made: sqlite3.Connection) -> None:
+    """Bring the acts that were asked for since the copy's moment.
+
+    What was erased or deleted since is in the copy: there it is not done, and whoever opens the copy finishes it.
+    """
+    there = {act.id for act in erasing.acts(made, pending=False)}
+    for act in erasing.acts(raw, pending=False):
+        if act.id not in there:
+            undone = act.kind in DESTROYING
+            erasing.put_act(made, msgspec.structs.replace(act, done_at_us=0, outcome="") if undone else act)
 
 
 def export(raw: sqlite3.Connection, source: str, target: str) -> None:

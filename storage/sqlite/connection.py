@@ -44,6 +44,8 @@ _FAILING = frozenset(
     }
 )  # fmt: skip
 """The primary codes that speak of the disk or of the whole file; any other one speaks of a statement or its rows."""
+_WAITED = "waited_s"
+"""The fact of an error of SQLite's that says how long its work took: waiting for others, where they were in the way."""
 
 
 class Connection:
@@ -144,9 +146,12 @@ class Connection:
 
     def _do(self, work: Callable[[], T]) -> T:
         with self.at_work:
+            began = time.monotonic()
             try:
                 return work()
             except BaseException as error:  # it goes on to whoever waits
+                if isinstance(error, errors()):
+                    vars(error)[_WAITED] = time.monotonic() - began
                 _let_go_of_cursors(error)
                 raise
 
@@ -356,7 +361,7 @@ def storage_error(path: str, error: sqlite3.Error | OSError | OverflowError) -> 
     Told apart by SQLite's code: `StorageFailed` only where the disk or the whole file fails.
     """
     if is_busy(error):
-        return StorageBusy(path, 0.0)
+        return StorageBusy(path, vars(error).get(_WAITED, 0.0))
     if isinstance(error, errors()) and code_of(error) == sqlite3.SQLITE_NOTADB:
         return not_a_database(path, error)
     return StorageFailed(path, str(error)) if is_failing(error) else StorageRefused(path, str(error))

@@ -127,7 +127,7 @@ class FileLock:
             while not ((is_next := self._line.is_next(place)) and _try_lock(self._descriptor)):
                 waited = time.monotonic() - began
                 if waited > self._timeout_s:
-                    raise StorageBusy(self._path, self._timeout_s)
+                    raise StorageBusy(self._path, waited)
                 time.sleep(_POLL_FIRST_S if is_next and waited < _LONG_S else _POLL_S)
         finally:
             self._line.leave(place)

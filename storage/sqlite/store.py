@@ -91,9 +91,8 @@ SPILL_BYTES = 64 * 1024
 class SQLiteStore:
     """One file; several processes may share it.
 
-    `durability="normal"`: a commit survives the death of the process at any moment; a power
-    failure may take the latest ones, never half of one. `"full"`: it survives that too, for
-    an fsync a commit.
+    `durability="normal"`: a commit survives the death of the process at any moment; a power failure may take the latest
+    ones, never half of one. `"full"`: it survives that too, for an fsync a commit.
     """
 
     def __init__(
@@ -420,6 +419,7 @@ class SQLiteStore:
 
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act."""
+        self._is_settled = False
         await self._writer.run(lambda raw: erasing.put_act(raw, act))
 
     async def acts(self, *, pending: bool = False) -> Sequence[Act]:

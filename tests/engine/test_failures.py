@@ -124,8 +124,12 @@ async def test_a_file_locked_by_another_program_is_busy(path: str) -> None:
         thread = await engine.create_thread()
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StorageBusy, match="try again"):
+            with pytest.raises(StorageBusy, match="try again") as raised:
                 await thread.dispatch(UserMessage(content="x"), event_id="e")
+            assert 0.05 <= raised.value.waited_s  # as long as it really waited
+            with pytest.raises(StorageBusy) as raised:
+                await thread.hold()
+            assert 0.05 <= raised.value.waited_s
             assert [] == await log(thread)
         assert 1 == (await thread.dispatch(UserMessage(content="x"), event_id="e")).seq
 

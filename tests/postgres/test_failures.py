@@ -192,8 +192,11 @@ async def test_a_row_that_another_session_holds_is_waited_for(store: PostgresSto
         both = [impatient.commit(unit(name, event(2), after=head_at(1))) for name in "tu"]
         outcomes = await asyncio.gather(*both, return_exceptions=True)
         assert [True, False] == [isinstance(one, StorageBusy) for one in outcomes]
-        with pytest.raises(StorageBusy):
+        with pytest.raises(StorageBusy) as raised:
             await impatient.delete("t")
+        for error in (raised.value, outcomes[0]):
+            assert isinstance(error, StorageBusy)
+            assert 0.1 <= error.waited_s
         waiting = store.commit(unit("t", event(2), after=head_at(1)))
         assert not (await asyncio.wait([waiting], timeout=0.05))[0]
     await waiting

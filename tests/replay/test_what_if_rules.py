@@ -34,7 +34,9 @@ from memory_engine.errors import (
 )
 from memory_engine.plugins import Plugin
 from memory_engine.replay.what_if import Change, InsertEvent, SkipEvent, fork_log
+from memory_engine.runtime.threads import OpenThreads
 from memory_engine.testing import FakeCompactor
+from tests.cancelling import by_task, moments
 from tests.conversations import LONG, NEVER, SMALL, call, log, note, opened, say, texts, turns, types
 from tests.replay.reruns import tried
 from tests.scripted_compactors import Held, Scripted, a_line_each
@@ -418,6 +420,28 @@ async def test_a_cancelled_rerun_leaves_no_fork() -> None:
         assert ["t"] == [info.id for info in await engine.threads()]
         await thread.dispatch_all(turns(1))
         assert (await thread.verify()).ok
+
+
+@pytest.mark.parametrize("place", [":memory:", "m.db"])
+async def test_a_rerun_that_was_cancelled_can_be_asked_for_again(place: str, tmp_path: Path) -> None:
+    """With the same fork's id, whenever it was cancelled: there is the fork, or none, and the second call makes it."""
+    change = Change(edits=[SkipEvent(2)])
+    async with memory_engine.open(place if place == ":memory:" else tmp_path / place) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch_all(turns(3))
+        expected = (await thread.what_if(change, fork_id="whole")).head
+        await engine.thread("whole").delete()
+        for moment in moments():
+            await by_task(lambda: thread.what_if(change, fork_id="f"), moment)
+            if moment.untouched:
+                break
+            assert ["t"] == [info.id for info in await engine.threads()], moment
+            assert expected == (await thread.what_if(change, fork_id="f")).head, moment
+            fork = engine.thread("f")
+            assert (await fork.verify()).ok, moment
+            assert (await fork.dispatch(e.UserMessage(content="on"))).seq == expected + 1
+            await engine.store.delete("f")
+            engine.kernel[OpenThreads].drop("f")
 
 
 async def test_a_compaction_under_way_is_the_originals() -> None:

@@ -1,14 +1,18 @@
 """Files that something else has damaged: rows changed behind the engine's back."""
 
+import pickle
 import sqlite3
+from collections.abc import Awaitable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import memory_engine
-from memory_engine import Engine, EngineConfig, Event, Plugin, Thread, UserMessage
+from memory_engine import Engine, EngineConfig, Event, Plugin, Reduction, Thread, UserMessage
+from memory_engine.errors import ActFailed
 from memory_engine.storage.postgres import PostgresStore
+from memory_engine.store.protocol import Act, ThreadFilter
 from memory_engine.testing import FaultyStore
 from memory_engine.views.checkpoints.pieces import to_bytes
 from tests.trust.hostile_files import packed_bomb
@@ -27,6 +31,12 @@ def asked(path: str, query: str) -> list[tuple[object, ...]]:
     """The rows of a query."""
     with closing(sqlite3.connect(path)) as raw:
         return raw.execute(query).fetchall()
+
+
+async def in_turn(*work: Awaitable[object]) -> None:
+    """One after the other; the last is the mistake."""
+    for one in work:
+        await one
 
 
 async def locked(path: str) -> None:
@@ -94,6 +104,49 @@ async def deleted_while_read(thread: Thread, store: FaultyStore, patched: pytest
     patched.setattr("memory_engine.administration.erasing.WAIT_S", 0.0)
     store.is_read = True
     await thread.delete()
+
+
+async def finished_of_another_tenant(engine: Engine, store: FaultyStore) -> None:
+    """A role of one tenant has asked for the deletion of another's thread."""
+    [(record, _)] = await store.threads(ThreadFilter(id="t"))
+    plan = f'{{"threads": {{"t": {record.created_at_us}}}}}'
+    await store.put_act(Act(id="a", kind="delete", plan=plan, role="agent", tenants=("acme",)))
+    await engine.finish_acts()
+
+
+async def asked_for_another_tenant(engine: Engine, store: FaultyStore) -> None:
+    """The same: why it failed."""
+    with pytest.raises(ActFailed) as raised:
+        await finished_of_another_tenant(engine, store)
+    assert raised.value.__cause__ is not None
+    raise raised.value.__cause__
+
+
+async def state_of_a_pickled_receipt(thread: Thread) -> None:
+    """Another process asks a receipt for its state."""
+    receipt = await thread.dispatch(UserMessage(content="a lamp"))
+    await pickle.loads(pickle.dumps(receipt)).state.load()
+
+
+class _Order(Event, frozen=True):
+    number: str
+
+
+class _PricedOrder(_Order, frozen=True):
+    price: int
+
+
+async def read_by_another_class(path: str) -> None:
+    """A release gave an event a field that those in the log have not, under the same version."""
+    kinds: tuple[type[Event], ...] = (_Order, _PricedOrder)
+    for kind in kinds:
+        plugin = Plugin("shop")
+        plugin.reducer(plugin.event("order", version=1)(kind))(lambda _view, _event, _ctx: Reduction())
+        async with memory_engine.open(path, plugins=[plugin]) as engine:
+            thread = await engine.open_thread("orders")
+            if kind is _Order:
+                await thread.dispatch(_Order(number="1"))
+            await thread.latest(1)
 
 
 async def copied_over(target: Engine) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import sqlite3
-from contextlib import closing
+import threading
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig
 from memory_engine import events as e
-from memory_engine.errors import BackupFailed, SchemaError, StorageFailed
+from memory_engine.errors import BackupFailed, ErasureUnfinished, SchemaError, StorageFailed
+from memory_engine.storage.sqlite import backup
+from memory_engine.store.protocol import Backup
 from tests.command_line import Run
 from tests.trust.test_erasing import SAID, SECRET, held, talked, tampered
 
@@ -147,6 +150,52 @@ async def test_a_backup_keeps_what_was_erased_later(tmp_path: Path) -> None:
         await thread.erase([event_id])
         await engine.backup(late)
     assert (True, False) == (held(early), held(late))
+
+
+@pytest.mark.parametrize("doing", ["erase", "delete"])
+@pytest.mark.parametrize("moment", ["while it copies", "while it checks"])
+async def test_what_is_erased_during_a_backup_is_erased_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doing: str, moment: str
+) -> None:
+    """The act is pending there, whatever came of it in the store, and finished by whoever opens it; holds come too."""
+    copies, goes_on = threading.Event(), threading.Event()
+    checked = backup._checked
+
+    def held_up(*_: object) -> None:
+        copies.set()
+        assert goes_on.wait(60)
+
+    def checked_late(made: sqlite3.Connection, path: str) -> Backup:
+        held_up()
+        return checked(made, path)
+
+    if moment == "while it checks":
+        monkeypatch.setattr(backup, "_checked", checked_late)
+    monkeypatch.setattr("memory_engine.administration.erasing.WAIT_S", 0.2)
+    copy = tmp_path / "copy.db"
+    async with memory_engine.open(str(tmp_path / "m.db")) as engine:
+        event_id = await talked(thread := await engine.create_thread("t"))
+        made = asyncio.create_task(engine.backup(copy, held_up if moment == "while it copies" else None))
+        await asyncio.to_thread(copies.wait, 60)
+        late = await (await engine.create_thread("late")).dispatch(e.UserMessage(content=SAID))
+        await engine.thread("late").erase([late.event_id]) if moment == "while it checks" else None
+        with nullcontext() if moment == "while it checks" else pytest.raises(ErasureUnfinished):
+            await (thread.erase([event_id]) if doing == "erase" else thread.delete())
+        held_now = await engine.user("u").hold()
+        goes_on.set()
+        await made
+        await engine.finish_acts()
+        assert {"done"} == {act.state for act in await engine.acts()}
+    assert held(copy)
+    await memory_engine.restore(copy, tmp_path / "again.db")
+    for path in (copy, tmp_path / "again.db"):
+        async with memory_engine.open(str(path)) as engine:
+            await engine.finish_acts()
+            assert {"done"} == {act.state for act in await engine.acts()}
+            assert [held_now.id] == [one.id for one in await engine.holds()]
+            assert [] == [one for one in await engine.verify() if not one.ok]
+            assert (["t"] if doing == "erase" else []) == [info.id for info in await engine.threads()]
+        assert not held(path)
 
 
 def test_the_commands(run: Run, tmp_path: Path) -> None:

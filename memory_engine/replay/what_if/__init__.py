@@ -11,6 +11,7 @@ from memory_engine.compaction.assignment import checked_compactor
 from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.builder import ContextBuilder
+from memory_engine.core.cancellation import finished
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, plain, table_lines
 from memory_engine.core.ids import check_identifier
@@ -173,7 +174,11 @@ async def what_if(
     fork_id = fork_id or kernel.new_id()
     await _check_free(kernel, fork_id)
     trial = await _tried(thread, change, fork_id, progress)
-    compared = await diff(await thread.at(trial.upto), await ThreadHandle(kernel, fork_id).at(trial.head))
+    try:
+        compared = await diff(await thread.at(trial.upto), await ThreadHandle(kernel, fork_id).at(trial.head))
+    except BaseException:  # after any error, there is no fork; it goes on to the caller
+        await finished(kernel.store.delete(fork_id))
+        raise
     return WhatIfReport(
         **{one.name: getattr(trial, one.name) for one in fields(Trial)},
         fork_id=fork_id,
@@ -231,7 +236,7 @@ async def rerun(setting: Setting, progress: VerifyProgress | None = None) -> Rer
         await run.finish()
     except BaseException:  # after any error, drop the unfinished fork; it goes on to the caller
         if run.log is not None:
-            await run.log.discard()
+            await finished(run.log.discard())
         raise
     return run
 

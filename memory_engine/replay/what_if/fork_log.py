@@ -17,6 +17,7 @@ from memory_engine.compaction.hooks import Wishes
 from memory_engine.compaction.plan import Plan, is_due, is_overdue, plan_auto, plan_manual
 from memory_engine.compaction.protocol import CompactionRun, Trigger
 from memory_engine.context.rendering import Renderer
+from memory_engine.core.cancellation import finished
 from memory_engine.core.chain import chain_hash, live_chunk, next_head
 from memory_engine.core.codec import checked_record, encode_event
 from memory_engine.core.events.base import Event
@@ -183,13 +184,22 @@ class ForkLog:
             live = [row for placed in self._origin.state.placed() if (row := live_chunk(placed)) is not None]
             point = ForkPoint(self._origin.record.id, self.point)
             record = msgspec.structs.replace(self._record, forked_from=point)
-            await store.create(record, self._first, live)
-            self._is_made = True
+            await finished(self._make(record, live))
         for unit in self._units:
             await store.commit(unit)
         self._units.clear()
         self._rows.clear()
         self._kernel[ProjectionWorker].touched(self.thread_id)
+
+    async def _make(self, record: ThreadRecord, live: Sequence[LiveChunk]) -> None:
+        """Make the fork. Where a thread of its id was deleted, such as an earlier try's, its epochs begin elsewhere."""
+        await self._kernel.store.create(record, self._first, live)
+        self._is_made = True
+        epoch = (await self._kernel.store.head(record.id)).epoch
+        self.head, self._before = (msgspec.structs.replace(head, epoch=epoch) for head in (self.head, self._before))
+        for n, unit in enumerate(self._units):
+            expected, head = (msgspec.structs.replace(head, epoch=epoch) for head in (unit.expected, unit.head))
+            self._units[n] = msgspec.structs.replace(unit, expected=expected, head=head)
 
     async def discard(self) -> None:
         """Leave nothing behind but, if it was made already, the id of a deleted thread."""
