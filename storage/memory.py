@@ -26,12 +26,12 @@ from memory_engine.errors import (
 from memory_engine.storage.memory_passages import MemoryPassages
 from memory_engine.storage.passage_rows import forget_texts
 from memory_engine.store import broken
+from memory_engine.store.acts import Act
 from memory_engine.store.keys import Key
 from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import (
     BROKEN_ROWS,
     KEPT_ROWS,
-    Act,
     Backup,
     CommitUnit,
     Copied,

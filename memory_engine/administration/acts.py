@@ -25,7 +25,8 @@ from memory_engine.errors import (
     StorageFailed,
     ThreadHasForks,
 )
-from memory_engine.store.protocol import Act, ActFailures, Store, ThreadFilter
+from memory_engine.store.acts import Act, ActFailures
+from memory_engine.store.protocol import Store, ThreadFilter
 
 T = TypeVar("T")
 HELD_UP = (LegalHold, ThreadHasForks)

@@ -55,8 +55,9 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.life import forgetting, forks_of
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.acts import Act
 from memory_engine.store.attested import Attested, attested_of, lineage
-from memory_engine.store.protocol import Act, CommitUnit, ThreadFilter
+from memory_engine.store.protocol import CommitUnit, ThreadFilter
 
 WAIT_S = 30.0
 """Seconds that an act waits for readers of old pages before it says that it is not finished."""

@@ -15,7 +15,8 @@ from memory_engine.errors.base import is_url
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.protocol import Act, Backup, Copied, Rekeyable
+from memory_engine.store.acts import Act
+from memory_engine.store.protocol import Backup, Copied, Rekeyable
 
 if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds, retention

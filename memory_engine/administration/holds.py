@@ -15,7 +15,8 @@ from memory_engine.errors import LegalHold, ThreadNotFound
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import ScopeHandle
-from memory_engine.store.protocol import Act, Store, ThreadFilter
+from memory_engine.store.acts import Act
+from memory_engine.store.protocol import Store, ThreadFilter
 
 HOLD, RELEASE = "hold", "release"
 

@@ -30,7 +30,8 @@ from memory_engine.projections.base import event_types
 from memory_engine.runtime import life
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import DESTROYING, Act, ThreadFilter
+from memory_engine.store.acts import DESTROYING, Act
+from memory_engine.store.protocol import ThreadFilter
 
 RETENTION = "retention"
 _PAGE = 500

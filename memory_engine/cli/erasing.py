@@ -17,7 +17,7 @@ from memory_engine.core.excerpts import Column, counted, number, one_line, size
 from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
 from memory_engine.errors import ThreadHasForks
-from memory_engine.store.protocol import Act
+from memory_engine.store.acts import Act
 from memory_engine.thread import Thread
 
 LISTED = 20

@@ -3,10 +3,10 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from math import inf
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 from memory_engine.errors import CallTimedOut
 
@@ -143,3 +143,20 @@ def fail(future: "asyncio.Future[T]", error: BaseException) -> None:
         future.cancel()
     else:
         future.set_exception(error)
+
+
+def settle(future: "asyncio.Future[T]", outcome: object) -> None:
+    """Answer whoever still waits, with an error or a result."""
+    if future.done():
+        return
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(cast("T", outcome))
+
+
+def settle_all(batch: Sequence[tuple[object, "asyncio.Future[None]"]], outcome: object) -> None:
+    """Answer each with its own error or `None` of a list, or all with the one error that there is."""
+    outcomes = outcome if isinstance(outcome, list) else [outcome] * len(batch)
+    for (_, future), one in zip(batch, outcomes, strict=True):
+        settle(future, one)

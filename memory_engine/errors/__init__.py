@@ -103,7 +103,6 @@ MemoryEngineError
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
 """
 
-from memory_engine.errors.base import CallTimedOut as CallTimedOut
 from memory_engine.errors.base import Conflict as Conflict
 from memory_engine.errors.base import ContentionError as ContentionError
 from memory_engine.errors.base import DispatchError as DispatchError
@@ -113,7 +112,6 @@ from memory_engine.errors.base import EngineForked as EngineForked
 from memory_engine.errors.base import EventNotFound as EventNotFound
 from memory_engine.errors.base import EventRefused as EventRefused
 from memory_engine.errors.base import EventTooLarge as EventTooLarge
-from memory_engine.errors.base import FileRefused as FileRefused
 from memory_engine.errors.base import IdempotencyConflict as IdempotencyConflict
 from memory_engine.errors.base import IngestError as IngestError
 from memory_engine.errors.base import InvalidArgument as InvalidArgument
@@ -143,6 +141,7 @@ from memory_engine.errors.base import WrongEventLoop as WrongEventLoop
 from memory_engine.errors.effects import ActFailed as ActFailed
 from memory_engine.errors.effects import ActRefused as ActRefused
 from memory_engine.errors.effects import BackupFailed as BackupFailed
+from memory_engine.errors.effects import CallTimedOut as CallTimedOut
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed
 from memory_engine.errors.effects import ContextBudgetError as ContextBudgetError
@@ -150,6 +149,7 @@ from memory_engine.errors.effects import ErasureUnfinished as ErasureUnfinished
 from memory_engine.errors.effects import EventClassChanged as EventClassChanged
 from memory_engine.errors.effects import EventDecodeError as EventDecodeError
 from memory_engine.errors.effects import EventIdTaken as EventIdTaken
+from memory_engine.errors.effects import FileRefused as FileRefused
 from memory_engine.errors.effects import HeadMoved as HeadMoved
 from memory_engine.errors.effects import IntegrityError as IntegrityError
 from memory_engine.errors.effects import InvalidCompactor as InvalidCompactor

@@ -99,17 +99,6 @@ class InvalidEvent(InvalidInput):
 
 
 @facts
-class FileRefused(InvalidInput, OSError):
-    """A path does not name a file that is read: it is a pipe, a device, a link out of its folder, or too large."""
-
-    path: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.path} is not read: {self.why}; give a regular file"
-
-
-@facts
 class InvalidMessage(InvalidInput):
     """A provider's message that cannot become events. `where` is its place in the input: `$[2].content[0]`."""
 
@@ -483,20 +472,6 @@ class WrongEventLoop(DispatchError):
         return (
             f"the engine lives on the event loop that it was opened on, {self.loop}, which stopped while calls were "
             "under way: `await engine.close()` works here too; then open it again"
-        )
-
-
-@facts
-class CallTimedOut(MemoryEngineError, TimeoutError):
-    """A function of yours did not end in its time. It was cancelled, and nothing of it was kept."""
-
-    what: str
-    timeout_s: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.what} did not end within {self.timeout_s:g} s; give it more time "
-            "(`EngineConfig(call_timeout_s=...)`, `inf` for as long as it takes), or have it end by itself"
         )
 
 

@@ -450,3 +450,28 @@ class EventIdTaken(MemoryEngineError):
 
     def __str__(self) -> str:
         return "an event id is in the thread's log already; nothing was written: give each event an id of its own"
+
+
+@facts
+class FileRefused(InvalidInput, OSError):
+    """A path does not name a file that is read: it is a pipe, a device, a link out of its folder, or too large."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is not read: {self.why}; give a regular file"
+
+
+@facts
+class CallTimedOut(MemoryEngineError, TimeoutError):
+    """A function of yours did not end in its time. It was cancelled, and nothing of it was kept."""
+
+    what: str
+    timeout_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} did not end within {self.timeout_s:g} s; give it more time "
+            "(`EngineConfig(call_timeout_s=...)`, `inf` for as long as it takes), or have it end by itself"
+        )

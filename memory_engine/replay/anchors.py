@@ -19,7 +19,8 @@ from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import IntegrityError, ThreadNotFound, UnreadableAnchors
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import Act, ThreadFilter
+from memory_engine.store.acts import Act
+from memory_engine.store.protocol import ThreadFilter
 
 DELETE = "delete"
 ANCHORS_BYTES_MAX = 1 << 28

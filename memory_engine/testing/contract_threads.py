@@ -17,7 +17,8 @@ from memory_engine.core.threads import (
     generation_of,
 )
 from memory_engine.errors import HeadMoved, ThreadExists, ThreadHasForks, ThreadNotFound
-from memory_engine.store.protocol import ACT_TRIES_MAX, Act, CommitUnit, ProjectionChange, Store, ThreadFilter
+from memory_engine.store.acts import ACT_TRIES_MAX, Act
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store, ThreadFilter
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
 SCOPES = ("kind", "user_id", "tenant_id", "agent_id", "parent_id")

@@ -15,11 +15,11 @@ from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.storage.sqlite.faults import Point, disk_error, disk_full
+from memory_engine.store.acts import Act
 from memory_engine.store.keys import Key
 from memory_engine.store.new_file import FILE_PLAN
 from memory_engine.store.passages import PassageIndex
 from memory_engine.store.protocol import (
-    Act,
     Backup,
     CommitUnit,
     Copied,

@@ -15,7 +15,8 @@ from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import as_bytes, count_in, in_schema, tid_of
 from memory_engine.storage.postgres.schema import THREAD_TABLES
 from memory_engine.storage.postgres.units import PUT_EVENTS, event_columns
-from memory_engine.store.protocol import KEPT_ROWS, Act, Traces
+from memory_engine.store.acts import Act
+from memory_engine.store.protocol import KEPT_ROWS, Traces
 
 _ROWS = (
     ("events", "payload"),

@@ -22,9 +22,9 @@ from memory_engine.storage.postgres.texts import stored_texts
 from memory_engine.storage.postgres.units import WRITE_ROWS, UnitAgain, record_facts, row_columns
 from memory_engine.storage.postgres.upkeep import LEASE_S, LeaseRows, Upkeep
 from memory_engine.storage.postgres.writer import BatchWriter, RefusingWriter
+from memory_engine.store.acts import Act
 from memory_engine.store.keys import Key
 from memory_engine.store.protocol import (
-    Act,
     Backup,
     CommitUnit,
     Copied,

@@ -18,9 +18,10 @@ from memory_engine.storage.driver import StoreFile, cipher_connection, errors
 from memory_engine.storage.sqlite import erasing
 from memory_engine.storage.sqlite.connection import Connection, storage_error
 from memory_engine.storage.sqlite.schema import EVENT_COLUMNS, EVENTS, check_version, event_from_row, position, rows_of
+from memory_engine.store.acts import DESTROYING
 from memory_engine.store.keys import Key
 from memory_engine.store.new_file import beside, check_free, put_in_place, sync
-from memory_engine.store.protocol import DESTROYING, Backup, Copied
+from memory_engine.store.protocol import Backup, Copied
 
 _PAGES = 2_048
 

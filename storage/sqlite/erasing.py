@@ -22,7 +22,8 @@ from memory_engine.storage.driver import errors
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.schema import position, rows_of, with_id
 from memory_engine.storage.sqlite.transactions import Transactions, find_tid
-from memory_engine.store.protocol import KEPT_ROWS, Act, CommitUnit, Traces
+from memory_engine.store.acts import Act
+from memory_engine.store.protocol import KEPT_ROWS, CommitUnit, Traces
 
 if TYPE_CHECKING:
     import subprocess

@@ -44,9 +44,9 @@ from memory_engine.storage.sqlite.transactions import (
     write_projection,
 )
 from memory_engine.storage.sqlite.writer import WAL_BYTES, Writer
+from memory_engine.store.acts import Act
 from memory_engine.store.keys import Key
 from memory_engine.store.protocol import (
-    Act,
     Backup,
     CommitUnit,
     Copied,

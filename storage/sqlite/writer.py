@@ -8,9 +8,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
-from memory_engine.core.cancellation import Made, finished
+from memory_engine.core.cancellation import Made, finished, settle, settle_all
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import IDLE, OfLoop
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, StorageFailed
@@ -134,7 +134,7 @@ class Writer:
         if at_once and not waits:
             outcome = self._committed_here(unit)
             if outcome is not _UNDONE:
-                _settle(future, self._noted(outcome))
+                settle(future, self._noted(outcome))
                 self._move_on()
                 return future
         if self._tidying.done():  # the engine was opened in a loop that has ended since
@@ -279,13 +279,13 @@ class Writer:
         if self._jobs and not (self._units and self._was_job):
             self._was_job = True
             work, future = self._jobs.popleft()
-            self._start(work, lambda outcome: _settle(future, outcome))
+            self._start(work, lambda outcome: settle(future, outcome))
         elif self._units:
             self._was_job = False
             batch = [self._units.popleft() for _ in range(min(UNITS_MAX, len(self._units)))]
             self._crowded = len(batch) > 1
             units = [unit for unit, _ in batch]
-            self._start(lambda raw: self._commit(raw, units), partial(_settle_all, batch))
+            self._start(lambda raw: self._commit(raw, units), partial(settle_all, batch))
         else:
             idle, self._idle = self._idle, []
             for waiter in idle:
@@ -494,20 +494,3 @@ class Writer:
                 tidied = seen = self._commits
             else:
                 seen = self._commits
-
-
-def _settle(future: "asyncio.Future[T]", outcome: object) -> None:
-    """Answer whoever still waits, with an error or what the work gave."""
-    if future.done():
-        return
-    if isinstance(outcome, BaseException):
-        future.set_exception(outcome)
-    else:
-        future.set_result(cast("T", outcome))
-
-
-def _settle_all(batch: Sequence[tuple[CommitUnit, "asyncio.Future[None]"]], outcome: object) -> None:
-    """Answer each unit: with the error that refused it, or the one that failed the whole transaction."""
-    outcomes = outcome if isinstance(outcome, list) else [outcome] * len(batch)
-    for (_, future), one in zip(batch, outcomes, strict=True):
-        _settle(future, one)

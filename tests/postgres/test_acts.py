@@ -14,7 +14,7 @@ from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.errors import ActFailed, ActRefused, LegalHold, StorageFailed
 from memory_engine.storage.postgres import PostgresStore, schema
 from memory_engine.storage.postgres.address import parse
-from memory_engine.store.protocol import Act
+from memory_engine.store.acts import Act
 from memory_engine.testing.contract_rows import event, unit
 from tests.postgres.test_failures import with_login
 from tests.postgres.test_row_security import SCRIPT, secured

@@ -15,7 +15,8 @@ from memory_engine import Engine, EngineConfig, InitialChunk, LlmTextResponse, U
 from memory_engine.core.threads import CompactionPolicy, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import CopyRefused, InvalidArgument, ReadOnly, StorageFailed
 from memory_engine.storage.memory import MemoryStore
-from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange
+from memory_engine.store.acts import Act
+from memory_engine.store.protocol import CommitUnit, ProjectionChange
 from memory_engine.testing import FaultyStore
 from tests.command_line import Run
 from tests.conversations import SMALL, log, turns

@@ -12,7 +12,8 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, Reduction, Thread, UserMessage
 from memory_engine.errors import ActFailed
 from memory_engine.storage.postgres import PostgresStore
-from memory_engine.store.protocol import Act, ThreadFilter
+from memory_engine.store.acts import Act
+from memory_engine.store.protocol import ThreadFilter
 from memory_engine.testing import FaultyStore
 from memory_engine.views.checkpoints.pieces import to_bytes
 from tests.trust.hostile_files import packed_bomb

@@ -9,7 +9,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, NewEvent, UserMessage
 from memory_engine.errors import ActFailed
-from memory_engine.store.protocol import Act
+from memory_engine.store.acts import Act
 from tests.command_line import Run
 from tests.trust.files import tamper
 

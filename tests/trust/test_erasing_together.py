@@ -10,7 +10,7 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, UserMessage
 from memory_engine.administration.erasing import ErasurePlan
-from memory_engine.store.protocol import Act
+from memory_engine.store.acts import Act
 from tests.scripted_compactors import Scripted, a_line_each
 
 WORDS = ("plum", "quince", "sorrel", "teasel")

@@ -10,7 +10,7 @@ import memory_engine
 from memory_engine import Engine
 from memory_engine import events as e
 from memory_engine.errors import LegalHold, PastIsReadOnly, ThreadNotFound
-from memory_engine.store.protocol import Act
+from memory_engine.store.acts import Act
 from tests.command_line import Run
 from tests.trust.test_erasing import SECRET, held, talked
 

@@ -14,7 +14,7 @@ from memory_engine import Engine, RetentionRule
 from memory_engine import events as e
 from memory_engine.administration.retention import read_rules
 from memory_engine.errors import InvalidRetention, LegalHold
-from memory_engine.store.protocol import Act
+from memory_engine.store.acts import Act
 from memory_engine.testing.fakes import ManualClock
 from tests.command_line import Run
 from tests.trust.test_erasing import SAID, held
