@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from memory_engine.core.cancellation import finished
 from memory_engine.errors import ReadOnly, SchemaError, StorageFailed
 from memory_engine.storage.sqlite.connection import Connection
-from memory_engine.storage.sqlite.sizes import size_of
+from memory_engine.storage.sqlite.transactions import size_of
 from memory_engine.store.protocol import CommitUnit, Migrated
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from pathlib import Path
 from memory_engine.errors import SchemaError, StorageFailed
 from memory_engine.storage.sqlite.file import close_for_good, version_of
 from memory_engine.storage.sqlite.schema import MIGRATIONS, brings, stored_version
-from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.storage.sqlite.store import SQLiteStore
+from memory_engine.storage.sqlite.transactions import size_of
 from memory_engine.store.protocol import Migrated, SchemaVersions
 
 

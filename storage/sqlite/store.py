@@ -35,12 +35,12 @@ from memory_engine.storage.sqlite.file import (
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
-from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
     create,
     find_tid,
     put_record,
+    size_of,
     write_projection,
 )
 from memory_engine.storage.sqlite.writer import WAL_BYTES, Writer

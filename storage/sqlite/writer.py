@@ -17,8 +17,7 @@ from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, Sto
 from memory_engine.storage.passage_words import index_words
 from memory_engine.storage.sqlite.connection import Connection, is_busy, storage_error
 from memory_engine.storage.sqlite.locking import FileLock, Generation
-from memory_engine.storage.sqlite.sizes import HERE_ROWS, bytes_of, is_small, size_of
-from memory_engine.storage.sqlite.transactions import Transactions
+from memory_engine.storage.sqlite.transactions import HERE_ROWS, Transactions, bytes_of, is_small, size_of
 from memory_engine.store.protocol import CommitUnit
 
 if TYPE_CHECKING:
