@@ -66,6 +66,8 @@ class StoreFile:
         self, target: str = "", *, timeout_s: float = 5.0, factory: Factory | None = None, anywhere: bool = False
     ) -> sqlite3.Connection:
         """Open a connection; `target` may be the file's URI. With `anywhere` any thread may use it."""
+        if self._key is not None and not self._literal:  # nothing was there, and nothing was made
+            raise SchemaError(self.path, "the file is empty, so it is not a store")
         return _connect(target or self.path, self._literal, timeout_s=timeout_s, factory=factory, anywhere=anywhere)
 
     def like(self, path: str) -> "StoreFile":

@@ -417,6 +417,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.UnknownTask, lambda p: raise_what_is_behind(p.thread.dispatch(e.TaskCompleted(task_id="nope")))),
     (errors.UnknownItem, lambda p: raise_what_is_behind(p.thread.dispatch(e.TodoCompleted(id="nope")))),
     (errors.StaleEvent, undo_on_a_state_that_has_changed),
+    *files.WITH_KEYS,  # compaction, context, storage
     (errors.InvalidPolicy, lambda _: CompactionPolicy(threshold=0)),
     (errors.InvalidCompactor, lambda p: p.engine.register_compactor("gpt-4o")),  # type: ignore[arg-type]
     (errors.NothingToCompact, compact_what_is_critical),
@@ -440,12 +441,6 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.UnreadableContent, lambda _: files.packed_beyond_all_bounds()),
     (errors.FileRefused, lambda p: read_anchors(p.folder)),
     (errors.StoreReplaced, lambda p: files.written_to_a_file_that_is_gone(p.path)),
-    (errors.InvalidKey, lambda p: memory_engine.open(p.path, key=b"short")),
-    (errors.KeyNeeded, lambda p: opened(str(p.file("sealed.db", bytes(range(256)) * 16)))),
-    (errors.WrongKey, lambda p: files.opened_with_another_key(p.path)),
-    (errors.NotEncrypted, lambda p: files.opened_with_a_needless_key(p.path)),
-    (errors.KeyUnsupported, lambda p: p.engine.rekey("key")),
-    (errors.StoreInUse, lambda p: files.rekeyed_while_open_elsewhere(p.path)),
     (errors.SchemaError, lambda p: opened(str(p.file("notes.db", b"no database" * 100)))),
     (errors.IntegrityError, tampered),
     (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),

@@ -1,15 +1,17 @@
 """Files that something else has damaged: rows changed behind the engine's back."""
 
+import asyncio
 import pickle
 import sqlite3
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 import memory_engine
-from memory_engine import Engine, EngineConfig, Event, Plugin, Reduction, Thread, UserMessage
+from memory_engine import Engine, EngineConfig, Event, Plugin, Reduction, Thread, UserMessage, errors
 from memory_engine.errors import ActFailed
 from memory_engine.storage.postgres import PostgresStore
 from memory_engine.store.acts import Act
@@ -174,3 +176,44 @@ async def verified_without_its_plugin(path: str, cls: type[Event]) -> None:
 def packed_beyond_all_bounds() -> None:
     """Read a value of a checkpoint that unpacks to more than anybody would hold."""
     to_bytes(packed_bomb(65))
+
+
+async def opened_with_what_is_no_key(path: str) -> None:
+    """Open a store with bytes of another length."""
+    await memory_engine.open(path, key=b"short")
+
+
+async def opened_without_its_key(path: str) -> None:
+    """Open a file that looks like an encrypted store."""
+    await asyncio.to_thread(Path(path).write_bytes, bytes(range(256)) * 16)
+    await memory_engine.open(path)
+
+
+async def opened_where_keys_are_useless(_path: str) -> None:
+    """Open a store in memory with a key."""
+    await memory_engine.open(":memory:", key=RAW)
+
+
+class HasPath(Protocol):
+    """Where there is a path for a store."""
+
+    @property
+    def path(self) -> str:
+        """Nothing is there yet."""
+        ...
+
+
+def at_its_path(act: Callable[[str], Awaitable[None]]) -> Callable[[HasPath], Awaitable[None]]:
+    """Do it there."""
+    return lambda place: act(place.path)
+
+
+WITH_KEYS: Sequence[tuple[type[errors.MemoryEngineError], Callable[[HasPath], Awaitable[None]]]] = (
+    (errors.InvalidKey, at_its_path(opened_with_what_is_no_key)),
+    (errors.KeyNeeded, at_its_path(opened_without_its_key)),
+    (errors.KeyUnsupported, at_its_path(opened_where_keys_are_useless)),
+    (errors.NotEncrypted, at_its_path(opened_with_a_needless_key)),
+    (errors.StoreInUse, at_its_path(rekeyed_while_open_elsewhere)),
+    (errors.WrongKey, at_its_path(opened_with_another_key)),
+)
+"""What goes wrong with keys."""

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, EngineConfig, KeySource, ToolResult, UserMessage, errors
+from memory_engine import CompactionPolicy, EngineConfig, KeySource, ToolResult, UserMessage, errors, sync
 from memory_engine import events as e
 from memory_engine.administration.proof import find_texts
 from memory_engine.storage import driver as opening
 from memory_engine.storage.memory import MemoryStore
+from memory_engine.storage.sqlite.file import checked_file, make
+from memory_engine.storage.sqlite.locking import FileLock
 from memory_engine.storage.sqlite.store import SQLiteStore
 from memory_engine.store.keys import Key
 from memory_engine.testing import Faults, FaultyStore, HashEmbedder, disk_full
@@ -78,6 +80,26 @@ async def test_a_key_opens_what_it_has_encrypted(path: Path, key: KeySource, sam
     await filled(path, key, TEXT)
     assert [TEXT] == await read(path, same)
     assert not holding(path.parent, *WORDS, "SQLite format 3")
+
+
+async def test_a_store_that_another_process_has_made_meanwhile_is_opened_with_its_salt(path: Path) -> None:
+    """Nothing was there when it was looked at, and no engine goes on without a key for that."""
+    looked = await checked_file(str(path), Key(RAW))
+    await filled(path, RAW, TEXT)
+    lock = FileLock(str(path), 1.0)
+    make(looked, lock)
+    lock.close()
+    raw = looked.connect()
+    assert 1 == raw.execute("SELECT count(*) FROM events").fetchone()[0]
+    raw.close()
+
+
+async def test_an_empty_file_is_no_store_to_read(path: Path) -> None:
+    """It says so, and stays empty."""
+    await asyncio.to_thread(path.touch)
+    with pytest.raises(errors.StorageError, match="not a store"):
+        await memory_engine.open(path, key=RAW, config=EngineConfig(read_only=True))
+    assert {"m.db"} == set(prints(path.parent))
 
 
 async def test_a_passphrase_is_stretched_as_sqlciphers_own_tools_do_it(path: Path) -> None:
@@ -447,7 +469,7 @@ async def test_a_retry_after_another_process_gets_its_receipt(path: Path) -> Non
 
 def test_without_await_it_is_the_same(path: Path) -> None:
     """`memory_engine.sync` takes a key, and a function for one, and changes it."""
-    with memory_engine.sync.open(path, key=lambda: RAW) as engine:
+    with sync.open(path, key=lambda: RAW) as engine:
         engine.open_thread("t").dispatch(UserMessage(content=TEXT))
         assert 1 == engine.rekey(OTHER).events
         assert [1] == [found.seq for found in engine.thread("t").search("passport")]
