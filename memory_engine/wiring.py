@@ -171,26 +171,24 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
 ) -> Opening:
     """Open a memory: an SQLite file's path, `":memory:"`, a server's URL, or your own store (closed with the engine).
 
-    `engine = await open(…)` returns an engine that you close with `await engine.close()`; `async with open(…) as
-    engine` closes it for you. Nothing happens, and no error is raised, before. An engine keeps working in the next
-    `asyncio.run`, unless it is on a server.
+    `async with open(…) as engine` closes the engine for you, `await open(…)` does not. Nothing happens, and no error is
+    raised, before. An engine keeps working in the next `asyncio.run`, unless it is on a server.
 
     `postgresql://user@host/database` needs the extra `postgres`. `plugins` add events, reducers, compactors,
     projections and renderers; `entry_points=True` also loads those that installed packages publish. `key` encrypts
     the file: a passphrase, 32 bytes, or a function that returns one (extra `encrypted`). `durability="full"` makes
     every commit survive a power failure, at the cost of one fsync each. `compactor` is asked before the built-in one.
     `compact_model` writes the summaries: a model's litellm name, or a model; the built-in compactor remains the
-    fallback. `before_compaction`: see `Engine.before_compaction`. Views use `memory_model` to shorten answers,
-    summarise conversations and compact memory layers; where there is none, or it fails, they do it themselves.
-    `embedder` lets searches match by meaning too: an embedder, `"minilm"` for a small local one, or a model's litellm
-    name. `ranker` orders search results in place of the built-in one; `reranker` reads the best of them and orders
-    them again. `domain`, an object or a TOML file's path, declares which preferences exist. `scorers` judge snippets
-    for promotion, and `redactor` removes names and numbers from what is proposed to an industry; both replace the
-    built-in ones. Models are closed with the engine. `tokens` counts exactly if given a tokenizer. `probe` is told
-    what the engine does: pass a `memory_engine.telemetry.OpenTelemetry()`. `mask` is what may leave for models,
-    embedders and the probe (default: no passwords and keys; `None`: all). Raises `StorageError` if the file cannot be
-    used (`KeyNeeded`, `WrongKey`), `InvalidCompactor` or `TypeError` for what is not a compactor, an embedder or a
-    re-ranker, `MissingExtra` for `"minilm"`, a URL or a key without its extra, `InvalidKey`.
+    fallback. Views use `memory_model` to shorten answers, summarise conversations and compact layers; without one
+    they do it themselves. `embedder` lets searches match by meaning too: an embedder, `"minilm"` for a small local
+    one, or a model's litellm name. `ranker` orders search results in place of the built-in one; `reranker` reads the
+    best of them and orders them again. `domain` (or a TOML file's path) declares which preferences exist. `scorers`
+    judge snippets for promotion, `redactor` cleans what is proposed to an industry. Models are closed with the
+    engine. `tokens` counts exactly if given a tokenizer. `probe` is told what the engine does: pass a
+    `memory_engine.telemetry.OpenTelemetry()`. `mask` is what may leave for models, embedders and the probe (default:
+    no passwords and keys; `None`: all). Raises `StorageError` if the file cannot be used (`KeyNeeded`, `WrongKey`),
+    `InvalidCompactor` or `TypeError` for what is not a compactor, an embedder or a re-ranker, `MissingExtra` for
+    `"minilm"`, a URL or a key without its extra, `InvalidKey`.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")

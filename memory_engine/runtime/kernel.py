@@ -123,7 +123,7 @@ class Kernel:
     A service, or a setting, is found by its type: `kernel[Recall]`. Each room asks for those of the rooms below it.
     """
 
-    _store: Store
+    _store: Store = field(alias="store")
     config: EngineConfig
     events: EventRegistry
     reducers: ReducerRegistry

@@ -62,8 +62,9 @@ from memory_engine.runtime.probe import Probe
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import Observer
 from memory_engine.storage.places import Durability
+from memory_engine.store.acts import Act
 from memory_engine.store.keys import KeySource
-from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats
+from memory_engine.store.protocol import Backup, Copied, Store, StoreStats
 from memory_engine.store.reader import MomentLike
 from memory_engine.views.brief.view import Brief, BriefStatement
 from memory_engine.views.conversation.exchanges import Cycle, Exchange, Summary

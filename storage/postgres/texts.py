@@ -36,7 +36,7 @@ _TABLES = {
     "acts": _ServerTable(
         ("id",),
         (("plan", "r.plan"), ("asked_by", "r.asked_by"), ("reason", "r.reason"), ("outcome", "r.outcome")),
-        tid="NULL::bigint",
+        tid="NULL::uuid",
     ),
 }
 

@@ -4,14 +4,16 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine
-from contextlib import closing, suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from memory_engine.core.cancellation import finished
-from memory_engine.errors import ReadOnly, SchemaError, StorageFailed
+from memory_engine.errors import MemoryEngineError, ReadOnly, SchemaError, StorageFailed
 from memory_engine.storage.driver import StoreFile, errors
 from memory_engine.storage.sqlite.connection import Connection, configure
 from memory_engine.storage.sqlite.erasing import is_settled
@@ -146,6 +148,18 @@ def check_sqlite_version(path: str, driver: ModuleType) -> None:
         raise SchemaError(path, f"Python's SQLite is {version}; 3.37 or newer is needed")
     if driver.sqlite_version_info < SQLITE_SAFE_WAL:
         _log.info("SQLite %s: let no other program write to or checkpoint %s (fixed in 3.51.3)", version, path)
+
+
+@contextmanager
+def as_schema_error(path: str) -> Iterator[None]:
+    """Raise `SchemaError` for a row that cannot be read."""
+    try:
+        yield
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, MemoryEngineError):
+            raise
+        why = f"a row cannot be read ({error}); run `memory-engine verify`, or put a backup back"
+        raise SchemaError(path, why) from error
 
 
 def on_the_loop(migrated: Migrated | None) -> Migrated | None:

@@ -23,6 +23,7 @@ from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, Readers
 from memory_engine.storage.sqlite.file import (
     NoWriter,
+    as_schema_error,
     checked_file,
     close_for_good,
     make,
@@ -91,23 +92,17 @@ SPILL_BYTES = 64 * 1024
 class SQLiteStore:
     """One file; several processes may share it.
 
-    `durability="normal"`: a commit survives the death of the process at any moment; a power failure may take the latest
-    ones, never half of one. `"full"`: it survives that too, for an fsync a commit.
+    A commit survives the death of the process at any moment; with `durability="full"`, also a power failure.
     """
 
     def __init__(
-        self,
-        file: StoreFile,
-        writer: Writer | NoWriter,
-        readers: Readers,
-        transactions: Transactions,
-        busy_timeout_s: float,
+        self, file: StoreFile, writer: Writer | NoWriter, readers: Readers, transactions: Transactions, timeout_s: float
     ) -> None:
         self._file, self._path = file, file.path
         self._writer = writer
         self._readers = readers
         self._transactions = transactions
-        self._busy_timeout_s = busy_timeout_s
+        self._busy_timeout_s = timeout_s
         self._generation = Generation(file.path)
         self._generation_now: int | None = None
         self._generation_before = 0
@@ -116,7 +111,7 @@ class SQLiteStore:
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
         self._first_reads = 0
-        """How many queries more need no reader: each takes milliseconds at most."""
+        """How many queries more need no reader."""
         self._is_settled = False
         """Whether no act was pending when the file was opened, and nobody has asked since."""
         self._leases = Leases(file.path)
@@ -498,13 +493,8 @@ class SQLiteStore:
             raise StorageFailed(self._path, "another process has written to it since it was opened to be read")
         while self._quiet is not None:
             await asyncio.shield(self._quiet)
-        try:
+        with as_schema_error(self._path):
             if self._first_reads and self._writer.is_unused:
                 self._first_reads -= 1
                 return await self._writer.read(query)
             return await self._readers.run(query)
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-            if isinstance(error, MemoryEngineError):
-                raise
-            why = f"a row cannot be read ({error}); run `memory-engine verify`, or put a backup back"
-            raise SchemaError(self._path, why) from error

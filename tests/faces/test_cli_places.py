@@ -56,6 +56,7 @@ WORDS: dict[str, list[list[str]]] = {
     "unpin": [["t", "1"]],
     "rebuild": [[], ["t"]],
     "redo-compaction": [["t"]],
+    "rekey": [["--new-key-file", "key.txt"]],
     "report": [["t"]],
     "rereduce": [["t", "1"], ["t", "1", "--dry-run"]],
     "restore": [[URL, "new.db"], ["FILE.db", URL]],
@@ -88,6 +89,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "talk.jsonl").write_text('{"role": "user", "content": "Hello"}\n')
     (tmp_path / "anchors.jsonl").write_text("")
+    (tmp_path / "key.txt").write_text("a passphrase of several words")
     (tmp_path / "rules.toml").write_text('[[rule]]\nname = "old"\nact = "delete"\nolder_than = "180 days"\n')
     return tmp_path
 

@@ -74,6 +74,7 @@ READS_TOML = {
 OPENS = {
     "memory_engine/cli/execution.py": "the null device",
     "memory_engine/cli/inspect.py": "a file for a token, which it makes",
+    "memory_engine/cli/options.py": "a key, from a file or a pipe that the caller names",
     "memory_engine/cli/standard.py": "a temporary file of its own",
     "memory_engine/compaction/protocol.py": "the kernel's own file about a process",
     "memory_engine/core/bounded.py": "the one opener and unpacker",
@@ -83,10 +84,12 @@ OPENS = {
     "memory_engine/replay/export/export.py": "packs what it writes",
     "memory_engine/replay/export/log_file.py": "a log line by line, each line and the whole with a limit",
     "memory_engine/views/documents/readers/document.py": "a zip, whose every size is checked before",
+    "storage/driver.py": "the first bytes of the database",
     "storage/postgres/schema.py": "scripts that are installed with it",
     "storage/sqlite/backup.py": "a file of its own",
     "storage/sqlite/locking.py": "a file of its own",
     "storage/sqlite/pages.py": "the database: a program of its own, without this package",
+    "storage/sqlite/rekeying.py": "a file of its own, and its folder",
     "storage/sqlite/wiping.py": "the database's write-ahead log",
     "storage/vectors/graph_files.py": "files of its own",
 }

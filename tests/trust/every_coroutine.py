@@ -60,6 +60,7 @@ OF_ENGINE: dict[str, Callable[[Given], Awaitable[object]]] = {
     "import_all": lambda given: given.engine.import_all(given.folder / "exported"),
     "import_log": lambda given: given.engine.import_log(given.folder / "exported.jsonl", thread_id="imported"),
     "open_thread": lambda given: given.engine.open_thread("new"),
+    "rekey": lambda given: given.engine.rekey("a passphrase"),
     "retain": lambda given: given.engine.retain([RetentionRule(act="delete", older_than=timedelta(microseconds=1))]),
     "search": lambda given: given.engine.search("crates", user_id="u"),
     "settle": lambda given: given.engine.settle(),

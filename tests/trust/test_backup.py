@@ -159,7 +159,7 @@ async def test_what_is_erased_during_a_backup_is_erased_in_it(
 ) -> None:
     """The act is pending there, whatever came of it in the store, and finished by whoever opens it; holds come too."""
     copies, goes_on = threading.Event(), threading.Event()
-    checked = backup._checked
+    checked = backup.checked
 
     def held_up(*_: object) -> None:
         copies.set()
@@ -170,7 +170,7 @@ async def test_what_is_erased_during_a_backup_is_erased_in_it(
         return checked(made, path)
 
     if moment == "while it checks":
-        monkeypatch.setattr(backup, "_checked", checked_late)
+        monkeypatch.setattr(backup, "checked", checked_late)
     monkeypatch.setattr("memory_engine.administration.erasing.WAIT_S", 0.2)
     copy = tmp_path / "copy.db"
     async with memory_engine.open(str(tmp_path / "m.db")) as engine:

@@ -348,7 +348,7 @@ async def test_a_proof_finds_what_is_left(path: Path) -> None:
     """It reads every row through the key: a text that somebody else said is found, in the tables that hold it."""
     await filled(path, RAW, TEXT)
     async with memory_engine.open(path, key=RAW) as engine:
-        found = await find_texts(engine.store, [SECRET, "not there at all"])
+        found = await find_texts(engine.kernel, [SECRET, "not there at all"])
     assert not found.ok
     assert any("events" in place for place in found.left)
     assert not any(place.endswith("text 2") for place in found.left)

@@ -205,7 +205,7 @@ async def test_H_a_clear_during_the_models_call_is_not_undone(thread: Thread) ->
 
 async def test_H_what_is_forgotten_during_the_models_call_stays_forgotten(thread: Thread) -> None:
     """The summary is made again, without it."""
-    await thread.memory.append("episodic", "the password is hunter2")
+    await thread.memory.append("episodic", "the dog is called hunter2")
     await remembered(thread, 12)
     first = (await thread.memory.entries("episodic"))[0].event_id
     model = Scripted(ANSWER, lambda: thread.forget(event_ids=[first]))
