@@ -41,7 +41,7 @@ class ScalarRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """The text of a leaf as it is weighed and as it is shown, and the facts that its shape reveals.
+    """A leaf: its text for weighing and for display, and the facts that its shape reveals.
 
     `term` is the term by which the whole value is referred to later; `prior` is the probability that it is needed
     again. Covering its words is worth at most `worth_max`, unless a term in `values` was used later. It takes at least
@@ -258,7 +258,7 @@ class _Shape(msgspec.Struct, frozen=True, gc=False):
     names: tuple[str, ...]
     """Names under which the usefulness of a key is counted, without positions or identifiers."""
     shown: tuple[str, ...]
-    """The parts of a key that distinguish it from its neighbours; `""` if there are none."""
+    """The parts of a key that distinguish it from its neighbours; `""` for a key without such parts."""
 
 
 @lru_cache(maxsize=SHAPES_MAX)

@@ -28,11 +28,11 @@ INDENTED = "\n  "
 class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A statement as offered to the brief.
 
-    `prefix` and `note` are shown before and after the text: what the statement answers, and what was said about it
-    later. `request`: it belongs to the message that is being worked on. `binds`: it is kept when others of a long
-    request are dropped. `stands`: nothing has spent or superseded it. `begins_line`: it begins a line of its message.
-    `reference` is the id of the chunk that holds the whole message, for opening it (empty: the message is in another
-    thread).
+    `prefix`, shown before the text, is the question that the statement answers; `note`, shown after it, is a later
+    remark about it. `request`: it belongs to the current request. `binds`: it is kept when other statements of a long
+    request are dropped. `stands`: no later event has spent or superseded it. `begins_line`: it begins a line of its
+    message. `reference` is the id of the chunk that holds the whole message, for opening it (empty: the message is in
+    another thread).
     """
 
     thread_id: str

@@ -6,7 +6,7 @@ holds until a compaction or a forget changes the state itself. Passages recalled
 stable, directly before the newest turn.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -350,15 +350,15 @@ class ContextBuilder:
         ]
 
     def _parts(self, state: ChunkSource, *, shows_all: bool = False, covered: Covered | None = None) -> StateParts:
+        render: Callable[[Chunk], Iterable[Message]] = self.messages
+        size: Callable[[Message], int] = partial(message_tokens, counter=self.counter)
         if isinstance(state, Indexed):
-            index = state.index
-            parts = index.parts(state.state)
+            parts, render, size = state.index.parts(state.state), state.index.messages, state.index.size
         else:
-            index = self.index()
             parts = StateParts.of(state.chunks(), self.messages, self.counter, shows_all=shows_all)
         if covered is None or shows_all or not parts.flow.summaries:
             return parts
-        atoms = covered.atoms(parts.chunks, index.messages, index.size)
+        atoms = covered.atoms(parts.chunks, render, size)
         return evolve(parts, flow=parts.flow.behind(atoms))
 
     def summaries(self, state: ChunkSource) -> tuple[list[Chunk], int]:

@@ -29,13 +29,15 @@ BEGINNINGS_MAX = 4
 class StateParts:
     """The parts of a state that contexts read: its flow, the flow's chunks, and the trailing chunks, each in order.
 
-    `responded` is the position of the last response in the flow, -1 if there is none.
+    `responded` is the position of the last response in the flow, -1 if there is none. `changed` is the smallest
+    position of the flow whose messages may differ from those of the parts that the same index returned before.
     """
 
     flow: Flow
     chunks: Sequence[Chunk]
     trailing: Sequence[Chunk]
     responded: int
+    changed: int = 0
 
     @classmethod
     def of(
@@ -72,8 +74,6 @@ class FlowIndex:
         self.lock = Lock()
         self.messages = messages
         self.size = size
-        self.changed = 0
-        """Smallest position of the flow whose messages the last call of `parts` may have changed."""
         self._top: SortedSequence[Placed] = SortedSequence()
         self._beside: list[Placed] = []
         """Top-level chunks that are not in the flow: trailing chunks and outdated instructions."""
@@ -109,12 +109,12 @@ class FlowIndex:
         if self._made:  # otherwise nothing was shown since, so the turns of the last context stay useful
             self._made_before, self._made = self._made, {}
         if appended is None:
-            self._read_again()
+            changed = self._read_again()
         else:
             self._note_beside(changes)
-            self._read(appended)
+            changed = self._read(appended)
         trailing = [placed.chunk for placed in self._beside if placed.chunk.category in TRAILING]
-        return StateParts(self._flow(), self._bonds.chunks, trailing, self._bonds.responded)
+        return StateParts(self._flow(), self._bonds.chunks, trailing, self._bonds.responded, changed)
 
     def _appended(self, changes: Sequence[Splice[Placed]]) -> list[Chunk] | None:
         """Return the chunks appended to the flow, or `None` if it changed elsewhere than at its end."""
@@ -139,17 +139,17 @@ class FlowIndex:
                 kept = (placed for placed in self._beside if id(placed) not in gone)
                 self._beside = sorted((*kept, *come), key=lambda placed: placed.key)
 
-    def _read(self, appended: Sequence[Chunk]) -> None:
-        """Read the chunks appended to the flow."""
+    def _read(self, appended: Sequence[Chunk]) -> int:
+        """Read the chunks appended to the flow, and return the smallest position that they changed."""
         bonds = self._bonds
-        bonds.joined = bonds.reach = self.changed = len(bonds.chunks)
+        bonds.joined = bonds.reach = len(bonds.chunks)
         if appended:
             bonds.read(appended)
             self._cost(bonds.joined)
-            self.changed = min(bonds.joined, bonds.reach)
+        return min(bonds.joined, bonds.reach)
 
-    def _read_again(self) -> None:
-        """Read the flow again, keeping what is known of the turns before the first change."""
+    def _read_again(self) -> int:
+        """Read the flow again, keeping the turns before the first change; return the smallest position that changed."""
         top = [placed.chunk for placed in self._top]
         flowing, before = in_flow(top), self._bonds
         kept = {chunk.id for chunk in flowing}
@@ -165,7 +165,7 @@ class FlowIndex:
         joined = (each.first_of(n) for each in (before, bonds) for n in range(same, len(each.chunks)))
         changed = min(joined, default=same)
         self._cost(changed)
-        self.changed = min(changed, bonds.reach)
+        return min(changed, bonds.reach)
 
     def _beginning(self, chunks: Sequence[Chunk]) -> Bonds:
         """Return the bonds of an unchanged beginning, and keep a copy for the next change behind it."""

@@ -85,7 +85,7 @@ async def _origins(kernel: Kernel, thread_id: str, seqs: Collection[int], depth:
 
 
 def _sources(event: Event | UnknownEvent) -> tuple[str, tuple[str, ...]]:
-    """Return the thread and event ids that an entry was drawn from; no thread if nobody else spoke."""
+    """Return the source thread of an entry and the ids of its source events; empty for an entry of the agent itself."""
     if getattr(event, "own", False):
         return "", ()
     return getattr(event, "source_thread", ""), getattr(event, "sources", ())

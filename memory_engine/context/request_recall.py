@@ -78,7 +78,7 @@ class Wanted(NamedTuple):
 
 
 class _Choice(msgspec.Struct):
-    """What a query recalled for a request, from these other threads: the text as shown, and the passages in it.
+    """The passages that a query recalled for a request, also from other threads, and the text that shows them.
 
     Once recorded, `chunk_id` is its chunk in the state. Until then the choice applies to the budget and the policy with
     which it was made, in the state at `seq`; `leaving` are the chunks that are removed with it. `at_end`: an earlier

@@ -274,7 +274,7 @@ class ContextSeries:
     def _whole(self, state: State) -> MeasuredContext:
         """Return the context without a limit: the messages of the prefix, and what follows."""
         parts = self._index.parts(state)
-        self._go_back(self._index.changed)
+        self._go_back(parts.changed)
         if self._trailing is None:
             self._trailing = self.messages.builder.trailing(parts.trailing, state, None)
         rest: Sequence[Costed] = self._index.since(self._prefix.length)

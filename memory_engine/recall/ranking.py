@@ -277,9 +277,10 @@ def _scaled(values: list[float]) -> list[float]:
 
 
 def _group(candidates: Sequence[Candidate], matches: list[float]) -> list[float]:
-    """How well the best other finds in each candidate's group match, by words and, where there are vectors, by meaning.
+    """Return for each candidate how well the best other candidates of its group match.
 
-    What matches nothing has less of it than the finds that it stands beside, and nothing where it stands beside none.
+    They match by words and, if they have vectors, by meaning. A candidate that matches nothing itself gets a smaller
+    share of this, and 0 unless it is a neighbour of a match (`Candidate.beside`).
     """
     values: dict[int, list[float]] = {}
     for candidate, match in zip(candidates, matches, strict=True):

@@ -25,7 +25,7 @@ _LOCK_BYTE = 1 << 30
 _HITS_MAX = 1 << 16
 _BLOCK = 1 << 22
 _NICE = 10
-"""Who only reads gives way to those who serve somebody."""
+"""Added niceness of a process that only reads, so that it takes no time from those that answer calls."""
 
 
 class UnknownFormat(ValueError):
@@ -161,9 +161,10 @@ def _varint(data: "mmap.mmap | bytes", at: int) -> tuple[int, int]:
 
 
 def dirty(path: str) -> list[int]:
-    """The pages of a database that are to be zeroed, while others may write to it.
+    """Return the pages of a database that have to be zeroed. Others may write to it meanwhile.
 
-    Raises `UnknownFormat` where the file is not as it should be.
+    Raises `UnknownFormat` for a file with another layout. If the file gets shorter meanwhile, the system ends the
+    process: run it as a program of its own.
     """
     with open(path, "rb") as file:  # noqa: PTH123 - starts in milliseconds
         if not os.fstat(file.fileno()).st_size:
@@ -205,10 +206,10 @@ def serve(path: str) -> None:
 
 
 def found(paths: Iterable[str], needles: Iterable[bytes]) -> list[tuple[str, int, int]]:
-    """Where any of some bytes stand in files: the file, the offset, and which of them it is.
+    """Find byte strings in files. Returns for each hit the file, the offset, and the index of the byte string.
 
-    It reads blocks and maps nothing: others may shorten a file meanwhile, as SQLite does with its write-ahead log, and
-    whoever touches a mapped page behind a file's end is killed.
+    It reads blocks instead of mapping the files: SQLite may shorten its write-ahead log meanwhile, and the system kills
+    a process that reads a mapped page behind the end of a file.
     """
     hits: list[tuple[str, int, int]] = []
     wanted = list(needles)

@@ -47,15 +47,15 @@ def recency_points(timestamp_us: int, now_us: int) -> float:
 
 
 HIDDEN_FACTOR = 4
-"""For a viewer, who may not see every entry, so many times more passages are looked at."""
+"""Factor of the number of passages to search for a viewer, who may not see every entry."""
 PASSAGES_PER_HIT = 3
-"""An entry may be long, and be found by several of its passages."""
+"""Number of passages to search for per hit: several passages of a long entry may match."""
 WORDS_READ = 8_192
-"""Characters of an entry that are compared with others."""
+"""Maximum number of characters of an entry that are compared with other entries."""
 FEW = 2_000
-"""Up to this many entries, the nearest in meaning are looked for among them; beyond, among all of the thread."""
+"""Maximum number of entries among which the nearest in meaning are searched; with more, all of the thread is."""
 LIKENESS_MIN = 0.3
-"""An entry without a word of the query is found from this cosine on."""
+"""Minimum cosine of an entry that contains no word of the query."""
 
 
 class _Memory(msgspec.Struct, frozen=True):
