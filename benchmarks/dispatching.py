@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 
 from attrs import frozen
 
@@ -207,7 +208,8 @@ async def meanwhile(setting: Setting) -> list[Figure]:
         batch = events(1, 20_000)
         coming = iter(batch)
         while not model.begun.is_set():
-            await thread.dispatch(next(coming))
+            await thread.dispatch_all(list(islice(coming, 50)))
+            await asyncio.sleep(0.05)  # a thread that is flooded meets its hard limit before the model is asked
         idle = await engine.create_thread(policy=WITHOUT_COMPACTION.compaction)
         taken: tuple[list[int], list[int]] = [], []
         for event in coming:
