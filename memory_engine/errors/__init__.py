@@ -24,6 +24,7 @@ MemoryEngineError
 │   ├── IngestError              a file's line that is not an event
 │   ├── PreferenceError          a preference that the domain does not allow
 │   ├── DomainError              a domain with mistakes
+│   ├── ScopeNotAllowed          a file that says whose thread it is, and may not
 │   ├── InvalidVector, InvalidSearch
 │   ├── InvalidTool              a tool of a model call that is not JSON
 │   ├── InvalidDocument, UnreadableDocument   a document that cannot be taken, a file that cannot be read as one
@@ -181,6 +182,7 @@ from memory_engine.errors.replay import PastIsReadOnly as PastIsReadOnly
 from memory_engine.errors.replay import PluginNotLoaded as PluginNotLoaded
 from memory_engine.errors.replay import PredicateFailed as PredicateFailed
 from memory_engine.errors.replay import ReadOnly as ReadOnly
+from memory_engine.errors.replay import ScopeNotAllowed as ScopeNotAllowed
 from memory_engine.errors.replay import UnknownRow as UnknownRow
 from memory_engine.errors.replay import UnknownView as UnknownView
 from memory_engine.errors.replay import UnreadableAnchors as UnreadableAnchors

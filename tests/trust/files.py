@@ -8,6 +8,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, Thread, UserMessage
+from memory_engine.replay.export.redaction import Redaction
 from memory_engine.storage.postgres import PostgresStore
 from memory_engine.testing import FaultyStore
 
@@ -91,3 +92,16 @@ async def verified_without_its_plugin(path: str, cls: type[Event]) -> None:
         report = await engine.thread("t").verify()
     assert report.unloaded is not None
     raise report.unloaded
+
+
+async def a_users(engine: Engine, path: Path) -> None:
+    """Import a user's thread where none is allowed."""
+    await engine.user("ben").preferences.update("verbosity", "concise")
+    await engine.thread("user:ben").export(path)
+    await engine.import_log(path, thread_id="copy")
+
+
+async def without_ids_of_chunks(thread: Thread, path: Path) -> None:
+    """Redact what holds the log together."""
+    await thread.forget(chunk_ids=["1.0"])
+    await thread.export(path, redaction=Redaction(fields=["chunk_ids"]))

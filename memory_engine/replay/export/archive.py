@@ -12,6 +12,7 @@ from attrs import frozen
 from memory_engine.core.arguments import checked_type
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import ImportRefused, MemoryEngineError, ThreadNotFound
+from memory_engine.replay.export.claims import CONVERSATION_OF_NOBODY, Allowed
 from memory_engine.replay.export.export import ExportReport, export
 from memory_engine.replay.export.importer import import_log
 from memory_engine.replay.export.redaction import Redaction
@@ -108,7 +109,13 @@ async def export_all(
     )
 
 
-async def import_all(kernel: Kernel, folder: Path, *, progress: FolderProgress | None = None) -> StoreImport:
+async def import_all(
+    kernel: Kernel,
+    folder: Path,
+    *,
+    allowed: Allowed = CONVERSATION_OF_NOBODY,
+    progress: FolderProgress | None = None,
+) -> StoreImport:
     """Make the threads of an exported folder; see `Engine.import_all`."""
     kernel.check_writable("an import")
     entries = read_manifest(folder)
@@ -119,7 +126,7 @@ async def import_all(kernel: Kernel, folder: Path, *, progress: FolderProgress |
             if await _is_there(kernel, entry):
                 known += 1
             else:
-                added += await _taken_in(kernel, folder / entry.file, entry)
+                added += await _taken_in(kernel, folder / entry.file, entry, allowed)
             events += entry.events
         except MemoryEngineError as error:  # the others do not wait for it
             failed[entry.thread_id] = str(error)
@@ -137,15 +144,19 @@ def read_manifest(folder: Path) -> tuple[ManifestEntry, ...]:
         raise ImportRefused(
             str(path), 1, "there is no such file: it is not an exported store, or not a whole one"
         ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ImportRefused(str(path), 1, str(error)) from None
     if (manifest.format, manifest.version) != (FORMAT, VERSION):
         raise ImportRefused(
             str(path), 1, f"its format is {manifest.format!r} {manifest.version}, not {FORMAT!r} {VERSION}"
         )
+    files: set[str] = set()
     for entry in manifest.threads:
-        if Path(entry.file).name != entry.file:
+        if Path(entry.file).name != entry.file or entry.file in ("", "..") or "\0" in entry.file:
             raise ImportRefused(str(path), 1, f"{entry.file!r} is not a file of this folder")
+        if entry.file in files:
+            raise ImportRefused(str(path), 1, f"it names the file {entry.file!r} twice")
+        files.add(entry.file)
     return manifest.threads
 
 
@@ -157,14 +168,14 @@ async def _is_there(kernel: Kernel, entry: ManifestEntry) -> bool:
     return [row.hash.hex() for row in rows] == ([entry.head_hash] if entry.events else [])
 
 
-async def _taken_in(kernel: Kernel, file: Path, entry: ManifestEntry) -> int:
+async def _taken_in(kernel: Kernel, file: Path, entry: ManifestEntry, allowed: Allowed) -> int:
     try:
         digest = await asyncio.to_thread(_digest, file)
     except FileNotFoundError:
         raise ImportRefused(str(file), 1, "there is no such file, and the list names it") from None
     if digest != entry.sha256:
         raise ImportRefused(str(file), 1, "it is not the file that was written: its digest is another one")
-    report = await import_log(kernel, file)
+    report = await import_log(kernel, file, allowed=allowed)
     if report.thread_id != entry.thread_id:
         raise ImportRefused(str(file), 1, f"it is thread {report.thread_id!r}, the list says {entry.thread_id!r}")
     return report.added

@@ -25,6 +25,7 @@ from memory_engine.replay.export.log_file import (
     FileHead,
     FileHeader,
     event_line,
+    header_hash,
     line_of,
 )
 from memory_engine.replay.export.redaction import Redaction
@@ -90,12 +91,13 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
     )
     lines = _Lines(thread.id)
     with _NewFile(path, compress=compress or path.name.endswith(COMPRESSED), force=force) as file:
-        file.write(line_of(header))
+        file.write(first := line_of(header))
         async for rows in log.pages():
             await on_thread(partial(_write, file, lines, rows))
             if progress is not None:
                 progress(lines.events)
-        file.write(line_of(FileEnd(end=lines.events, hash=digest, redacted=lines.redacted)))
+        end = FileEnd(end=lines.events, hash=digest, header=header_hash(first), redacted=lines.redacted)
+        file.write(line_of(end))
         size = await asyncio.to_thread(file.finish)
     return ExportReport(
         path=str(path),
