@@ -307,6 +307,7 @@ class Thread(Administered):
         hold, and gives it no more room. Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
         """
         self.check_present("compaction")
+        self.kernel.check_writable("a compaction")  # before a model is asked
         runtime = await self.runtime()
         if chunk_ids is not None:
             chunk_ids = checked_list("chunk_ids", chunk_ids, str, each="ids of chunks")

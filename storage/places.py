@@ -45,7 +45,8 @@ async def restore(backup: PathLike, path: PathLike, progress: Copied | None = No
             raise BackupFailed(place, why)
     from memory_engine.storage.sqlite.backup import back_up_file
 
-    return await back_up_file(source, target, EngineConfig().busy_timeout_s, progress or (lambda *_: None))
+    timeout_s = EngineConfig().busy_timeout_s
+    return await back_up_file(source, target, timeout_s, progress or (lambda *_: None), writes_nothing=True)
 
 
 def schema_of(place: str) -> StoreSchema:

@@ -5,7 +5,8 @@ needs no write-ahead log beside it.
 """
 
 import sqlite3
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from contextvars import copy_context
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import msgspec
 from memory_engine.core.chain import link_hash
 from memory_engine.core.threads import DELETED
 from memory_engine.errors import BackupFailed, SchemaError, StorageBusy
-from memory_engine.storage.sqlite.connection import Connection, storage_error
+from memory_engine.storage.sqlite.connection import Connection, plain_path, storage_error
+from memory_engine.storage.sqlite.reading import read_once
 from memory_engine.storage.sqlite.schema import EVENT_COLUMNS, EVENTS, check_version, event_from_row, position, rows_of
 from memory_engine.store.new_file import beside, check_free, put_in_place, sync
 from memory_engine.store.protocol import Backup, Copied
@@ -29,7 +31,7 @@ def back_up(raw: sqlite3.Connection, path: str, copied: Copied) -> Backup:
     part = beside(target)
     part.open("xb").close()
     try:
-        with closing(sqlite3.connect(part, isolation_level=None)) as made:
+        with closing(sqlite3.connect(plain_path(str(part)), isolation_level=None)) as made:
             _copy(raw, made, copied)
             report = _checked(made, path)
         with part.open("rb+") as file:
@@ -109,8 +111,13 @@ def _last_hash(made: sqlite3.Connection, tid: int, previous: bytes, seq: int) ->
     return seq, last
 
 
-async def back_up_file(source: str, path: str, busy_timeout_s: float, copied: Copied) -> Backup:
-    """Copy a database, live or not, to a new file. Cancelling it leaves nothing behind."""
+async def back_up_file(
+    source: str, path: str, busy_timeout_s: float, copied: Copied, *, writes_nothing: bool = False
+) -> Backup:
+    """Copy a database, live or not, to a new file. Cancelling it leaves nothing behind.
+
+    `writes_nothing`: neither to the database nor beside it.
+    """
     given_up = False
 
     def told(done: int, all_: int) -> None:
@@ -118,12 +125,21 @@ async def back_up_file(source: str, path: str, busy_timeout_s: float, copied: Co
             raise BackupFailed(path, "it was given up")
         copied(done, all_)
 
+    opened = read_once(source, busy_timeout_s) if writes_nothing else _opened(source, busy_timeout_s)
+    async with opened as connection:
+        try:
+            context = copy_context()  # the connection's thread has one of its own
+            return await connection.run(lambda raw: context.run(_of_store, raw, source, path, told))
+        finally:
+            given_up = True
+
+
+@asynccontextmanager
+async def _opened(source: str, busy_timeout_s: float) -> AsyncIterator[Connection]:
     connection = Connection.reader(source, busy_timeout_s)
     try:
-        context = copy_context()  # the connection's thread has one of its own
-        return await connection.run(lambda raw: context.run(_of_store, raw, source, path, told))
+        yield connection
     finally:
-        given_up = True
         await connection.close()
 
 

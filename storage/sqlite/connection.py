@@ -52,12 +52,16 @@ class Connection:
     cancelled await never leaves a transaction open.
     """
 
-    def __init__(self, path: str, make: Callable[[], aiosqlite.Connection]) -> None:
+    def __init__(self, path: str, make: Callable[[], aiosqlite.Connection], *, is_still: bool = False) -> None:
         self._path = path
+        self.is_still = is_still
+        """Whether it reads the file as if nobody wrote to it."""
         self._make = make
         self._made: aiosqlite.Connection | None = None
         self._writing: sqlite3.Connection | None = None
         self._open = True
+        self._written = self._apart_from = ""
+        self._changing = Lock()
         self.at_work = Lock()
         """Held while SQLite works for this connection (see `_rest`)."""
         _CONNECTIONS.add(self)
@@ -67,27 +71,47 @@ class Connection:
         cls, path: str, busy_timeout_s: float, factory: Callable[..., sqlite3.Connection] = sqlite3.Connection
     ) -> "Connection":
         """The connection that writes; `factory` is that of `sqlite3.connect`."""
-        made = cls(path, lambda: _unconnected(path, busy_timeout_s, factory, anywhere=True))
+        made = cls(path, lambda: _unconnected(plain_path(path), busy_timeout_s, factory, anywhere=True))
+        made._written = real_path(path)
+        _WRITTEN.append(made._written)
         try:
+            await _let_go_of(made._written)
             made._made = await made._make()
             made._writing = made._made._conn
         except sqlite3.Error as error:
+            made._end_writing()
             raise storage_error(path, error) from error
         return made
 
     @classmethod
-    def reader(cls, path: str, busy_timeout_s: float, *, is_still: bool = False) -> "Connection":
+    def reader(
+        cls, path: str, busy_timeout_s: float, *, writes_nothing: bool = False, is_still: bool = False
+    ) -> "Connection":
         """A connection that cannot write, opened with its first closure.
 
-        `is_still`: nobody else writes either, so that it needs no files beside.
+        `writes_nothing`: not to the shared memory beside the file either. `is_still`: nobody else writes, so that it
+        needs no files beside.
         """
-        return cls.readers(path, busy_timeout_s, 1, is_still=is_still)[0]
+        return cls.readers(path, busy_timeout_s, 1, writes_nothing=writes_nothing, is_still=is_still)[0]
 
     @classmethod
-    def readers(cls, path: str, busy_timeout_s: float, count: int, *, is_still: bool = False) -> "list[Connection]":
+    def readers(
+        cls, path: str, busy_timeout_s: float, count: int, *, writes_nothing: bool = False, is_still: bool = False
+    ) -> "list[Connection]":
         """Several of them, of the file that is there now, whatever the path names later."""
-        target = Path(path).resolve().as_uri() + "?mode=ro" + ("&immutable=1" if is_still else "")
-        return [cls(path, lambda: _unconnected(target, busy_timeout_s)) for _ in range(count)]
+        place = Path(real_path(path))
+        address = place.as_uri() + "?mode=ro" + ("&immutable=1" if is_still else "")
+
+        def made() -> aiosqlite.Connection:
+            # within a process all connections share one mapping of that memory: it must be writable where one writes
+            is_apart = writes_nothing and str(place) not in _WRITTEN
+            return _unconnected(address + "&readonly_shm=1" if is_apart else address, busy_timeout_s, uri=True)
+
+        found = [cls(path, made, is_still=is_still) for _ in range(count)]
+        if writes_nothing:
+            for one in found:
+                one._apart_from = str(place)
+        return found
 
     def start(self, work: Callable[[sqlite3.Connection], T], ended: Callable[[T | BaseException], None]) -> None:
         """Start a closure on the connection's thread, after those started before: one hop, however many statements.
@@ -126,7 +150,11 @@ class Connection:
 
     def _put(self, outcome: "_ThreadFuture", work: Callable[[], object]) -> None:
         job = partial(given_way, partial(self._do, work))
-        self._begun._tx.put_nowait((cast("asyncio.Future[object]", outcome), job))
+        if not self._apart_from:
+            self._begun._tx.put_nowait((cast("asyncio.Future[object]", outcome), job))
+            return
+        with self._changing:  # nothing is put where `let_go` has ended it
+            self._begun._tx.put_nowait((cast("asyncio.Future[object]", outcome), job))
 
     def _do(self, work: Callable[[], T]) -> T:
         with self.at_work:
@@ -158,6 +186,19 @@ class Connection:
         """Whether it has been asked for anything yet."""
         return self._made is not None
 
+    async def let_go(self) -> None:
+        """Close it for now: its next closure opens it again."""
+        with self._changing:
+            made, self._made = self._made, None
+            stopped = made.stop() if made is not None else None
+        if stopped is not None:
+            await stopped
+
+    def _end_writing(self) -> None:
+        if self._written:
+            _WRITTEN.remove(self._written)
+            self._written = ""
+
     async def close(self) -> None:
         """Close it and end its thread, in one hop."""
         was_open, self._open = self._open, False
@@ -165,9 +206,19 @@ class Connection:
         if is_there and (stopped := self._begun.stop()) is not None:
             await stopped
             self._begun._thread.join()  # it has nothing left to do but to end: who counts threads then counts none
+        self._end_writing()
 
 
 _CONNECTIONS: WeakSet[Connection] = WeakSet()
+_WRITTEN: list[str] = []
+"""The files that this process has open for writing, once for each connection."""
+
+
+async def _let_go_of(path: str) -> None:
+    """Have connections that write nothing open a file again, now that this process writes to it."""
+    for one in list(_CONNECTIONS):
+        if one._apart_from == path:
+            await one.let_go()
 
 
 class _Resting(local):
@@ -288,10 +339,11 @@ def _unconnected(
     factory: Callable[..., sqlite3.Connection] = sqlite3.Connection,
     *,
     anywhere: bool = False,
+    uri: bool = False,
 ) -> aiosqlite.Connection:
     connection = aiosqlite.connect(
         target,
-        uri=target.startswith("file:"),
+        uri=uri,
         isolation_level=None,
         timeout=busy_timeout_s,
         cached_statements=256,
@@ -300,6 +352,16 @@ def _unconnected(
     )
     connection._thread.daemon = True  # a store that nobody closed must not keep the process alive
     return connection
+
+
+def real_path(path: str) -> str:
+    """The file itself: SQLite's logs are beside it, not beside a link to it."""
+    return os.path.realpath(path)
+
+
+def plain_path(path: str) -> str:
+    """The path for SQLite, which may take one that begins with `file:` for a URI, whatever it is told."""
+    return path if os.path.isabs(path) else os.path.join(os.curdir, path)  # noqa: PTH117, PTH118 - as text, unchanged
 
 
 def storage_error(path: str, error: sqlite3.Error | OSError | OverflowError) -> StorageError:

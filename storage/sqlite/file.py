@@ -5,13 +5,11 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from memory_engine.errors import ReadOnly, SchemaError, StorageFailed
-from memory_engine.storage.sqlite.connection import Connection
-from memory_engine.storage.sqlite.writer import size_of
 from memory_engine.store.protocol import CommitUnit, Migrated
 
 T = TypeVar("T")
@@ -20,34 +18,6 @@ _log = logging.getLogger("memory_engine.storage")
 
 SQLITE_MIN = (3, 37, 0)
 SQLITE_SAFE_WAL = (3, 51, 3)
-
-
-async def version_of(
-    path: str, busy_timeout_s: float, version: Callable[[sqlite3.Connection, str], int], *, is_still: bool = False
-) -> int:
-    """The schema version of a file that is there, by a connection that cannot write."""
-    connection = Connection.reader(path, busy_timeout_s, is_still=is_still)
-    try:
-        return await connection.run(lambda raw: version(raw, path))
-    finally:
-        await connection.close()
-
-
-def close_for_good(path: str) -> None:
-    """Take away the files that reading has made beside a file: SQLite does it where the last to close might write.
-
-    It does nothing while others have the file open, and nothing is in the write-ahead log that they left behind.
-    """
-    if size_of(path + "-wal"):
-        return
-    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as last:
-        last.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-
-
-def signature(path: str) -> tuple[int, ...]:
-    """What changes when a file is written to: its size and time, and the size of its write-ahead log."""
-    file = Path(path).stat()
-    return file.st_size, file.st_mtime_ns, size_of(path + "-wal")
 
 
 def remove_graphs(path: str) -> None:
@@ -63,10 +33,14 @@ def remove_graphs(path: str) -> None:
 
 def check_place(path: str) -> None:
     """Raise `StorageFailed` where no file can stand."""
-    folder = Path(path).resolve().parent
-    if not folder.is_dir():
+    try:
+        folder = Path(path).resolve().parent
+        is_there, is_folder = folder.is_dir(), Path(path).is_dir()
+    except (OSError, RuntimeError) as error:  # a name that is too long, a folder that may not be entered, a loop
+        raise StorageFailed(path, str(error)) from error
+    if not is_there:
         raise StorageFailed(path, f"the directory {folder} does not exist; create it")
-    if Path(path).is_dir():
+    if is_folder:
         raise StorageFailed(path, "it is a directory; give the path of a file")
 
 

@@ -26,15 +26,13 @@ from memory_engine.storage.sqlite.file import (
     NoWriter,
     check_place,
     check_sqlite_version,
-    close_for_good,
     on_the_loop,
     remove_graphs,
-    signature,
-    version_of,
 )
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
+from memory_engine.storage.sqlite.reading import FileReaders
+from memory_engine.storage.sqlite.schema import check_version, migrate
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
     create,
@@ -94,7 +92,7 @@ class SQLiteStore:
         self,
         path: str,
         writer: Writer | NoWriter,
-        readers: Readers,
+        readers: Readers | FileReaders,
         transactions: Transactions,
         busy_timeout_s: float,
     ) -> None:
@@ -108,8 +106,6 @@ class SQLiteStore:
         self._generation_before = 0
         self._in_round = 0
         self._round_will_end = False
-        self._still: tuple[int, ...] | None = None
-        self._leaves: bool = False
         self._first_reads = 0
         """How many queries more need no reader: each takes milliseconds at most."""
         self._is_settled = False
@@ -152,47 +148,19 @@ class SQLiteStore:
     async def open_read_only(cls, path: str, *, busy_timeout_s: float = 5.0, readers: int = 2) -> "SQLiteStore":
         """Open a file that is only read: it may be read-only, and its directory too. Every write raises `ReadOnly`.
 
-        Where nothing can be written beside the file, it is read as it stands; a read after another process has written
-        to it raises `StorageFailed`: open it again. Raises `StorageFailed` for a file that is not there, or whose
-        latest commits are in a write-ahead log that cannot be read so, and `SchemaError` as `open` does. A file of an
-        older schema is brought up to date where it can be written.
+        Nothing is written to it or beside it (see `reading`); one of an older schema is read from a copy in the
+        temporary folder. Raises `StorageFailed` for a file that is not there, and `SchemaError` as `open` does.
         """
         check_sqlite_version(path)
         check_place(path)
-        return await _whole(cls._still_prepared(path, busy_timeout_s, readers))
+        return await _whole(cls._to_be_read(path, busy_timeout_s, readers))
 
     @classmethod
-    async def _still_prepared(cls, path: str, busy_timeout_s: float, readers: int) -> "SQLiteStore":
+    async def _to_be_read(cls, path: str, busy_timeout_s: float, readers: int) -> "SQLiteStore":
         if not await asyncio.to_thread(Path(path).is_file):
             raise StorageFailed(path, "the file does not exist, and an engine that only reads makes none")
-        is_still, version = False, 0
-        is_alone = not await asyncio.to_thread(Path(path + "-shm").exists)
-        try:
-            version = await version_of(path, busy_timeout_s, check_version)
-        except StorageFailed as error:
-            if await asyncio.to_thread(size_of, path + "-wal"):
-                why = (
-                    f"{error.why}; its latest commits are in {path}-wal, and nothing can be written beside it: open it "
-                    "once where its directory can be written to, or copy both files to such a place"
-                )
-                raise StorageFailed(path, why) from error
-            is_still = True
-            version = await version_of(path, busy_timeout_s, check_version, is_still=True)
-        if version < len(MIGRATIONS):
-            await cls._brought_up(path, version, busy_timeout_s)
-        found = Readers(Connection.readers(path, busy_timeout_s, readers, is_still=is_still))
-        store = cls(path, NoWriter(), found, Transactions(SPILL_BYTES, path), busy_timeout_s)
-        store._leaves = is_alone and not is_still
-        store._still = await asyncio.to_thread(signature, path) if is_still else None
-        return store
-
-    @classmethod
-    async def _brought_up(cls, path: str, version: int, busy_timeout_s: float) -> None:
-        try:
-            await (await cls.open(path, busy_timeout_s=busy_timeout_s)).close()
-        except StorageFailed as error:
-            why = f"its schema is version {version}; open it once where it can be written to, to bring it up to date"
-            raise SchemaError(path, why) from error
+        found = await FileReaders.open(path, busy_timeout_s, readers)
+        return cls(path, NoWriter(), found, Transactions(SPILL_BYTES, path), busy_timeout_s)
 
     @classmethod
     async def _prepared(  # noqa: PLR0913 - what `open` is given
@@ -358,7 +326,7 @@ class SQLiteStore:
 
     async def lease(self, thread_id: str) -> bool | None:
         """Take a thread for work that one engine at a time should do; `None` where the system has no such locks."""
-        return self._leases.take(thread_id)
+        return None if isinstance(self._writer, NoWriter) else self._leases.take(thread_id)
 
     async def release(self, thread_id: str) -> None:
         """Give a thread back."""
@@ -377,7 +345,8 @@ class SQLiteStore:
 
     async def backup(self, path: str, copied: Copied) -> Backup:
         """Copy the database as it is now to a new file, which is checked before it is there."""
-        return await backup.back_up_file(self._path, path, self._busy_timeout_s, copied)
+        only_reads = isinstance(self._writer, NoWriter)
+        return await backup.back_up_file(self._path, path, self._busy_timeout_s, copied, writes_nothing=only_reads)
 
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act."""
@@ -450,12 +419,8 @@ class SQLiteStore:
             await asyncio.wait([self._shortening])
         await self._readers.close()
         await self._writer.close()
-        if self._leaves:
-            await asyncio.to_thread(close_for_good, self._path)
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        if self._still is not None and await asyncio.to_thread(signature, self._path) != self._still:
-            raise StorageFailed(self._path, "another process has written to it since it was opened to be read")
         while self._quiet is not None:
             await asyncio.shield(self._quiet)
         try:
