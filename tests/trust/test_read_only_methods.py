@@ -179,5 +179,6 @@ async def test_what_would_be_done_can_be_asked(tmp_path: Path) -> None:
     await written(tmp_path)
     before = contents(tmp_path)
     async with memory_engine.open(str(tmp_path / "m.db"), config=ONLY_READS) as engine:
-        await engine.thread("t").rereduce(1, dry_run=True)
+        with pytest.raises(errors.CannotRereduce, match="nothing differs"):
+            await engine.thread("t").rereduce(1, dry_run=True)
     assert before == contents(tmp_path)
