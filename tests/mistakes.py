@@ -55,7 +55,7 @@ from memory_engine.llm import Completion
 from memory_engine.llm.base import ask
 from memory_engine.llm.vectors import checked_vector
 from memory_engine.projections import ProjectionMode
-from memory_engine.replay.anchors import read_anchors
+from memory_engine.replay.anchors import add_anchors, read_anchors
 from memory_engine.replay.what_if import Change
 from memory_engine.replay.what_if.change import SkipEvent
 from memory_engine.store.protocol import Store
@@ -479,6 +479,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.BackupFailed, lambda p: p.engine.backup("b.db")),
     (errors.CopyRefused, lambda p: files.copied_over(p.engine)),
     (errors.ImportRefused, lambda p: p.engine.import_log(p.file("log.jsonl", b"{}\n"))),
+    (errors.FileFailed, lambda _: add_anchors("/dev/null/anchors", [])),
+    (errors.CodeNotLoaded, files.without_descriptors),
     (errors.ScopeNotAllowed, lambda p: files.a_users(p.engine, p.path)),
     (errors.UnreadableAnchors, lambda p: read_anchors(p.file("anchors.jsonl", b"{}\n"))),
     (errors.WorkerFailed, worker_dies),

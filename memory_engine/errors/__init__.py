@@ -71,6 +71,7 @@ MemoryEngineError
 ├── CopyRefused              a store with other threads is not copied over
 ├── ReadOnly, PastIsReadOnly     a write to a read-only engine, or to the past
 ├── PredicateFailed              the predicate of a bisection raised
+├── CodeNotLoaded            a module that is needed first now cannot be read: no descriptor is free
 ├── WorkerFailed                 one of several processes that verify a file
 ├── NotGranted                   an agent asked for memory that another did not let it see
 ├── NotJoined                    a tenant asked for patterns of an industry that it has not joined
@@ -83,6 +84,7 @@ MemoryEngineError
     │   └── StorageUnreachable   a server that is away, or was lost while it wrote
     ├── StorageFailed            read-only from here on; reopen
     │   └── StoreReplaced        the file was removed or replaced while it was open
+    ├── FileFailed               a file of an export or an import that cannot be written or read
     ├── StorageRefused           one call only: rows of the file are damaged
     ├── BackupFailed             a copy that is damaged, or a store that has no file
     ├── SchemaError              the file was written by a newer version, or is not a store
@@ -93,6 +95,7 @@ MemoryEngineError
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
 """
 
+from memory_engine.errors.base import CodeNotLoaded as CodeNotLoaded
 from memory_engine.errors.base import Conflict as Conflict
 from memory_engine.errors.base import ContentionError as ContentionError
 from memory_engine.errors.base import DispatchError as DispatchError
@@ -133,6 +136,7 @@ from memory_engine.errors.effects import ContextBudgetError as ContextBudgetErro
 from memory_engine.errors.effects import ErasureUnfinished as ErasureUnfinished
 from memory_engine.errors.effects import EventDecodeError as EventDecodeError
 from memory_engine.errors.effects import EventIdTaken as EventIdTaken
+from memory_engine.errors.effects import FileFailed as FileFailed
 from memory_engine.errors.effects import HeadMoved as HeadMoved
 from memory_engine.errors.effects import IntegrityError as IntegrityError
 from memory_engine.errors.effects import InvalidCompactor as InvalidCompactor

@@ -28,6 +28,7 @@ from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import check_not_scope
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.new_file import file_errors
 from memory_engine.store.protocol import CommitUnit, Store, ThreadFilter
 from memory_engine.store.reader import imported
 
@@ -74,7 +75,8 @@ async def import_log(
     tries = kernel.config.commit_tries_max
     for _ in range(tries):
         try:
-            return await _Import(kernel, path, thread_id, allowed, progress or _nobody).run()
+            with file_errors(path):
+                return await _Import(kernel, path, thread_id, allowed, progress or _nobody).run()
         except HeadMoved:  # somebody else writes to the thread: perhaps another import of the same file
             continue
     raise ContentionError(thread_id or str(path), tries)

@@ -25,7 +25,7 @@ from memory_engine.core.executor import check_ids
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State, Tally
-from memory_engine.core.threads import LiveChunk, ThreadRecord, check_record
+from memory_engine.core.threads import UNREADABLE, LiveChunk, ThreadRecord, check_record
 from memory_engine.errors import (
     ForeignChunkId,
     ImportRefused,
@@ -277,7 +277,7 @@ class LogFile:
             try:
                 _check_chunk_ids(stored)
                 apply_rows(draft, (stored,), self.header.thread.id, None)
-            except (InvalidOperation, IntegrityError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (InvalidOperation, IntegrityError, *UNREADABLE) as error:
                 why = error.why if isinstance(error, IntegrityError) else str(error)
                 self._refuse(f"what it did cannot be applied: {why}")
             rows.append(stored)
@@ -292,7 +292,7 @@ class LogFile:
         line = self._read_line()
         try:
             found = msgspec.json.decode(line, type=FormatOf)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             self._refuse("this is not an exported log: the first line says neither `format` nor `version`")
         if found.format != FORMAT:
             self._refuse(f"this is not an exported log: its format is {found.format!r}")
