@@ -15,21 +15,27 @@ after a crash, for connections that only read too. So how a file is opened depen
 import asyncio
 import errno
 import os
-import shutil
 import sqlite3
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import frozen
 
+from memory_engine.core.lazy import lazy_module
 from memory_engine.errors import EngineClosed, SchemaError, StorageFailed
 from memory_engine.storage.sqlite.connection import Connection, Readers, plain_path, real_path, storage_error
 from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
 from memory_engine.storage.sqlite.writer import size_of
+
+if TYPE_CHECKING:
+    import shutil
+    import tempfile
+else:
+    shutil = lazy_module("shutil")
+    tempfile = lazy_module("tempfile")
 
 T = TypeVar("T")
 Version = Callable[[sqlite3.Connection, str], int]
@@ -67,15 +73,17 @@ class FileReaders:
         """Run a query on the file as it is now. Raises what `Connection.run` raises."""
         for _ in range(TRIES):
             view = await self._current()
-            if view.signature is None:  # SQLite sees to it that no query reads what is being written
-                return await view.readers.run(query)
             try:
                 found = await view.readers.run(query)
+            except EngineClosed:
+                if not self._is_open:
+                    raise
+                continue  # another query has opened the file again
             except Exception:  # any error: it may be of a file that was half written
-                if self._is_open and signature(self._path) != view.signature:
-                    continue
-                raise
-            if signature(self._path) == view.signature:
+                if view.is_of(self._path):
+                    raise
+                continue
+            if view.is_of(self._path):
                 return found
         raise StorageFailed(self._path, "another process writes to it without pause; read it again")
 
@@ -89,18 +97,15 @@ class FileReaders:
     async def _current(self) -> "_View":
         if not self._is_open:
             raise EngineClosed
-        view = self._view
-        if view is not None and (view.signature is None or view.signature == signature(self._path)):
-            return view
-        opened = await _viewed(self._path, self._busy_timeout_s, self._count)
-        stale, self._view = self._view, opened
-        if not self._is_open:
-            stale, self._view = opened, None
-        if stale is not None:
-            await stale.close()
-        if not self._is_open:
-            raise EngineClosed
-        return opened
+        while (view := self._view) is None or not view.is_of(self._path):
+            opened = await _viewed(self._path, self._busy_timeout_s, self._count)
+            is_mine = self._is_open and self._view is view  # else it was closed, or another query was first
+            stale, self._view = (view, opened) if is_mine else (opened, self._view)
+            if stale is not None:
+                await stale.close()
+            if not self._is_open:
+                raise EngineClosed
+        return view
 
 
 @frozen
@@ -111,7 +116,12 @@ class _View:
     signature: Signature | None
     folder: str = ""
 
+    def is_of(self, path: str) -> bool:
+        """Whether it shows the file as it is now. Without a signature SQLite sees to it. Raises `StorageFailed`."""
+        return self.signature is None or self.signature == signature(path)
+
     async def close(self) -> None:
+        """Close the connections, and remove the copy."""
         await self.readers.close()
         if self.folder:
             await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)

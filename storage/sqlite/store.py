@@ -31,7 +31,6 @@ from memory_engine.storage.sqlite.file import (
 )
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.reading import FileReaders
 from memory_engine.storage.sqlite.schema import check_version, migrate
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
@@ -55,9 +54,10 @@ from memory_engine.store.protocol import (
 )
 
 if TYPE_CHECKING:
-    from memory_engine.storage.sqlite import backup
+    from memory_engine.storage.sqlite import backup, reading
 else:
     backup = lazy_module("memory_engine.storage.sqlite.backup")
+    reading = lazy_module("memory_engine.storage.sqlite.reading")
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class SQLiteStore:
         self,
         path: str,
         writer: Writer | NoWriter,
-        readers: Readers | FileReaders,
+        readers: "Readers | reading.FileReaders",
         transactions: Transactions,
         busy_timeout_s: float,
     ) -> None:
@@ -159,7 +159,7 @@ class SQLiteStore:
     async def _to_be_read(cls, path: str, busy_timeout_s: float, readers: int) -> "SQLiteStore":
         if not await asyncio.to_thread(Path(path).is_file):
             raise StorageFailed(path, "the file does not exist, and an engine that only reads makes none")
-        found = await FileReaders.open(path, busy_timeout_s, readers)
+        found = await reading.FileReaders.open(path, busy_timeout_s, readers)
         return cls(path, NoWriter(), found, Transactions(SPILL_BYTES, path), busy_timeout_s)
 
     @classmethod

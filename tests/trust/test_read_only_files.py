@@ -172,7 +172,8 @@ async def test_a_writer_that_comes_and_goes(tmp_path: Path) -> None:
         count = (await reader.thread("t").info()).events
         for _ in range(3):
             with another_process(path, 2) as child:
-                assert count + 2 == (await reader.thread("t").info()).events
+                told = await asyncio.gather(*(reader.thread("t").info() for _ in range(20)))
+                assert [count + 2] * 20 == [info.events for info in told]
                 one_more(child)
                 assert count + 3 == (await reader.thread("t").info()).events
             count += 3
