@@ -443,7 +443,7 @@ class Engine(AdministeredStore):
         """Write every thread's log to a new folder: one file each (see `Thread.export`), and a list with digests.
 
         The list is written last: a folder without it is incomplete. Raises `FileExistsError` unless the folder is new
-        or empty.
+        or empty, and `FileFailed` for a disk that is full.
         """
         return await archive.export_all(
             self.kernel, checked_file("folder", folder), redaction=redaction, progress=progress

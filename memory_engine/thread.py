@@ -473,7 +473,7 @@ class Thread(Administered):
     ) -> "export.ExportReport":
         """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes.
 
-        A `redaction` leaves its texts out, and the chain verifies as redacted. Raises `FileExistsError`.
+        A `redaction` leaves its texts out, and the chain verifies as redacted. Raises `FileExistsError`, `FileFailed`.
         """
         await imported(export)
         until = self.as_of if upto is None else upto

@@ -208,7 +208,7 @@ class AdministeredStore:
 
         Raises `ScopeNotAllowed` with what the file says and the arguments that allow it, `ImportRefused` with the line
         and the reason, `ThreadExists`, `ThreadDiffers` for a thread of another kind or owner, `FileNotFoundError`, and
-        `StorageFailed` for a file that cannot be read.
+        `FileFailed` for a file that cannot be read.
         """
         may = claims.allowed(
             scopes=scopes, kinds=kinds, tenant_id=tenant_id, user_id=user_id, agent_id=agent_id, parent_id=parent_id

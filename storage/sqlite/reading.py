@@ -94,17 +94,19 @@ class FileReaders:
         if view is not None:
             await view.close()
 
-    async def _current(self) -> "_View":
+    def _check_open(self) -> None:
         if not self._is_open:
             raise EngineClosed
+
+    async def _current(self) -> "_View":
+        self._check_open()
         while (view := self._view) is None or not view.is_of(self._path):
             opened = await _viewed(self._path, self._busy_timeout_s, self._count)
             is_mine = self._is_open and self._view is view  # else it was closed, or another query was first
             stale, self._view = (view, opened) if is_mine else (opened, self._view)
             if stale is not None:
                 await stale.close()
-            if not self._is_open:
-                raise EngineClosed
+            self._check_open()
         return view
 
 

@@ -17,7 +17,7 @@ from memory_engine.core.lazy import loaded
 from memory_engine.language.lists import data_bytes
 from memory_engine.replay.anchors import add_anchors, read_anchors
 from memory_engine.replay.export.redaction import Redaction
-from tests.trust.test_read_only_methods import methods, written
+from tests.trust.test_read_only_methods import written
 
 ROOT = Path(__file__).resolve().parents[2]
 TWICE = {  # what a second call says of the first, or of this log
@@ -54,13 +54,13 @@ def told_by(source: Path, spare: int, names: Sequence[str]) -> list[dict[str, ob
 @pytest.mark.parametrize("spare", [0, 3, 6])
 def test_no_method_fails_by_an_error_of_the_system(source: Path, spare: int) -> None:
     """Each raises an error of ours or does its work, and does it once descriptors are free, on the same engine."""
-    told = told_by(source, spare, FILES if spare else methods())
+    told = told_by(source, spare, FILES)
     assert [] == [one for one in told if str(one["first"]).startswith("!")]
     assert [] == [one for one in told if one["second"] not in ("", *TWICE) and "there is" not in str(one["second"])]
     assert [] == [one for one in told if one["left"] or not one["ok"]]
     failed = [one for one in told if one["first"] in ("CodeNotLoaded", "StorageFailed", "FileFailed")]
     if not spare:
-        assert len(failed) > 20
+        assert len(failed) > 8
         assert {0, 10} == {one["head"] for one in failed}
 
 

@@ -79,7 +79,7 @@ async def test_a_file_of_nobody_is_not_somebodys(file: Path) -> None:
         assert 1 == (await engine.import_log(file)).added
         for allows in ({"tenant_id": "acme"}, {"user_id": "ann"}, {"kinds": ["user"]}):
             with pytest.raises(errors.ScopeNotAllowed):
-                await engine.import_log(file, thread_id="other", **allows)  # type: ignore[arg-type]
+                await engine.import_log(file, thread_id="other", **allows)
         assert ["talk"] == [info.id for info in await engine.threads()]
 
 
