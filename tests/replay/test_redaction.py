@@ -39,7 +39,7 @@ async def exported(thread: Thread, path: Path, redaction: Redaction) -> bytes:
         again = path.with_name(f"again-{path.name}")
         await export(imported, again, force=True)
         assert [line.get("hash") for line in read(path)] == [line.get("hash") for line in read(again)]
-        assert lines_of(path)[1:] == lines_of(again)[1:]
+        assert lines_of(path)[1:-1] == lines_of(again)[1:-1]  # the last has the hash of the first
     return b"\n".join(lines_of(path))
 
 
