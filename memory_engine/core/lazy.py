@@ -56,7 +56,8 @@ def imported_when_asked(
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = home_of[name]
-        return getattr(loaded(f"{package}{home}" if home.startswith(".") else f"{package}.{home}"), name)
+        beside = package.rpartition(".")[0]
+        return getattr(loaded(f"{beside}{home}" if home.startswith(".") else f"{package}.{home}"), name)
 
     return get, lambda: sorted({*vars(sys.modules[package]), *home_of})
 
