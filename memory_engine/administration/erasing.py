@@ -218,14 +218,10 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
             erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces).run(event_ids)
     for thread_id, created_at_us in plan.threads.items():
         await _delete(kernel, thread_id, created_at_us, pieces)
-    until = time.monotonic() + WAIT_S
-    while not await kernel.store.wipe():
-        if kernel.tasks.closing:
-            raise ErasureUnfinished(act.id, "the engine closes while some process reads an older moment of the store")
-        if time.monotonic() > until:
-            raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
-        await asyncio.sleep(_POLL_S)
-    proof = await prove(kernel.store, pieces)
+    try:
+        proof = await _wiped(kernel, act, pieces)
+    except OSError as error:  # the program that does it cannot be started: no descriptor is free, or no memory
+        raise ErasureUnfinished(act.id, error.strerror or str(error)) from error
     report = ErasureReport(
         act=act.id,
         by=act.by,
@@ -238,6 +234,18 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     outcome = msgspec.json.encode(report.as_data()).decode()
     await kernel.store.put_act(msgspec.structs.replace(act, done_at_us=kernel.now_us(), outcome=outcome))
     return report
+
+
+async def _wiped(kernel: Kernel, act: Act, pieces: ErasedPieces) -> ErasureProof:
+    """Zero what is left in the file, and search for it. Raises `ErasureUnfinished`, `OSError`."""
+    until = time.monotonic() + WAIT_S
+    while not await kernel.store.wipe():
+        if kernel.tasks.closing:
+            raise ErasureUnfinished(act.id, "the engine closes while some process reads an older moment of the store")
+        if time.monotonic() > until:
+            raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
+        await asyncio.sleep(_POLL_S)
+    return await prove(kernel.store, pieces)
 
 
 @define

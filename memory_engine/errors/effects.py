@@ -204,6 +204,17 @@ class StorageFailed(StorageError):
 
 
 @facts
+class FileFailed(StorageError):
+    """A file of an export, an import or anchors could not be written or read. The store is as it was."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}; the store is as it was: mend the cause, then call again"
+
+
+@facts
 class StorageRefused(StorageError):
     """The file refused one call, and continues: a row of it, or of an index, is damaged."""
 

@@ -1,6 +1,6 @@
 """Errors of looking back: the past, bisections, what-ifs, redaction, imports, tests from logs."""
 
-from memory_engine.errors.base import InvalidInput, MemoryEngineError, facts
+from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts
 from memory_engine.errors.effects import CompactionError, StorageError
 
 
@@ -136,6 +136,27 @@ class ImportRefused(StorageError):
     def __str__(self) -> str:
         left = f"the thread holds its first {self.kept} events" if self.kept else "nothing was imported"
         return f"{self.path}, line {self.line}: {self.why}; {left}"
+
+
+@facts
+class ScopeNotAllowed(InvalidInput):
+    """A file says that its thread has a kind or an owner that the import does not allow.
+
+    `claims` are (name, what the file says, what is allowed) each. Nothing was imported.
+    """
+
+    path: str
+    claims: tuple[tuple[str, str, str], ...]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} is {cut(said)!r} (allowed: {may!r})" for name, said, may in self.claims)
+        give = ", ".join(
+            f"kinds=({said!r},)" if name == "kind" else f"{name}={said!r}" for name, said, _ in self.claims
+        )
+        return (
+            f"{self.path} says whose thread it is: {told}; nothing was imported: if it may be that one's, pass {give}; "
+            'of an archive of your own, take all that it says with scopes="as exported"'
+        )
 
 
 @facts

@@ -1,5 +1,6 @@
 """Files that something else has damaged: rows changed behind the engine's back."""
 
+import resource
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, Thread, UserMessage
+from memory_engine.language.lists import data_bytes
+from memory_engine.replay.export.redaction import Redaction
 from memory_engine.storage.postgres import PostgresStore
 from memory_engine.testing import FaultyStore
 from tests.trust.sealing import OTHER, RAW, filled, sealed
@@ -113,3 +116,26 @@ async def verified_without_its_plugin(path: str, cls: type[Event]) -> None:
         report = await engine.thread("t").verify()
     assert report.unloaded is not None
     raise report.unloaded
+
+
+async def a_users(engine: Engine, path: str) -> None:
+    """Import a user's thread where none is allowed."""
+    await engine.user("ben").preferences.update("verbosity", "concise")
+    await engine.thread("user:ben").export(path)
+    await engine.import_log(path, thread_id="copy")
+
+
+def without_descriptors(_: object) -> None:
+    """Load what is loaded at its first use, where no file can be opened."""
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, usual[1]))
+    try:
+        data_bytes("memory_engine.language", "forms.toml")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+
+
+async def without_ids_of_chunks(thread: Thread, path: str) -> None:
+    """Redact what holds the log together."""
+    await thread.forget(chunk_ids=["1.0"])
+    await thread.export(path, redaction=Redaction(fields=["chunk_ids"]))
