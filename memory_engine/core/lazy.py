@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import AnyStr, Generic, cast
 
-from memory_engine.errors.base import CodeNotLoaded
+from memory_engine.errors.effects import CodeNotLoaded
 
 
 def loaded(name: str) -> ModuleType:

@@ -103,7 +103,6 @@ MemoryEngineError
 """
 
 from memory_engine.errors.base import CallTimedOut as CallTimedOut
-from memory_engine.errors.base import CodeNotLoaded as CodeNotLoaded
 from memory_engine.errors.base import Conflict as Conflict
 from memory_engine.errors.base import ContentionError as ContentionError
 from memory_engine.errors.base import DispatchError as DispatchError
@@ -140,6 +139,7 @@ from memory_engine.errors.base import UnknownEventClass as UnknownEventClass
 from memory_engine.errors.base import UntrackedEvents as UntrackedEvents
 from memory_engine.errors.base import WrongEventLoop as WrongEventLoop
 from memory_engine.errors.effects import BackupFailed as BackupFailed
+from memory_engine.errors.effects import CodeNotLoaded as CodeNotLoaded
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed
 from memory_engine.errors.effects import ContextBudgetError as ContextBudgetError

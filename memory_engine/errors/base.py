@@ -279,20 +279,6 @@ class InvalidTool(InvalidInput):
         return f"{which} cannot go to a model: {self.why} (at {self.where}); give tools as the provider gets them"
 
 
-@facts
-class CodeNotLoaded(MemoryEngineError):
-    """A module of this package, or one that it needs, could not be read when it was needed first."""
-
-    module: str
-    why: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.module} could not be loaded, so what needs it was not done: {self.why}; "
-            "close files that need not be open, then call again"
-        )
-
-
 class ThreadError(MemoryEngineError):
     """An error about a thread as a whole."""
 

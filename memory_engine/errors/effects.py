@@ -1,4 +1,4 @@
-"""Errors of compaction, context and storage."""
+"""Errors of compaction, context and storage, and of files of this package."""
 
 import msgspec
 
@@ -388,3 +388,17 @@ class EventIdTaken(MemoryEngineError):
 
     def __str__(self) -> str:
         return "an event id is in the thread's log already; nothing was written: give each event an id of its own"
+
+
+@facts
+class CodeNotLoaded(MemoryEngineError):
+    """A module of this package, or one that it needs, could not be read when it was needed first."""
+
+    module: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.module} could not be loaded, so what needs it was not done: {self.why}; "
+            "close files that need not be open, then call again"
+        )

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from memory_engine.errors.base import CodeNotLoaded
+from memory_engine.errors.effects import CodeNotLoaded
 
 Content = TypeVar("Content")
 

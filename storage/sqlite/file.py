@@ -17,9 +17,7 @@ from memory_engine.storage.sqlite.connection import configure
 from memory_engine.storage.sqlite.erasing import is_settled
 from memory_engine.storage.sqlite.locking import FileLock
 from memory_engine.storage.sqlite.schema import check_version, migrate
-from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.store.keys import Key
-from memory_engine.store.new_file import remove_left
 from memory_engine.store.protocol import Backup, CommitUnit, Copied, Migrated
 
 T = TypeVar("T")
@@ -65,8 +63,10 @@ def make(file: StoreFile, lock: FileLock) -> None:
 
     Beside one that is there may be another, in clear, that a process was making when it was killed: it goes.
     """
+    from memory_engine.store.new_file import remove_left
+
     with lock:
-        if not (file.literal and size_of(file.path)):  # it was not there, or was empty, when it was checked
+        if not file.literal:  # there was nothing yet when it was checked; by now there may be
             file.make()
         remove_left(Path(file.path).resolve())
 

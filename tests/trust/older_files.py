@@ -10,8 +10,10 @@ import pytest
 
 import memory_engine
 from memory_engine import LlmTextResponse, UserMessage
+from memory_engine.storage.driver import StoreFile
 from memory_engine.storage.sqlite import schema
 from memory_engine.storage.sqlite.schema import MIGRATIONS
+from memory_engine.store.keys import Key
 
 NEWEST = len(MIGRATIONS)
 KEPT = ("threads", "heads", "events", "blobs", "live", "projection_rows", "checkpoints", "acts")
@@ -29,15 +31,19 @@ async def written(path: Path) -> None:
         await thread.search("chairs")
 
 
-def of_version(source: Path, path: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> sqlite3.Connection:
+def of_version(
+    source: Path, path: Path, version: int, monkeypatch: pytest.MonkeyPatch, key: bytes | None = None
+) -> sqlite3.Connection:
     """The same logs in a new file of an earlier schema: an open connection, with all of it in the write-ahead log."""
-    raw = sqlite3.connect(path, isolation_level=None)
+    file = StoreFile(str(path), None if key is None else Key(key))
+    file.make()
+    raw = file.connect()
     raw.execute("PRAGMA journal_mode = WAL").fetchone()
     raw.execute("PRAGMA wal_autocheckpoint = 0")
     with monkeypatch.context() as patched:
         patched.setattr(schema, "MIGRATIONS", MIGRATIONS[:version])
         schema.migrate(raw, str(path))
-    raw.execute("ATTACH ? AS source", (str(source),))
+    raw.execute("ATTACH ? AS source" + (" KEY ''" if file.is_encrypted else ""), (str(source),))
     for table in KEPT:
         names = [name for _, name, *_ in raw.execute(f"PRAGMA main.table_info({table})")]
         if names:
