@@ -59,14 +59,13 @@ if TYPE_CHECKING:
     from memory_engine.replay import anchors, verify
     from memory_engine.replay.anchors import Anchor, Contradicted
     from memory_engine.replay.divergence import VerifyReport
-    from memory_engine.replay.export import archive, importer, redaction
+    from memory_engine.replay.export import archive, redaction
     from memory_engine.replay.verify import VerifyProgress
 else:
     anchors = lazy_module("memory_engine.replay.anchors")
     archive = lazy_module("memory_engine.replay.export.archive")
     erasing = lazy_module("memory_engine.administration.erasing")
     holds = lazy_module("memory_engine.administration.holds")
-    importer = lazy_module("memory_engine.replay.export.importer")
     retention = lazy_module("memory_engine.administration.retention")
     store_copy = lazy_module("memory_engine.administration.store_copy")
     verify = lazy_module("memory_engine.replay.verify")
@@ -404,19 +403,6 @@ class Engine(AdministeredStore):
         thread_ids = checked_list("thread_ids", thread_ids, str, each="ids of threads")
         return await verify_threads(self.kernel, thread_ids, progress)
 
-    async def import_log(
-        self, path: PathLike, *, thread_id: str = "", progress: "VerifyProgress | None" = None
-    ) -> "importer.ImportReport":
-        """Create a thread from a file that `Thread.export` wrote, with the same events, operations and hashes.
-
-        `thread_id` (default: the original id) may be a thread that holds a prefix of this log: it is continued. The
-        whole file is checked first. Raises `ImportRefused` with the line and the reason, `ThreadExists`.
-        """
-        await imported(importer)
-        return await importer.import_log(
-            self.kernel, checked_file("path", path), thread_id=thread_id, progress=progress
-        )
-
     async def copy_to(
         self, target: "Engine", progress: "store_copy.CopyProgress | None" = None
     ) -> "store_copy.CopyReport":
@@ -444,21 +430,11 @@ class Engine(AdministeredStore):
         """Write every thread's log to a new folder: one file each (see `Thread.export`), and a list with digests.
 
         The list is written last: a folder without it is incomplete. Raises `FileExistsError` unless the folder is new
-        or empty.
+        or empty, and `FileFailed` for a disk that is full.
         """
         return await archive.export_all(
             self.kernel, checked_file("folder", folder), redaction=redaction, progress=progress
         )
-
-    async def import_all(
-        self, folder: PathLike, *, progress: "archive.FolderProgress | None" = None
-    ) -> "archive.StoreImport":
-        """Create the threads in a folder that `export_all` wrote, each as `import_log` does.
-
-        Threads already here are skipped: if an import is interrupted, run it again. A thread that cannot be imported is
-        named in the report, with the reason. Raises `ImportRefused` for a folder without a complete list.
-        """
-        return await archive.import_all(self.kernel, checked_file("folder", folder), progress=progress)
 
     async def anchors(self) -> "list[Anchor]":
         """An anchor of each thread's head, in order of creation."""

@@ -307,6 +307,7 @@ class Thread(Administered):
         hold, and gives it no more room. Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
         """
         self.check_present("compaction")
+        self.kernel.check_writable("a compaction")  # before a model is asked
         runtime = await self.runtime()
         if chunk_ids is not None:
             chunk_ids = checked_list("chunk_ids", chunk_ids, str, each="ids of chunks")
@@ -472,7 +473,7 @@ class Thread(Administered):
     ) -> "export.ExportReport":
         """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes.
 
-        A `redaction` leaves its texts out, and the chain verifies as redacted. Raises `FileExistsError`.
+        A `redaction` leaves its texts out, and the chain verifies as redacted. Raises `FileExistsError`, `FileFailed`.
         """
         await imported(export)
         until = self.as_of if upto is None else upto

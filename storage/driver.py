@@ -68,7 +68,8 @@ class StoreFile:
         """Open a connection; `target` may be the file's URI. With `anywhere` any thread may use it."""
         if self._key is not None and not self._literal:  # nothing was there, and nothing was made
             raise SchemaError(self.path, "the file is empty, so it is not a store")
-        return _connect(target or self.path, self._literal, timeout_s=timeout_s, factory=factory, anywhere=anywhere)
+        target = target or plain_path(self.path)
+        return _connect(target, self._literal, timeout_s=timeout_s, factory=factory, anywhere=anywhere)
 
     def like(self, path: str) -> "StoreFile":
         """Another file with the same key: one salt for both, so that the key is made once."""
@@ -162,7 +163,7 @@ def cipher() -> ModuleType:
 def _connect(
     target: str, literal: str | None, *, timeout_s: float, factory: Factory | None = None, anywhere: bool = False
 ) -> sqlite3.Connection:
-    """Open a connection; with a key, or with `None` as one, by SQLCipher's driver."""
+    """Open a connection, to a URI or a `plain_path`; with a key, or with `None` as one, by SQLCipher's driver."""
     is_plain = literal == ""
     driver = sqlite3 if is_plain else cipher()
     raw: sqlite3.Connection = driver.connect(
@@ -184,7 +185,17 @@ def _connect(
 
 def cipher_connection(file: StoreFile) -> sqlite3.Connection:
     """A connection by SQLCipher's driver, whether the file has a key or not."""
-    return _connect(file.path, file.literal or None, timeout_s=0.0)
+    return _connect(plain_path(file.path), file.literal or None, timeout_s=0.0)
+
+
+def real_path(path: str) -> str:
+    """The file itself: SQLite's logs are beside it, not beside a link to it."""
+    return os.path.realpath(path)
+
+
+def plain_path(path: str) -> str:
+    """The path for SQLite, which may take one that begins with `file:` for a URI, whatever it is told."""
+    return path if os.path.isabs(path) else os.path.join(os.curdir, path)  # noqa: PTH117, PTH118 - as text, unchanged
 
 
 def needs_key(path: str) -> bool:

@@ -70,9 +70,10 @@ async def restore(  # noqa: PLR0913 - keys by keyword
     from memory_engine.storage.sqlite.backup import back_up_file, target_of
     from memory_engine.storage.sqlite.file import checked_file
 
+    timeout_s = EngineConfig().busy_timeout_s
     file = await checked_file(source, await keys.given_key(key))
     made = await asyncio.to_thread(target_of, file, target, other, plain=plain)
-    return await back_up_file(file, made, EngineConfig().busy_timeout_s, progress or (lambda *_: None))
+    return await back_up_file(file, made, timeout_s, progress or (lambda *_: None), writes_nothing=True)
 
 
 def schema_of(place: str, key: "Key | None" = None) -> StoreSchema:

@@ -25,7 +25,7 @@ from memory_engine.core.chain import link_hash
 from memory_engine.core.records import StoredEvent
 from memory_engine.events import builtin_registry
 from memory_engine.ingest import Ingestion, IngestOptions
-from memory_engine.replay.export.log_file import FileEnd, FileHead, LogFile, event_line, line_of
+from memory_engine.replay.export.log_file import FileEnd, FileHead, LogFile, event_line, header_hash, line_of
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.testing import ManualClock, SequentialIds
 
@@ -86,7 +86,7 @@ async def make(folder: Path) -> None:
     digests = {}
     async with memory_engine.open(":memory:") as engine:
         for path in logs_in(folder):
-            report = await engine.import_log(path, thread_id=path.name)
+            report = await engine.import_log(path, thread_id=path.name, scopes="as exported")
             verified = await engine.thread(path.name).verify()
             assert verified.ok, verified.divergence
             digests[path.name] = {"redacted": report.redacted, **await digest_of(engine, path.name)}
@@ -184,10 +184,11 @@ async def _older(source: Path, path: Path) -> None:
         digest = link_hash(older, rows[-1].hash if rows else b"")
         rows.append(msgspec.structs.replace(older, hash=digest))
     head = FileHead(rows[-1].seq, rows[-1].hash.hex())
+    first = line_of(msgspec.structs.replace(header, head=head))
     lines = [
-        line_of(msgspec.structs.replace(header, head=head)),
+        first,
         *(line_of(event_line(row)) for row in rows),
-        line_of(FileEnd(end=head.seq, hash=head.hash)),
+        line_of(FileEnd(end=head.seq, hash=head.hash, header=header_hash(first))),
     ]
     await asyncio.to_thread(_write_compressed, path, lines)
 

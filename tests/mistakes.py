@@ -56,8 +56,7 @@ from memory_engine.llm import Completion
 from memory_engine.llm.base import ask
 from memory_engine.llm.vectors import checked_vector
 from memory_engine.projections import ProjectionMode
-from memory_engine.replay.anchors import read_anchors
-from memory_engine.replay.export.redaction import Redaction
+from memory_engine.replay.anchors import add_anchors, read_anchors
 from memory_engine.replay.what_if import Change
 from memory_engine.replay.what_if.change import SkipEvent
 from memory_engine.store.protocol import Store
@@ -339,12 +338,6 @@ async def compact_what_is_critical(p: Place) -> None:
     await thread.compact()
 
 
-async def redact_what_holds_the_log_together(p: Place) -> None:
-    """The ids of chunks."""
-    await p.thread.forget(chunk_ids=["1.0"])
-    await p.thread.export(p.path, redaction=Redaction(fields=["chunk_ids"]))
-
-
 async def use_an_id_twice(p: Place) -> None:
     """Two events of one id in one commit."""
     await p.engine.create_thread("new")
@@ -476,10 +469,13 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidExpression, lambda p: predicate("1 +")),
     (errors.InvalidChange, lambda p: p.thread.what_if(Change(edits=[SkipEvent(9)]))),
     (errors.ModelNotAllowed, lambda p: p.thread.what_if(Change(compactor=Asking()))),
-    (errors.InvalidRedaction, redact_what_holds_the_log_together),
+    (errors.InvalidRedaction, lambda p: files.without_ids_of_chunks(p.thread, p.path)),
     (errors.BackupFailed, lambda p: p.engine.backup("b.db")),
     (errors.CopyRefused, lambda p: files.copied_over(p.engine)),
     (errors.ImportRefused, lambda p: p.engine.import_log(p.file("log.jsonl", b"{}\n"))),
+    (errors.FileFailed, lambda _: add_anchors("/dev/null/anchors", [])),
+    (errors.CodeNotLoaded, files.without_descriptors),
+    (errors.ScopeNotAllowed, lambda p: files.a_users(p.engine, p.path)),
     (errors.UnreadableAnchors, lambda p: read_anchors(p.file("anchors.jsonl", b"{}\n"))),
     (errors.WorkerFailed, worker_dies),
     (errors.UnknownView, lambda p: p.thread.why("view:nothing/x")),

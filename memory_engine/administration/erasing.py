@@ -8,7 +8,6 @@ zeroed. A process that dies on the way leaves an act that the next one finishes.
 """
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,6 +19,7 @@ from memory_engine.administration.acts import HELD_UP, NOT_ITS_OWN, check_allowe
 from memory_engine.administration.holds import check_not_held
 from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
 from memory_engine.administration.under_way import ActsUnderWay
+from memory_engine.administration.wiping import wipe
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_flag, checked_list, checked_text
 from memory_engine.core.aside import aside
@@ -59,9 +59,6 @@ from memory_engine.store.acts import Act
 from memory_engine.store.attested import Attested, attested_of, lineage
 from memory_engine.store.protocol import CommitUnit, ThreadFilter
 
-WAIT_S = 30.0
-"""Seconds that an act waits for readers of old pages before it says that it is not finished."""
-_POLL_S = 0.05
 _ROWS_MAX = 2_000
 """Rows that one event names."""
 _UNREADABLE = (IntegrityError, EventDecodeError, UnreadableRow)
@@ -234,14 +231,11 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
             erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces).run(event_ids)
     for thread_id, created_at_us in plan.threads.items():
         await _delete(kernel, thread_id, created_at_us, pieces)
-    until = time.monotonic() + WAIT_S
-    while not await kernel.store.wipe():
-        if kernel.tasks.closing:
-            raise ErasureUnfinished(act.id, "the engine closes while some process reads an older moment of the store")
-        if time.monotonic() > until:
-            raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
-        await asyncio.sleep(_POLL_S)
-    proof = await prove(kernel, pieces)
+    await wipe(kernel, act.id)
+    try:
+        proof = await prove(kernel, pieces)
+    except OSError as error:  # the program that looks for them cannot be started
+        raise ErasureUnfinished(act.id, error.strerror or str(error)) from error
     report = ErasureReport(
         act=act.id,
         by=act.by,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_engine.core.arguments import PathLike, checked_call, checked_flag, checked_path
+from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_flag, checked_path
 from memory_engine.core.aside import imported
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from memory_engine.replay import rebuild, verify
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay.divergence import VerifyReport
+    from memory_engine.replay.export import archive, claims, importer
     from memory_engine.replay.verify import VerifyProgress
     from memory_engine.store import keys
     from memory_engine.store.keys import KeySource
@@ -31,6 +32,9 @@ else:
     erasing = lazy_module("memory_engine.administration.erasing")
     holds = lazy_module("memory_engine.administration.holds")
     retention = lazy_module("memory_engine.administration.retention")
+    archive = lazy_module("memory_engine.replay.export.archive")
+    claims = lazy_module("memory_engine.replay.export.claims")
+    importer = lazy_module("memory_engine.replay.export.importer")
     rebuild = lazy_module("memory_engine.replay.rebuild")
     rereduction = lazy_module("memory_engine.replay.rereduce")
     verify = lazy_module("memory_engine.replay.verify")
@@ -235,6 +239,54 @@ class AdministeredStore:
         """
         self.kernel.check_writable("retention")
         return retention.retain_every(self.kernel, every, rules, by)
+
+    async def import_log(  # noqa: PLR0913 - what a file may say is allowed by keyword
+        self,
+        path: PathLike,
+        *,
+        thread_id: str = "",
+        kinds: Collection[str] = ("conversation",),
+        tenant_id: str = "",
+        user_id: str = "",
+        agent_id: str = "",
+        parent_id: str = "",
+        scopes: "claims.ImportScopes" = "as given",
+        progress: "VerifyProgress | None" = None,
+    ) -> "importer.ImportReport":
+        """Create a thread from a file that `Thread.export` wrote, with the same events, operations and hashes.
+
+        A file says whose thread it is, and anyone can write one: it is taken if its kind is one of `kinds` and its
+        owners are the given ones, so by default only a conversation of nobody. With `scopes="as exported"`, for files
+        of your own, kind and owners are whatever it says. `thread_id` (default: the original id) may be a thread that
+        holds a prefix of this log: it is continued. The whole file is checked first.
+
+        Raises `ScopeNotAllowed` with what the file says and the arguments that allow it, `ImportRefused` with the line
+        and the reason, `ThreadExists`, `ThreadDiffers` for a thread of another kind or owner, `FileNotFoundError`, and
+        `FileFailed` for a file that cannot be read.
+        """
+        may = claims.allowed(
+            scopes=scopes, kinds=kinds, tenant_id=tenant_id, user_id=user_id, agent_id=agent_id, parent_id=parent_id
+        )
+        await imported(importer)
+        return await importer.import_log(
+            self.kernel, checked_file("path", path), thread_id=thread_id, allowed=may, progress=progress
+        )
+
+    async def import_all(
+        self,
+        folder: PathLike,
+        *,
+        scopes: "claims.ImportScopes" = "as given",
+        progress: "archive.FolderProgress | None" = None,
+    ) -> "archive.StoreImport":
+        """Create the threads in a folder that `export_all` wrote, each as `import_log` does.
+
+        Pass `scopes="as exported"` for an archive of your own: by default only conversations of nobody are taken.
+        Threads already here are skipped: if an import is interrupted, run it again. A thread that cannot be imported is
+        named in the report, with the reason. Raises `ImportRefused` for a folder without a complete list.
+        """
+        may = claims.Allowed(everything=claims.checked_scopes(scopes) == claims.AS_EXPORTED)
+        return await archive.import_all(self.kernel, checked_file("folder", folder), allowed=may, progress=progress)
 
     async def finish_acts(self, *, retry_failed: bool = False) -> "list[erasing.ErasureReport]":
         """Continue acts left unfinished by a process that died, or by a reader in the way.

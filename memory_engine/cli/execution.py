@@ -3,12 +3,21 @@
 import argparse
 import asyncio
 import os
+import shlex
 
 from memory_engine.cli.commands import Command
 from memory_engine.cli.options import FAILED, INTERRUPTED
 from memory_engine.cli.terminal import Terminal
-from memory_engine.errors import EventNotFound, MemoryEngineError, ThreadNotFound
+from memory_engine.errors import EventNotFound, MemoryEngineError, ScopeNotAllowed, ThreadNotFound
 from memory_engine.errors.base import shown_place
+
+_SCOPE_OPTIONS = {
+    "kind": "--kind",
+    "tenant_id": "--tenant",
+    "user_id": "--user",
+    "agent_id": "--agent",
+    "parent_id": "--parent",
+}
 
 
 def run(command: Command, asked: argparse.Namespace) -> int:
@@ -46,6 +55,11 @@ def _told(error: MemoryEngineError) -> str:
     if isinstance(error, EventNotFound):
         what = "give a seq, an event's id (`memory-engine log --json`), or a time such as 2025-03-20T09:15"
         return f"thread {error.thread_id!r} has no event {error.event_id!r}; {what}"
+    if isinstance(error, ScopeNotAllowed):
+        said = ", ".join(f"{name} {value!r}" for name, value, _ in error.claims)
+        options = " ".join(f"{_SCOPE_OPTIONS[name]} {shlex.quote(value)}" for name, value, _ in error.claims)
+        what = f"if it may be that one's, add {options}; --as-exported is for an archive of your own"
+        return f"{error.path} says that its thread is of {said}, and nothing was imported; {what}"
     return str(error)
 
 

@@ -5,6 +5,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 from attrs import evolve, frozen
@@ -30,6 +31,7 @@ from memory_engine.errors import IntegrityError, StorageRefused
 from memory_engine.errors.base import is_url, shown_place
 from memory_engine.replay.anchors import Anchor, Contradicted, add_anchors, read_anchors
 from memory_engine.replay.export.archive import MANIFEST
+from memory_engine.replay.export.claims import AS_EXPORTED, AS_GIVEN, CONVERSATIONS, ImportScopes, allowed
 from memory_engine.replay.export.export import ExportReport, export
 from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.log_file import LogFile, schema
@@ -175,6 +177,15 @@ def _put_export(report: ExportReport, seconds: float, terminal: Terminal) -> Non
 def _declare_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a file or folder that `export` wrote (-: standard input)")
     parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: as it was)")
+    may = parser.add_argument_group("whose thread the file may be (default: a conversation of nobody)")
+    may.add_argument("--tenant", default="", metavar="ID", help="this tenant's")
+    may.add_argument("--user", default="", metavar="ID", help="this user's")
+    may.add_argument("--agent", default="", metavar="ID", help="this agent's")
+    may.add_argument("--parent", default="", metavar="ID", help="a child of this thread")
+    may.add_argument(
+        "--kind", action="append", metavar="KIND", help="of this kind, such as user (may be given several times)"
+    )
+    may.add_argument("--as-exported", action="store_true", help="whatever it says: for an archive of your own")
 
 
 async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -187,10 +198,13 @@ async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
     try:
         with read_whole(asked.file) as file:
             if not is_url(asked.db):
-                await asyncio.to_thread(_check_head, file)
+                await asyncio.to_thread(_check_head, file, asked)
             async with writable(asked.db, plugins=asked.plugins) as engine:
                 report = await engine.import_log(
-                    file, thread_id=asked.thread, progress=lambda events: progress.update({"events": events})
+                    file,
+                    thread_id=asked.thread,
+                    **_scopes(asked),
+                    progress=lambda events: progress.update({"events": events}),
                 )
     finally:
         progress.end()
@@ -208,12 +222,16 @@ async def _import_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Make the threads of a folder. Returns 1 if one could not be imported."""
     if asked.thread:
         raise WrongArgument("--thread is for one file: the threads of a folder keep their ids")
+    if asked.kind or asked.tenant or asked.user or asked.agent or asked.parent:
+        raise WrongArgument("a folder has threads of many kinds and owners: --as-exported takes them as they are")
     begun = time.perf_counter()
     progress = Progress("importing", terminal)
     try:
         async with writable(asked.db, plugins=asked.plugins) as engine:
             report = await engine.import_all(
-                asked.file, progress=lambda threads, events: progress.update({"threads": threads, "events": events})
+                asked.file,
+                scopes=AS_EXPORTED if asked.as_exported else AS_GIVEN,
+                progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
             )
     finally:
         progress.end()
@@ -223,6 +241,8 @@ async def _import_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     terminal.say(f"{added} into {shown_place(asked.db)}{known}, in {duration(time.perf_counter() - begun)}")
     for thread_id, why in report.failed.items():
         terminal.say(f"thread {thread_id!r} was not imported: {why}", "red")
+    if report.failed and not asked.as_exported:
+        terminal.say("--as-exported takes kinds and owners as the files say: for an archive of your own", "dim")
     return FOUND_PROBLEMS if report.failed else 0
 
 
@@ -236,10 +256,32 @@ def _check_is_there(file: str) -> None:
         raise WrongArgument(f"{file}: there is no such file")
 
 
-def _check_head(file: Path) -> None:
-    """Raise `ImportRefused` for a file that is not a log, before a database is made for nothing."""
-    with LogFile(file):
-        pass
+def _check_head(file: Path, asked: argparse.Namespace) -> None:
+    """Raise what an import of the file would, as far as its header shows it, before a database is made for nothing."""
+    with LogFile(file) as log:
+        allowed(**_scopes(asked)).check(str(file), log.header.thread)
+
+
+class _Scopes(TypedDict):
+    """What the arguments of the command let the file say."""
+
+    scopes: ImportScopes
+    kinds: Sequence[str]
+    tenant_id: str
+    user_id: str
+    agent_id: str
+    parent_id: str
+
+
+def _scopes(asked: argparse.Namespace) -> _Scopes:
+    return {
+        "scopes": AS_EXPORTED if asked.as_exported else AS_GIVEN,
+        "kinds": asked.kind or CONVERSATIONS,
+        "tenant_id": asked.tenant,
+        "user_id": asked.user,
+        "agent_id": asked.agent,
+        "parent_id": asked.parent,
+    }
 
 
 def _put_import(report: ImportReport, db: str, seconds: float, terminal: Terminal) -> None:
@@ -248,6 +290,8 @@ def _put_import(report: ImportReport, db: str, seconds: float, terminal: Termina
     added = counted(report.added, "event")
     terminal.say(f"{added} into thread {report.thread_id} of {db}{known}{taken_out}, in {duration(seconds)}")
     terminal.say(f"head {report.head_hash or 'none: the log is empty'}", "dim")
+    if not report.header_hashed:
+        terminal.say("the file is of an older release: no hash covers what it says of kind, owners and policy", "dim")
 
 
 EXPORT = Command(_declare_export, export_log)

@@ -171,6 +171,7 @@ async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str)
     `EventTooLarge` if the originals together exceed the maximum size of an event.
     """
     kernel = thread.kernel
+    kernel.check_writable("a compaction")  # before a model is asked
     runtime = kernel[OpenThreads].get(thread.id) or await kernel[OpenThreads].open(thread.id)
 
     async def make() -> NewEvent:

@@ -51,9 +51,13 @@ def checked_path(what: str, value: PathLike) -> str:
     """A path as a text. Raises `InvalidArgument`."""
     given: object = value
     path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
-    if isinstance(path, str) and path and "\0" not in path:
-        return path
-    raise InvalidArgument(what, value, "give a path: a text, or a `pathlib.Path`")
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise InvalidArgument(what, value, "give a path: a text, or a `pathlib.Path`")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise InvalidArgument(what, value, "no file can have this name here: give a text that can be encoded") from None
+    return path
 
 
 def checked_file(what: str, value: PathLike) -> Path:

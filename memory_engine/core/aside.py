@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import importlib
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +10,7 @@ from functools import partial
 from types import ModuleType
 from typing import TypeVar
 
+from memory_engine.core.lazy import loaded
 from memory_engine.core.persistent import SequenceDraft
 from memory_engine.core.state import Placed, State
 
@@ -49,7 +49,7 @@ def _let_go(parts: Iterable[SequenceDraft[Placed]]) -> None:
 async def imported(module: ModuleType) -> None:
     """Import what a `lazy_module` stands for: a first use reads code for 10 to 30 milliseconds."""
     if module.__name__ not in sys.modules:
-        await on_thread(partial(importlib.import_module, module.__name__))
+        await on_thread(partial(loaded, module.__name__))
 
 
 class _GivingWay:

@@ -10,12 +10,24 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import AnyStr, Generic, cast
 
+from memory_engine.errors.replay import CodeNotLoaded
+
+
+def loaded(name: str) -> ModuleType:
+    """The module of this full name, imported now. Raises `CodeNotLoaded` if its file cannot be read."""
+    try:
+        return importlib.import_module(name)
+    except (
+        OSError
+    ) as error:  # most often no file descriptor is free; Python forgets the module, and a retry may load it
+        raise CodeNotLoaded(name, error.strerror or str(error)) from error
+
 
 class _LazyModule(ModuleType):
     """Stands for a module until one of its names is asked for."""
 
     def __getattr__(self, name: str) -> object:
-        value: object = getattr(importlib.import_module(self.__name__), name)
+        value: object = getattr(loaded(self.__name__), name)
         setattr(self, name, value)
         return value
 
@@ -43,7 +55,9 @@ def imported_when_asked(
     def get(name: str) -> object:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f".{home_of[name]}", package), name)
+        home = home_of[name]
+        beside = package.rpartition(".")[0]
+        return getattr(loaded(f"{beside}{home}" if home.startswith(".") else f"{package}.{home}"), name)
 
     return get, lambda: sorted({*vars(sys.modules[package]), *home_of})
 

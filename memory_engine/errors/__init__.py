@@ -26,6 +26,7 @@ MemoryEngineError
 │   ├── IngestError              a file's line that is not an event
 │   ├── PreferenceError          a preference that the domain does not allow
 │   ├── DomainError              a domain with mistakes
+│   ├── ScopeNotAllowed          a file that says whose thread it is, and may not
 │   ├── InvalidVector, InvalidSearch
 │   ├── InvalidTool              a tool of a model call that is not JSON
 │   ├── InvalidDocument, UnreadableDocument   a document that cannot be taken, a file that cannot be read as one
@@ -76,6 +77,7 @@ MemoryEngineError
 ├── ReadOnly, PastIsReadOnly     a write to a read-only engine, or to the past
 ├── StateNotSent                 the state of a receipt that was pickled
 ├── PredicateFailed              the predicate of a bisection raised
+├── CodeNotLoaded            a module that is needed first now cannot be read: no descriptor is free
 ├── WorkerFailed                 one of several processes that verify a file
 ├── NotGranted                   an agent asked for memory that another did not let it see
 ├── NotJoined                    a tenant asked for patterns of an industry that it has not joined
@@ -89,6 +91,7 @@ MemoryEngineError
     │   └── StorageUnreachable   a server that is away, or was lost while it wrote
     ├── StorageFailed            read-only from here on; reopen
     │   └── StoreReplaced        the file was removed or replaced while it was open
+    ├── FileFailed               a file of an export or an import that cannot be written or read
     ├── StorageRefused           one call only: rows of the file are damaged
     ├── KeyNeeded, WrongKey, NotEncrypted   a store without its key, with another one, a key for a plain one
     ├── KeyUnsupported           a key for a store that is not a file
@@ -149,6 +152,7 @@ from memory_engine.errors.effects import ErasureUnfinished as ErasureUnfinished
 from memory_engine.errors.effects import EventClassChanged as EventClassChanged
 from memory_engine.errors.effects import EventDecodeError as EventDecodeError
 from memory_engine.errors.effects import EventIdTaken as EventIdTaken
+from memory_engine.errors.effects import FileFailed as FileFailed
 from memory_engine.errors.effects import FileRefused as FileRefused
 from memory_engine.errors.effects import HeadMoved as HeadMoved
 from memory_engine.errors.effects import IntegrityError as IntegrityError
@@ -192,6 +196,7 @@ from memory_engine.errors.operations import UnknownItem as UnknownItem
 from memory_engine.errors.operations import UnknownTask as UnknownTask
 from memory_engine.errors.operations import UnplacedChunk as UnplacedChunk
 from memory_engine.errors.replay import CannotRereduce as CannotRereduce
+from memory_engine.errors.replay import CodeNotLoaded as CodeNotLoaded
 from memory_engine.errors.replay import CompactionNotLive as CompactionNotLive
 from memory_engine.errors.replay import CopyRefused as CopyRefused
 from memory_engine.errors.replay import ImportRefused as ImportRefused
@@ -206,6 +211,7 @@ from memory_engine.errors.replay import PastIsReadOnly as PastIsReadOnly
 from memory_engine.errors.replay import PluginNotLoaded as PluginNotLoaded
 from memory_engine.errors.replay import PredicateFailed as PredicateFailed
 from memory_engine.errors.replay import ReadOnly as ReadOnly
+from memory_engine.errors.replay import ScopeNotAllowed as ScopeNotAllowed
 from memory_engine.errors.replay import StateNotSent as StateNotSent
 from memory_engine.errors.replay import UnknownRow as UnknownRow
 from memory_engine.errors.replay import UnknownView as UnknownView

@@ -1,4 +1,4 @@
-"""Errors of compaction, context and storage."""
+"""Errors of compaction, context and storage, and of files of this package."""
 
 import msgspec
 
@@ -239,6 +239,17 @@ class StorageFailed(StorageError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.why}; nothing can be written: mend the cause, then open it again"
+
+
+@facts
+class FileFailed(StorageError):
+    """A file of an export, an import or anchors could not be written or read. The store is as it was."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}; the store is as it was: mend the cause, then call again"
 
 
 @facts

@@ -1,6 +1,6 @@
-"""Errors of looking back: the past, bisections, what-ifs, redaction, imports, tests from logs."""
+"""Errors of looking back: the past, bisections, what-ifs, redaction, imports, tests from logs; and of loading code."""
 
-from memory_engine.errors.base import InvalidInput, MemoryEngineError, facts
+from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts
 from memory_engine.errors.effects import CompactionError, StorageError
 
 
@@ -152,6 +152,27 @@ class ImportRefused(StorageError):
 
 
 @facts
+class ScopeNotAllowed(InvalidInput):
+    """A file says that its thread has a kind or an owner that the import does not allow.
+
+    `claims` are (name, what the file says, what is allowed) each. Nothing was imported.
+    """
+
+    path: str
+    claims: tuple[tuple[str, str, str], ...]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} is {cut(said)!r} (allowed: {may!r})" for name, said, may in self.claims)
+        give = ", ".join(
+            f"kinds=({said!r},)" if name == "kind" else f"{name}={said!r}" for name, said, _ in self.claims
+        )
+        return (
+            f"{self.path} says whose thread it is: {told}; nothing was imported: if it may be that one's, pass {give}; "
+            'of an archive of your own, take all that it says with scopes="as exported"'
+        )
+
+
+@facts
 class CopyRefused(InvalidInput):
     """The target store holds what is not in the store to copy. Nothing was written."""
 
@@ -249,3 +270,17 @@ class CannotRereduce(InvalidInput):
     def __str__(self) -> str:
         at = f" from event {self.from_seq} on" if self.from_seq else ""
         return f"thread {self.thread_id!r} cannot be reduced anew{at}: {self.why}; nothing was written"
+
+
+@facts
+class CodeNotLoaded(MemoryEngineError):
+    """A module of this package, or one that it needs, could not be read when it was needed first."""
+
+    module: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.module} could not be loaded, so what needs it was not done: {self.why}; "
+            "close files that need not be open, then call again"
+        )

@@ -190,7 +190,7 @@ async def _opened(path: Path, plugins: Sequence[Plugin]) -> AsyncIterator[Engine
         return
     async with open_engine(":memory:", config=AS_RECORDED, plugins=plugins) as engine:
         if is_export(path):
-            await engine.import_log(path)
+            await engine.import_log(path, scopes="as exported")
         else:
             ingestion = Ingestion(engine, IngestOptions())
             await ingestion.file(path)

@@ -10,6 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from memory_engine.errors.replay import CodeNotLoaded
+
 Content = TypeVar("Content")
 
 
@@ -43,11 +45,16 @@ def data_file(package: str, name: str) -> str:
 
 
 def data_bytes(package: str, name: str) -> bytes:
-    """Return the bytes of a file next to the modules of a package. Raises `FileNotFoundError`."""
-    # `importlib.resources` would import archives, compression and temporary files: 7 ms on the first search
-    from pkgutil import get_data
+    """Return the bytes of a file next to the modules of a package. Raises `FileNotFoundError`, `CodeNotLoaded`."""
+    try:
+        # `importlib.resources` would import archives, compression and temporary files: 7 ms on the first search
+        from pkgutil import get_data
 
-    found = get_data(package, name)
+        found = get_data(package, name)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CodeNotLoaded(f"{package}/{name}", error.strerror or str(error)) from error
     if found is None:
         raise FileNotFoundError(name)
     return found

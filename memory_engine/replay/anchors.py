@@ -20,12 +20,13 @@ from memory_engine.errors import IntegrityError, ThreadNotFound, UnreadableAncho
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.acts import Act
+from memory_engine.store.new_file import file_errors
 from memory_engine.store.protocol import ThreadFilter
 
 DELETE = "delete"
+"""The kind of the acts that delete threads."""
 ANCHORS_BYTES_MAX = 1 << 28
 """A file of anchors is read whole: a million of them."""
-"""The kind of the acts that delete threads."""
 
 
 class _Deleted(msgspec.Struct, frozen=True):
@@ -139,18 +140,20 @@ async def _hashes(kernel: Kernel, thread_id: str, seqs: set[int]) -> dict[int, s
 def read_anchors(path: PathLike) -> list[Anchor]:
     """Anchors from a file of JSON lines; skips empty lines. Raises `UnreadableAnchors`."""
     found: list[Anchor] = []
-    for number, line in enumerate(read_file(Path(path), limit=ANCHORS_BYTES_MAX).splitlines(), 1):
+    with file_errors(path):
+        written = read_file(Path(path), limit=ANCHORS_BYTES_MAX)
+    for number, line in enumerate(written.splitlines(), 1):
         if line.strip():
             try:
                 found.append(msgspec.json.decode(line, type=Anchor))
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise UnreadableAnchors(str(path), number, str(error)) from None
     return found
 
 
 def add_anchors(path: PathLike, anchors: Sequence[Anchor]) -> None:
     """Append anchors to a file, which is created if missing: earlier ones stay. Synced."""
-    with Path(path).open("ab") as file:
+    with file_errors(path), Path(path).open("ab") as file:
         file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in anchors))
         file.flush()
         os.fsync(file.fileno())

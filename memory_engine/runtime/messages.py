@@ -384,6 +384,7 @@ class Recording:
 
     async def __aenter__(self) -> Self:
         self._thread.check_present("messages")
+        self._thread.kernel.check_writable("a recording")
         await self._thread.state()  # so that recording what has come needs nothing that could still be missing
         return self
 

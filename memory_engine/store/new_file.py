@@ -2,12 +2,15 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Literal, Protocol, TypeVar
 
+from memory_engine.core.arguments import PathLike
 from memory_engine.core.lazy import regex
+from memory_engine.errors import FileFailed, FileRefused
 
 T = TypeVar("T")
 
@@ -26,6 +29,20 @@ class FilePlan(Protocol):
 
 FILE_PLAN: ContextVar[FilePlan | None] = ContextVar("FILE_PLAN", default=None)
 """The seam where a test makes it fail (see `memory_engine.testing.Faults.files`)."""
+
+
+@contextmanager
+def file_errors(path: PathLike) -> Iterator[None]:
+    """Raise `FileFailed` for an `OSError` in the block: a full disk, no free descriptor, no permission.
+
+    `FileExistsError`, `FileNotFoundError` and `FileRefused` say themselves what is wrong, and go on as they are.
+    """
+    try:
+        yield
+    except (FileExistsError, FileNotFoundError, FileRefused):
+        raise
+    except OSError as error:
+        raise FileFailed(str(path), error.strerror or str(error)) from error
 
 
 def beside(path: Path) -> Path:

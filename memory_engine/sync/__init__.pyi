@@ -49,6 +49,7 @@ from memory_engine.replay.bisect import Bisection
 from memory_engine.replay.diff import Diff
 from memory_engine.replay.divergence import VerifyReport
 from memory_engine.replay.export.archive import FolderProgress, StoreExport, StoreImport
+from memory_engine.replay.export.claims import ImportScopes
 from memory_engine.replay.export.export import ExportReport
 from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.redaction import Redaction
@@ -171,10 +172,22 @@ class Engine:
         """Make all acknowledged events survive a power failure, under any `durability`."""
     def holds(self) -> list[StandingHold]:
         """The current legal holds on threads, users and tenants (see `Thread.hold`), oldest first."""
-    def import_all(self, folder: PathLike, *, progress: FolderProgress | None = None) -> StoreImport:
+    def import_all(
+        self, folder: PathLike, *, scopes: ImportScopes = "as given", progress: FolderProgress | None = None
+    ) -> StoreImport:
         """Create the threads in a folder that `export_all` wrote, each as `import_log` does."""
     def import_log(
-        self, path: PathLike, *, thread_id: str = "", progress: VerifyProgress | None = None
+        self,
+        path: PathLike,
+        *,
+        thread_id: str = "",
+        kinds: Collection[str] = ...,
+        tenant_id: str = "",
+        user_id: str = "",
+        agent_id: str = "",
+        parent_id: str = "",
+        scopes: ImportScopes = "as given",
+        progress: VerifyProgress | None = None,
     ) -> ImportReport:
         """Create a thread from a file that `Thread.export` wrote, with the same events, operations and hashes."""
     def industry(self, name: str) -> Industry:

@@ -5,31 +5,42 @@ needs no write-ahead log beside it.
 """
 
 import sqlite3
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from contextvars import copy_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from memory_engine.core.chain import link_hash
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.threads import DELETED
 from memory_engine.errors import BackupFailed, SchemaError, StorageBusy
-from memory_engine.storage.driver import StoreFile, cipher_connection, errors
+from memory_engine.storage.driver import StoreFile, cipher_connection, errors, plain_path
 from memory_engine.storage.sqlite import erasing
 from memory_engine.storage.sqlite.connection import Connection, storage_error
+from memory_engine.storage.sqlite.reading import read_once
 from memory_engine.storage.sqlite.schema import EVENT_COLUMNS, EVENTS, check_version, event_from_row, position, rows_of
 from memory_engine.store.acts import DESTROYING
 from memory_engine.store.keys import Key
 from memory_engine.store.new_file import beside, check_free, put_in_place, sync
 from memory_engine.store.protocol import Backup, Copied
 
+if TYPE_CHECKING:
+    import tempfile
+else:
+    tempfile = lazy_module("tempfile")
+
 _PAGES = 2_048
 
 
-def back_up(raw: sqlite3.Connection, file: StoreFile, target: StoreFile, copied: Copied) -> Backup:
+def back_up(
+    raw: sqlite3.Connection, file: StoreFile, target: StoreFile, copied: Copied, *, writes_nothing: bool
+) -> Backup:
     """Copy what a connection reads of a file to a new one, with the key that this has, if any.
 
-    Raises `FileExistsError`, `BackupFailed`, `OSError`.
+    `writes_nothing`: not beside the file either. Raises `FileExistsError`, `BackupFailed`, `OSError`.
     """
     path = Path(target.path)
     check_free(path)
@@ -37,7 +48,7 @@ def back_up(raw: sqlite3.Connection, file: StoreFile, target: StoreFile, copied:
     part.open("xb").close()
     made = target.like(str(part))
     try:
-        _fill(raw, file, made, copied)
+        _fill(raw, file, made, copied, writes_nothing=writes_nothing)
         with closing(made.connect()) as whole:
             report = checked(whole, target.path)
             _bring_acts(raw, whole)
@@ -57,28 +68,39 @@ def back_up(raw: sqlite3.Connection, file: StoreFile, target: StoreFile, copied:
     return msgspec.structs.replace(report, path=target.path, bytes=path.stat().st_size)
 
 
-def _fill(raw: sqlite3.Connection, file: StoreFile, made: StoreFile, copied: Copied) -> None:
+def _fill(raw: sqlite3.Connection, file: StoreFile, made: StoreFile, copied: Copied, *, writes_nothing: bool) -> None:
     """Copy page by page where both files have a key or none; else table by table, by SQLCipher's driver.
 
     That one must not open a plain file which Python's has open: closing it would take this one's locks. So a plain file
-    is copied once more, beside itself, where its texts are anyway.
+    is copied once more, beside itself, where its texts are anyway. Where nothing may be written there, any file is
+    copied once more, to the temporary folder, with the key that it has.
     """
     if made.is_encrypted == file.is_encrypted:
         with closing(made.connect()) as new:
             copy(raw, new, copied)
         return
-    plain = StoreFile(str(beside(Path(file.path)).with_suffix(".plain")))
+    if writes_nothing:
+        with tempfile.TemporaryDirectory(prefix="memory-engine-", ignore_cleanup_errors=True) as folder:
+            _export_copy(raw, file.like(str(Path(folder) / "store.db")), made, copied)
+    elif file.is_encrypted:
+        _export_from(file, made)
+    else:
+        _export_copy(raw, file.like(str(beside(Path(file.path)).with_suffix(".plain"))), made, copied)
+
+
+def _export_copy(raw: sqlite3.Connection, source: StoreFile, made: StoreFile, copied: Copied) -> None:
     try:
-        source = file
-        if not file.is_encrypted:
-            source = plain
-            with closing(plain.connect()) as new:
-                copy(raw, new, copied)
-        with closing(cipher_connection(made)) as new:
-            new.execute("ATTACH ? AS source KEY ?", (source.path, source.literal))
-            export(new, "source", "main")
+        with closing(source.connect()) as new:
+            copy(raw, new, copied)
+        _export_from(source, made)
     finally:
-        remove(Path(plain.path))
+        remove(Path(source.path))
+
+
+def _export_from(source: StoreFile, made: StoreFile) -> None:
+    with closing(cipher_connection(made)) as new:
+        new.execute("ATTACH ? AS source KEY ?", (plain_path(source.path), source.literal))
+        export(new, "source", "main")
 
 
 def copy(raw: sqlite3.Connection, made: sqlite3.Connection, copied: Copied) -> None:
@@ -176,8 +198,13 @@ def _last_hash(made: sqlite3.Connection, tid: int, previous: bytes, seq: int) ->
     return seq, last
 
 
-async def back_up_file(file: StoreFile, target: StoreFile, busy_timeout_s: float, copied: Copied) -> Backup:
-    """Copy a database, live or not, to a new file. Cancelling it leaves nothing behind."""
+async def back_up_file(
+    file: StoreFile, target: StoreFile, busy_timeout_s: float, copied: Copied, *, writes_nothing: bool = False
+) -> Backup:
+    """Copy a database, live or not, to a new file. Cancelling it leaves nothing behind.
+
+    `writes_nothing`: neither to the database nor beside it.
+    """
     given_up = False
 
     def told(done: int, all_: int) -> None:
@@ -185,12 +212,26 @@ async def back_up_file(file: StoreFile, target: StoreFile, busy_timeout_s: float
             raise BackupFailed(target.path, "it was given up")
         copied(done, all_)
 
+    def copy_of(raw: sqlite3.Connection) -> Backup:
+        if not check_version(raw, file.path):
+            raise SchemaError(file.path, "it is not a store; give the path of one, or of a backup")
+        return back_up(raw, file, target, told, writes_nothing=writes_nothing)
+
+    opened = read_once(file, busy_timeout_s) if writes_nothing else _opened(file, busy_timeout_s)
+    async with opened as connection:
+        try:
+            context = copy_context()  # the connection's thread has one of its own
+            return await connection.run(lambda raw: context.run(copy_of, raw))
+        finally:
+            given_up = True
+
+
+@asynccontextmanager
+async def _opened(file: StoreFile, busy_timeout_s: float) -> AsyncIterator[Connection]:
     connection = Connection.reader(file, busy_timeout_s)
     try:
-        context = copy_context()  # the connection's thread has one of its own
-        return await connection.run(lambda raw: context.run(_of_store, raw, file, target, told))
+        yield connection
     finally:
-        given_up = True
         await connection.close()
 
 
@@ -205,9 +246,3 @@ def target_of(file: StoreFile, path: str, key: Key | None, *, plain: bool) -> St
 def part_of(path: str) -> str:
     """Where this process makes a new file before it is there."""
     return str(beside(Path(path).resolve()))
-
-
-def _of_store(raw: sqlite3.Connection, file: StoreFile, target: StoreFile, copied: Copied) -> Backup:
-    if not check_version(raw, file.path):
-        raise SchemaError(file.path, "it is not a store; give the path of one, or of a backup")
-    return back_up(raw, file, target, copied)

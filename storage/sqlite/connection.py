@@ -25,7 +25,7 @@ from memory_engine.errors import (
     StorageFailed,
     StorageRefused,
 )
-from memory_engine.storage.driver import Factory, StoreFile, code_of, errors, not_a_database
+from memory_engine.storage.driver import Factory, StoreFile, code_of, errors, not_a_database, real_path
 
 T = TypeVar("T")
 
@@ -55,14 +55,17 @@ class Connection:
     cancelled await never leaves a transaction open.
     """
 
-    def __init__(self, path: str, opened: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, path: str, opened: Callable[[], sqlite3.Connection], *, is_still: bool = False) -> None:
         """`opened` opens SQLite's own connection, on the thread and when it is first needed."""
         self._path = path
+        self.is_still = is_still
+        """Whether it reads the file as if nobody wrote to it."""
         self._opened = opened
         self._worker: aiosqlite.Connection | None = None
         self._sqlite: sqlite3.Connection | None = None
-        self._is_writer = False
         self._open = True
+        self._written = self._apart_from = ""
+        self._changing = Lock()
         self.at_work = Lock()
         """Held while SQLite works for this connection (see `_rest`)."""
         _CONNECTIONS.add(self)
@@ -72,26 +75,52 @@ class Connection:
         """The connection that writes; `factory` is that of `sqlite3.connect`."""
         file = StoreFile(file) if isinstance(file, str) else file
         made = cls(file.path, lambda: file.connect(timeout_s=busy_timeout_s, factory=factory, anywhere=True))
-        made._is_writer = True
-        await made.run(lambda _: None)
+        made._written = real_path(file.path)
+        _WRITTEN.append(made._written)
+        try:
+            await _let_go_of(made._written)
+            await made.run(lambda _: None)
+        except BaseException:  # after any error no thread of a connection may stay behind; it goes on to the caller
+            await made.close()
+            raise
         return made
 
     @classmethod
-    def reader(cls, file: StoreFile | str, busy_timeout_s: float, *, is_still: bool = False) -> "Connection":
+    def reader(
+        cls, file: StoreFile | str, busy_timeout_s: float, *, writes_nothing: bool = False, is_still: bool = False
+    ) -> "Connection":
         """A connection that cannot write, opened with its first closure.
 
-        `is_still`: nobody else writes either, so that it needs no files beside.
+        `writes_nothing`: not to the shared memory beside the file either. `is_still`: nobody else writes, so that it
+        needs no files beside.
         """
-        return cls.readers(file, busy_timeout_s, 1, is_still=is_still)[0]
+        return cls.readers(file, busy_timeout_s, 1, writes_nothing=writes_nothing, is_still=is_still)[0]
 
     @classmethod
     def readers(
-        cls, file: StoreFile | str, busy_timeout_s: float, count: int, *, is_still: bool = False
+        cls,
+        file: StoreFile | str,
+        busy_timeout_s: float,
+        count: int,
+        *,
+        writes_nothing: bool = False,
+        is_still: bool = False,
     ) -> "list[Connection]":
         """Several of them, of the file that is there now, whatever the path names later."""
         file = StoreFile(file) if isinstance(file, str) else file
-        target = Path(file.path).resolve().as_uri() + "?mode=ro" + ("&immutable=1" if is_still else "")
-        return [cls(file.path, lambda: file.connect(target, timeout_s=busy_timeout_s)) for _ in range(count)]
+        place = Path(real_path(file.path))
+        target = place.as_uri() + "?mode=ro" + ("&immutable=1" if is_still else "")
+
+        def opened() -> sqlite3.Connection:
+            # within a process all connections share one mapping of that memory: it must be writable where one writes
+            is_apart = writes_nothing and not is_written(str(place))
+            return file.connect(target + "&readonly_shm=1" if is_apart else target, timeout_s=busy_timeout_s)
+
+        found: list[Connection] = [cls(file.path, opened, is_still=is_still) for _ in range(count)]
+        if writes_nothing:
+            for one in found:
+                one._apart_from = str(place)
+        return found
 
     def start(self, work: Callable[[sqlite3.Connection], T], ended: Callable[[T | BaseException], None]) -> None:
         """Start a closure on the connection's thread, after those started before: one hop, however many statements.
@@ -116,7 +145,7 @@ class Connection:
         """SQLite's own connection, opened now if it is not yet. On the connection's thread."""
         if self._sqlite is None:
             self._sqlite = self._opened()
-            if not self._is_writer:
+            if not self._written:
                 self._sqlite.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         return self._sqlite
 
@@ -188,18 +217,29 @@ class Connection:
         return self._worker is not None
 
     async def rest(self) -> None:
-        """Close SQLite's own connection, after what was started before. The next closure opens one anew."""
-        if self._open and self._worker is not None:
-            await self._done(self._shut)
+        """Close SQLite's own connection, after what was started before. The next closure opens one anew.
+
+        Also one of another event loop, and one that was left behind by a fork: that has no thread any more.
+        """
+        with self._changing:  # nothing is put after what ends the thread
+            is_there = self._open and self._worker is not None and _thread_of(self._worker).is_alive()
+            rested = self._done(self._shut) if is_there else None
+        if rested is not None:
+            await rested
 
     async def close(self) -> None:
         """Close it and end its thread, in one hop."""
-        was_open, self._open = self._open, False
-        if was_open and self._worker is not None:
-            shut = self._done(self._shut)
-            _end(self._worker)
+        with self._changing:
+            was_open, self._open = self._open, False
+            shut = self._done(self._shut) if was_open and self._worker is not None else None
+            if shut is not None and self._worker is not None:
+                _end(self._worker)
+        if shut is not None and self._worker is not None:
             await shut
             _thread_of(self._worker).join()  # it has nothing left to do but to end: who counts threads then counts none
+        if self._written:
+            _WRITTEN.remove(self._written)
+            self._written = ""
 
 
 def _let_go_of_cursors(error: BaseException) -> None:
@@ -215,6 +255,20 @@ def _let_go_of_cursors(error: BaseException) -> None:
 
 
 _CONNECTIONS: WeakSet[Connection] = WeakSet()
+_WRITTEN: list[str] = []
+"""The files that this process has open for writing, once for each connection."""
+
+
+def is_written(path: str) -> bool:
+    """Whether this process has a file open for writing; the path is a `real_path`."""
+    return path in _WRITTEN
+
+
+async def _let_go_of(path: str) -> None:
+    """Have connections that write nothing open a file again, now that this process writes to it."""
+    for one in list(_CONNECTIONS):
+        if one._apart_from == path:
+            await one.rest()
 
 
 class _Resting(local):

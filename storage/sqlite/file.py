@@ -5,7 +5,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol, TypeVar
@@ -14,12 +14,11 @@ import msgspec
 
 from memory_engine.core.cancellation import finished
 from memory_engine.errors import MemoryEngineError, ReadOnly, SchemaError, StorageFailed
-from memory_engine.storage.driver import StoreFile, errors
-from memory_engine.storage.sqlite.connection import Connection, configure
+from memory_engine.storage.driver import StoreFile
+from memory_engine.storage.sqlite.connection import configure
 from memory_engine.storage.sqlite.erasing import is_settled
 from memory_engine.storage.sqlite.locking import FileLock
 from memory_engine.storage.sqlite.schema import check_version, migrate
-from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.store.keys import Key
 from memory_engine.store.protocol import Backup, CommitUnit, Copied, Migrated
 
@@ -88,34 +87,6 @@ def prepare(raw: sqlite3.Connection, lock: FileLock, path: str, syncs: bool, mig
         return is_settled(raw)
 
 
-async def version_of(
-    file: StoreFile, busy_timeout_s: float, version: Callable[[sqlite3.Connection, str], int], *, is_still: bool = False
-) -> int:
-    """The schema version of a file that is there, by a connection that cannot write."""
-    connection = Connection.reader(file, busy_timeout_s, is_still=is_still)
-    try:
-        return await connection.run(lambda raw: version(raw, file.path))
-    finally:
-        await connection.close()
-
-
-def close_for_good(file: StoreFile) -> None:
-    """Take away the files that reading has made beside a file: SQLite does it where the last to close might write.
-
-    It does nothing while others have the file open, and nothing is in the write-ahead log that they left behind.
-    """
-    if size_of(file.path + "-wal"):
-        return
-    with suppress(*errors()), closing(file.connect(timeout_s=0)) as last:
-        last.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-
-
-def signature(path: str) -> tuple[int, ...]:
-    """What changes when a file is written to: its size and time, and the size of its write-ahead log."""
-    file = Path(path).stat()
-    return file.st_size, file.st_mtime_ns, size_of(path + "-wal")
-
-
 def remove_graphs(path: str) -> None:
     """Delete the graphs of vectors that older releases kept beside the file: nothing reads or forgets them any more."""
     folder = Path(f"{path}-graphs")
@@ -129,10 +100,14 @@ def remove_graphs(path: str) -> None:
 
 def check_place(path: str) -> None:
     """Raise `StorageFailed` where no file can stand."""
-    folder = Path(path).resolve().parent
-    if not folder.is_dir():
+    try:
+        folder = Path(path).resolve().parent
+        is_there, is_folder = folder.is_dir(), Path(path).is_dir()
+    except (OSError, RuntimeError) as error:  # a name that is too long, a folder that may not be entered, a loop
+        raise StorageFailed(path, str(error)) from error
+    if not is_there:
         raise StorageFailed(path, f"the directory {folder} does not exist; create it")
-    if Path(path).is_dir():
+    if is_folder:
         raise StorageFailed(path, "it is a directory; give the path of a file")
 
 

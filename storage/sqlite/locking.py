@@ -245,7 +245,10 @@ class Leases:
         if sys.platform != "linux":
             return None
         if self._file is None:
-            self._file = open(self._path, "ab")  # noqa: SIM115, PTH123 - held for the store's life
+            try:
+                self._file = open(self._path, "ab")  # noqa: SIM115, PTH123 - held for the store's life
+            except OSError as error:
+                raise StorageFailed(self._path, str(error)) from error
         return _set_bytes(self._file.fileno(), _byte_of(thread_id), locked=True)
 
     def release(self, thread_id: str) -> None:

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 from memory_engine.errors import SchemaError, StorageFailed
-from memory_engine.storage.sqlite.file import checked_file, close_for_good, version_of
+from memory_engine.storage.sqlite.file import checked_file
+from memory_engine.storage.sqlite.reading import version_of
 from memory_engine.storage.sqlite.schema import MIGRATIONS, brings, stored_version
-from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.storage.sqlite.store import SQLiteStore
 from memory_engine.store.keys import Key
 from memory_engine.store.protocol import Migrated, SchemaVersions
@@ -26,16 +26,7 @@ class SQLiteSchema:
         if not await asyncio.to_thread(Path(path).is_file):
             raise StorageFailed(path, "there is no such file")
         file = await checked_file(path, self._key)
-        is_alone = not await asyncio.to_thread(Path(path + "-shm").exists)
-        try:
-            stored = await version_of(file, self._busy_timeout_s, stored_version)
-        except StorageFailed:
-            if await asyncio.to_thread(size_of, path + "-wal"):
-                raise
-            stored = await version_of(file, self._busy_timeout_s, stored_version, is_still=True)
-        else:
-            if is_alone:
-                await asyncio.to_thread(close_for_good, file)
+        stored = await version_of(file, self._busy_timeout_s, stored_version)
         waiting = {number: brings(number) for number in range(stored + 1, len(MIGRATIONS) + 1)}
         return SchemaVersions(stored=stored, newest=len(MIGRATIONS), waiting=waiting)
 

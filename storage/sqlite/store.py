@@ -15,7 +15,7 @@ import msgspec
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
-from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed
+from memory_engine.errors import MemoryEngineError, StorageFailed
 from memory_engine.storage.driver import StoreFile
 from memory_engine.storage.passage_rows import forget_texts
 from memory_engine.storage.sqlite import erasing, reads, texts
@@ -25,17 +25,13 @@ from memory_engine.storage.sqlite.file import (
     NoWriter,
     as_schema_error,
     checked_file,
-    close_for_good,
     make,
     on_the_loop,
     prepare,
-    signature,
-    version_of,
     whole,
 )
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version
 from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
@@ -61,12 +57,13 @@ from memory_engine.store.protocol import (
 )
 
 if TYPE_CHECKING:
-    from memory_engine.storage.sqlite import backup
+    from memory_engine.storage.sqlite import backup, reading
     from memory_engine.storage.sqlite import faults as faulty
     from memory_engine.storage.sqlite.faults import FaultPlan
 else:
     faulty = lazy_module("memory_engine.storage.sqlite.faults")
     backup = lazy_module("memory_engine.storage.sqlite.backup")
+    reading = lazy_module("memory_engine.storage.sqlite.reading")
 
 T = TypeVar("T")
 
@@ -96,7 +93,12 @@ class SQLiteStore:
     """
 
     def __init__(
-        self, file: StoreFile, writer: Writer | NoWriter, readers: Readers, transactions: Transactions, timeout_s: float
+        self,
+        file: StoreFile,
+        writer: Writer | NoWriter,
+        readers: "Readers | reading.FileReaders",
+        transactions: Transactions,
+        timeout_s: float,
     ) -> None:
         self._file, self._path = file, file.path
         self._writer = writer
@@ -108,8 +110,6 @@ class SQLiteStore:
         self._generation_before = 0
         self._in_round = 0
         self._round_will_end = False
-        self._still: tuple[int, ...] | None = None
-        self._leaves: bool = False
         self._first_reads = 0
         """How many queries more need no reader."""
         self._is_settled = False
@@ -155,46 +155,18 @@ class SQLiteStore:
     ) -> "SQLiteStore":
         """Open a file that is only read: it may be read-only, and its directory too. Every write raises `ReadOnly`.
 
-        Where nothing can be written beside the file, it is read as it stands; a read after another process has written
-        to it raises `StorageFailed`: open it again. Raises `StorageFailed` for a file that is not there, or whose
-        latest commits are in a write-ahead log that cannot be read so, and `SchemaError` as `open` does. A file of an
-        older schema is brought up to date where it can be written.
+        Nothing is written to it or beside it (see `reading`); one of an older schema is read from a copy in the
+        temporary folder. Raises `StorageFailed` for a file that is not there, and `SchemaError` as `open` does.
         """
-        return await whole(cls._still_prepared(path, busy_timeout_s, readers, key))
+        return await whole(cls._to_be_read(path, busy_timeout_s, readers, key))
 
     @classmethod
-    async def _still_prepared(cls, path: str, busy_timeout_s: float, readers: int, key: Key | None) -> "SQLiteStore":
+    async def _to_be_read(cls, path: str, busy_timeout_s: float, readers: int, key: Key | None) -> "SQLiteStore":
         file = await checked_file(path, key)
         if not await asyncio.to_thread(Path(path).is_file):
             raise StorageFailed(path, "the file does not exist, and an engine that only reads makes none")
-        is_still, version = False, 0
-        is_alone = not await asyncio.to_thread(Path(path + "-shm").exists)
-        try:
-            version = await version_of(file, busy_timeout_s, check_version)
-        except StorageFailed as error:
-            if await asyncio.to_thread(size_of, path + "-wal"):
-                why = (
-                    f"{error.why}; its latest commits are in {path}-wal, and nothing can be written beside it: open it "
-                    "once where its directory can be written to, or copy both files to such a place"
-                )
-                raise StorageFailed(path, why) from error
-            is_still = True
-            version = await version_of(file, busy_timeout_s, check_version, is_still=True)
-        if version < len(MIGRATIONS):
-            await cls._brought_up(path, version, busy_timeout_s, key)
-        found = Readers(Connection.readers(file, busy_timeout_s, readers, is_still=is_still))
-        store = cls(file, NoWriter(), found, Transactions(SPILL_BYTES, path), busy_timeout_s)
-        store._leaves = is_alone and not is_still
-        store._still = await asyncio.to_thread(signature, path) if is_still else None
-        return store
-
-    @classmethod
-    async def _brought_up(cls, path: str, version: int, busy_timeout_s: float, key: Key | None) -> None:
-        try:
-            await (await cls.open(path, busy_timeout_s=busy_timeout_s, key=key)).close()
-        except StorageFailed as error:
-            why = f"its schema is version {version}; open it once where it can be written to, to bring it up to date"
-            raise SchemaError(path, why) from error
+        found = await reading.FileReaders.open(file, busy_timeout_s, readers)
+        return cls(file, NoWriter(), found, Transactions(SPILL_BYTES, path), busy_timeout_s)
 
     @classmethod
     async def _prepared(  # noqa: PLR0913 - what `open` is given
@@ -378,7 +350,7 @@ class SQLiteStore:
 
     async def lease(self, thread_id: str) -> bool | None:
         """Take a thread for work that one engine at a time should do; `None` where the system has no such locks."""
-        return self._leases.take(thread_id)
+        return None if isinstance(self._writer, NoWriter) else self._leases.take(thread_id)
 
     async def release(self, thread_id: str) -> None:
         """Give a thread back."""
@@ -403,7 +375,8 @@ class SQLiteStore:
     async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
         """Copy the database as it is now to a new file, which is checked before it is there."""
         target = await asyncio.to_thread(backup.target_of, self._file, path, key, plain=plain)
-        return await backup.back_up_file(self._file, target, self._busy_timeout_s, copied)
+        only_reads = isinstance(self._writer, NoWriter)
+        return await backup.back_up_file(self._file, target, self._busy_timeout_s, copied, writes_nothing=only_reads)
 
     async def rekey(self, key: Key | None, copied: Copied) -> Backup:
         """Write the file anew with another key, or none, and go on with that. Reads and commits wait meanwhile."""
@@ -484,13 +457,9 @@ class SQLiteStore:
             await asyncio.wait([self._shortening])
         await self._readers.close()
         await self._writer.close()
-        if self._leaves:
-            await asyncio.to_thread(close_for_good, self._file)
         self._file.closed()
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        if self._still is not None and await asyncio.to_thread(signature, self._path) != self._still:
-            raise StorageFailed(self._path, "another process has written to it since it was opened to be read")
         while self._quiet is not None:
             await asyncio.shield(self._quiet)
         with as_schema_error(self._path):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memory_engine.core.lazy import lazy_module
+from memory_engine.storage.driver import plain_path
 
 if TYPE_CHECKING:
     import subprocess
@@ -95,7 +96,7 @@ class Watch:
 
     def __init__(self, path: str) -> None:
         self._log = Path(f"{path}-wal")
-        self._reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._reader = sqlite3.connect(plain_path(path), isolation_level=None, check_same_thread=False)
         self._reader.execute("BEGIN")
         self._reader.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
 

@@ -119,7 +119,7 @@ async def test_a_redaction_takes_files_and_native_out(tmp_path: Path) -> None:
         )
         text = (tmp_path / "log.jsonl").read_text(encoding="utf-8")
         assert [] == [word for word in ("EmwKAhgB", "lease", "May", "AA==") if word in text]
-        await engine.import_log(tmp_path / "log.jsonl", thread_id="u")
+        await engine.import_log(tmp_path / "log.jsonl", thread_id="u", scopes="as exported")
         assert (await engine.thread("u").verify()).ok
 
 

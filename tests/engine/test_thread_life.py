@@ -120,9 +120,9 @@ async def test_an_export_brings_its_metadata(engine: Engine, tmp_path: Path) -> 
     await thread.export(tmp_path / "second.jsonl")
     async with memory_engine.open(":memory:") as other:
         for name, number in (("first", "1"), ("second", "2")):
-            await other.import_log(tmp_path / f"{name}.jsonl")
+            await other.import_log(tmp_path / f"{name}.jsonl", scopes="as exported")
             assert {"n": number} == (await other.thread("t").info()).metadata
-        await other.import_log(tmp_path / "second.jsonl", thread_id="copy")
+        await other.import_log(tmp_path / "second.jsonl", thread_id="copy", scopes="as exported")
         assert {"n": "2"} == (await other.thread("copy").info()).metadata
         assert (await other.thread("t").verify()).ok
 
@@ -242,8 +242,8 @@ async def test_a_deleted_threads_export_does_not_come_back_as_another(engine: En
         if make:
             await engine.create_thread("t")
         with pytest.raises(errors.ThreadExists):
-            await engine.import_log(tmp_path / "t.jsonl")
-    await engine.import_log(tmp_path / "t.jsonl", thread_id="other")
+            await engine.import_log(tmp_path / "t.jsonl", scopes="as exported")
+    await engine.import_log(tmp_path / "t.jsonl", thread_id="other", scopes="as exported")
     assert [0, 1] == [info.events for info in await engine.threads()]
 
 

@@ -47,10 +47,10 @@ def test_a_log_goes_into_a_file_and_into_another_database(run: Run, tmp_path: Pa
     code, out, err = run("export", "t", file)
     head = out.splitlines()[1].removeprefix("head ")
     assert (0, True, "") == (code, out.startswith(f"10 events of t → {file} ("), err)
-    code, out, _ = run("import", file, "--thread", "copy", "--db", other)
+    code, out, _ = run("import", file, "--as-exported", "--thread", "copy", "--db", other)
     assert (0, f"head {head}") == (code, out.splitlines()[1])
     assert out.startswith(f"10 events into thread copy of {other}, in ")
-    assert "0 events into thread copy" in run("import", file, "--thread", "copy", "--db", other)[1]
+    assert "0 events into thread copy" in run("import", file, "--as-exported", "--thread", "copy", "--db", other)[1]
     assert (0, "10 events") == (run("verify", "--db", other)[0], run("verify", "--db", other)[1][10:19])
 
 
@@ -58,7 +58,7 @@ def test_a_program_gets_both_reports(run: Run, tmp_path: Path) -> None:
     """With --json, one value each."""
     file = str(tmp_path / "t.jsonl")
     exported = json.loads(run("export", "t", file, "--json", "--upto", "4")[1])
-    imported = json.loads(run("import", file, "--json", "--db", str(tmp_path / "other.db"))[1])
+    imported = json.loads(run("import", file, "--as-exported", "--json", "--db", str(tmp_path / "other.db"))[1])
     assert (4, 0, "t", 4, 4) == (
         exported["events"], exported["redacted"], imported["thread_id"], imported["events"], imported["added"]
     )  # fmt: skip
@@ -74,7 +74,7 @@ def test_a_redacted_log_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
     assert "memory-engine: nothing in the log matches this rule: pattern nothing like it\n" == err
     whole = b"\n".join(lines_of(file))
     assert [] == [text for text in (b"blue", b"bicycles", b"3 blue", b'"Ann"', b"three of them") if text in whole]
-    assert "; 6 of all are redacted" in run("import", str(file), "--db", other)[1]
+    assert "; 6 of all are redacted" in run("import", str(file), "--as-exported", "--db", other)[1]
     code, out, _ = run("verify", "--db", other)
     assert (0, True) == (
         code,
@@ -115,10 +115,10 @@ def test_what_cannot_be_done_is_an_error_in_a_line(run: Run, tmp_path: Path) -> 
     assert 0 == run("export", "t", file)[0]
     text = Path(file).read_text(encoding="utf-8")
     Path(file).write_text(text.replace("blue", "green"), encoding="utf-8")
-    error = json.loads(run("import", file, "--json", "--db", str(other))[1])["error"]
+    error = json.loads(run("import", file, "--as-exported", "--json", "--db", str(other))[1])["error"]
     assert ("ImportRefused", True) == (error["type"], error["message"].endswith("nothing was imported"))
     Path(file).write_text(text, encoding="utf-8")
-    assert "exists already" in run("import", str(_other_log(tmp_path)))[2]
+    assert "exists already" in run("import", str(_other_log(tmp_path)), "--as-exported")[2]
 
 
 def _other_log(tmp_path: Path) -> Path:

@@ -84,7 +84,7 @@ async def test_the_same_log_gives_the_same_hits_as_in_memory(
             for _ in range(copies):
                 await views.each(thread, events)
             await thread.export(path)
-            await there.import_log(path)
+            await there.import_log(path, scopes="as exported")
             other = there.thread("t")
             for one in (thread, other):
                 await one.prepare_search()

@@ -45,7 +45,7 @@ async def test_X6_an_export_is_imported_elsewhere_with_the_same_hashes(tmp_path:
         exported = await thread.export(path)
         expected = await rows(source, "t"), await shown(thread), await thread.info()
     async with memory_engine.open(where) as engine:
-        report = await engine.import_log(path)
+        report = await engine.import_log(path, scopes="as exported")
         imported = engine.thread("t")
         assert expected == (await rows(engine, "t"), await shown(imported), await imported.info())
         assert (await imported.verify()).ok
@@ -73,7 +73,7 @@ async def test_every_log_comes_back_as_it_was(log: list[Event], upto: int) -> No
             await thread.export(path, upto=upto)
             expected = (await rows(source, "t"))[:upto], placed
         async with memory_engine.open(":memory:", config=NEVER) as engine:
-            await engine.import_log(path)
+            await engine.import_log(path, scopes="as exported")
             state = await engine.thread("t").state()
             assert expected == (await rows(engine, "t"), list(state.placed()))
             assert [] == [report for report in await engine.verify() if not report.ok]
@@ -82,7 +82,7 @@ async def test_every_log_comes_back_as_it_was(log: list[Event], upto: int) -> No
 async def test_an_imported_log_exports_to_the_same_bytes(file: Path, tmp_path: Path) -> None:
     """Nothing is added or lost on the way, and a second export is the first."""
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(file)
+        await engine.import_log(file, scopes="as exported")
         await engine.thread("t").export(tmp_path / "again.jsonl")
     assert lines_of(file) == lines_of(tmp_path / "again.jsonl")
 
@@ -93,7 +93,7 @@ async def test_a_compressed_export_is_the_same_each_time(tmp_path: Path) -> None
         thread = await talk(engine)
         await thread.export(tmp_path / "one.jsonl.gz")
         await export(thread, tmp_path / "two", compress=True)
-        await engine.import_log(tmp_path / "two", thread_id="copy")
+        await engine.import_log(tmp_path / "two", thread_id="copy", scopes="as exported")
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -107,7 +107,7 @@ async def test_a_fork_is_exported_with_its_whole_past(tmp_path: Path) -> None:
         expected = await rows(source, "fork"), await shown(fork)
     assert {"thread_id": "t", "seq": 4} == read(path)[0]["thread"]["forked_from"]  # type: ignore[index]
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(path)
+        await engine.import_log(path, scopes="as exported")
         imported = engine.thread("fork")
         assert expected == (await rows(engine, "fork"), await shown(imported))
         assert ((await imported.info()).forked_from, True) == (None, (await imported.verify()).ok)
@@ -121,7 +121,7 @@ async def test_a_large_payload_stands_whole_in_the_file(tmp_path: Path) -> None:
         await thread.dispatch(UserMessage(content=text))
         await thread.export(path)
     async with memory_engine.open(str(tmp_path / "other.db"), config=NEVER) as engine:
-        await engine.import_log(path)
+        await engine.import_log(path, scopes="as exported")
         assert text == (await engine.thread("t").chunk("1.0")).content
         assert (await engine.thread("t").verify()).ok
 
@@ -132,7 +132,7 @@ async def test_an_empty_log_is_a_log(tmp_path: Path) -> None:
         report = await (await source.create_thread("t", kind="agent")).export(tmp_path / "empty.jsonl")
     assert (0, "") == (report.events, report.head_hash)
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "empty.jsonl")
+        await engine.import_log(tmp_path / "empty.jsonl", scopes="as exported")
         assert ("agent", 0) == ((await engine.thread("t").info()).kind, (await engine.thread("t").info()).events)
 
 
@@ -140,7 +140,7 @@ async def test_progress_hears_of_every_event(file: Path, tmp_path: Path) -> None
     """An export counts up to the last event; an import does so twice, checking and writing."""
     heard: list[int] = []
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(file, progress=heard.append)
+        await engine.import_log(file, progress=heard.append, scopes="as exported")
         assert [len(TALK), len(TALK)] == heard
         heard.clear()
         await engine.thread("t").export(tmp_path / "again.jsonl", progress=heard.append)
@@ -217,7 +217,7 @@ async def test_a_broken_log_can_be_exported_and_says_so(tmp_path: Path) -> None:
         assert 2 == (await engine.thread("t").export(path)).broken_at
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(ImportRefused, match="line 3: its hash is not that of what it says"):
-            await engine.import_log(path)
+            await engine.import_log(path, scopes="as exported")
 
 
 # threads that are there
@@ -231,13 +231,13 @@ async def test_an_import_goes_on_from_where_one_stopped(tmp_path: Path, where: s
         await thread.export(tmp_path / "whole.jsonl")
         expected = await shown(thread)
     async with memory_engine.open(where) as engine:
-        assert 4 == (await engine.import_log(tmp_path / "part.jsonl")).added
+        assert 4 == (await engine.import_log(tmp_path / "part.jsonl", scopes="as exported")).added
         imported = engine.thread("t")
         await shown(imported)
-        assert 5 == (await engine.import_log(tmp_path / "whole.jsonl")).added
+        assert 5 == (await engine.import_log(tmp_path / "whole.jsonl", scopes="as exported")).added
         assert expected == await shown(imported)
         for name in ("part", "whole"):
-            assert 0 == (await engine.import_log(tmp_path / f"{name}.jsonl")).added
+            assert 0 == (await engine.import_log(tmp_path / f"{name}.jsonl", scopes="as exported")).added
         assert (await imported.verify()).ok
 
 
@@ -255,10 +255,10 @@ async def test_an_import_that_died_leaves_a_beginning(
         async with memory_engine.open(store) as engine:
             store.fail(StorageBusy("it died here", 0.0), commit=commit)
             with pytest.raises(StorageBusy):
-                await engine.import_log(tmp_path / "t.jsonl", thread_id=f"t{commit}")
+                await engine.import_log(tmp_path / "t.jsonl", thread_id=f"t{commit}", scopes="as exported")
             thread = engine.thread(f"t{commit}")
             assert ((commit - 1) * 2, True) == ((await thread.info()).events, (await thread.verify()).ok)
-            again = await engine.import_log(tmp_path / "t.jsonl", thread_id=thread.id)
+            again = await engine.import_log(tmp_path / "t.jsonl", thread_id=thread.id, scopes="as exported")
             assert (len(TALK) - (commit - 1) * 2, True) == (again.added, (await thread.verify()).ok)
 
 
@@ -267,15 +267,15 @@ async def test_another_log_under_the_id_is_left_alone(file: Path) -> None:
     async with memory_engine.open(":memory:") as engine:
         await talk(engine)
         with pytest.raises(ThreadExists):
-            await engine.import_log(file)
-        await engine.import_log(file, thread_id="copy")
+            await engine.import_log(file, scopes="as exported")
+        await engine.import_log(file, thread_id="copy", scopes="as exported")
         fork = await engine.thread("copy").fork(5, thread_id="fork")
         await fork.dispatch(UserMessage(content="another way"))
         with pytest.raises(ThreadExists):
-            await engine.import_log(file, thread_id="fork")
+            await engine.import_log(file, thread_id="fork", scopes="as exported")
         await engine.thread("t").delete()
         with pytest.raises(ThreadExists):
-            await engine.import_log(file)
+            await engine.import_log(file, scopes="as exported")
         assert len(TALK) == (await engine.thread("copy").info()).events
 
 
@@ -286,12 +286,12 @@ async def test_a_thread_at_work_takes_the_rest_between_its_events(tmp_path: Path
         await thread.export(tmp_path / "part.jsonl", upto=4)
         await thread.export(tmp_path / "whole.jsonl")
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "part.jsonl")
+        await engine.import_log(tmp_path / "part.jsonl", scopes="as exported")
         runtime = await engine.kernel[OpenThreads].open("t")
         runtime.queue.block(BlockingReason.COMPACTING)
         waiting = asyncio.ensure_future(engine.thread("t").dispatch(UserMessage(content="I wait.")))
         await asyncio.sleep(0)
-        assert 5 == (await engine.import_log(tmp_path / "whole.jsonl")).added
+        assert 5 == (await engine.import_log(tmp_path / "whole.jsonl", scopes="as exported")).added
         assert len(TALK) == runtime.head.seq
         runtime.unblock(BlockingReason.COMPACTING)
         assert len(TALK) + 1 == (await waiting).seq
@@ -311,7 +311,7 @@ async def test_an_unfinished_compaction_is_not_ended_by_who_imports_it(tmp_path:
         await thread.dispatch_all([UserMessage(content="Hello"), started])
         head = (await thread.export(tmp_path / "t.jsonl")).head_hash
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "t.jsonl")
+        await engine.import_log(tmp_path / "t.jsonl", scopes="as exported")
         imported = engine.thread("t")
         await imported.state()
         assert head == (await imported.info()).head_hash
@@ -326,7 +326,7 @@ async def test_a_pause_holds_where_it_is_imported(tmp_path: Path) -> None:
         await thread.pause()
         await thread.export(tmp_path / "t.jsonl")
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "t.jsonl")
+        await engine.import_log(tmp_path / "t.jsonl", scopes="as exported")
         assert BlockingReason.PAUSED is await engine.thread("t").blocking_reason()
         await engine.thread("t").resume()
         assert len(TALK) + 3 == (await engine.thread("t").dispatch(UserMessage(content="On."))).seq
@@ -349,10 +349,10 @@ async def test_events_that_are_not_known_here_survive(tmp_path: Path) -> None:
         await thread.dispatch_all([UserMessage(content="Stop!"), OrderCancelled(order="A-7")])
         await thread.export(tmp_path / "t.jsonl")
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "t.jsonl")
+        await engine.import_log(tmp_path / "t.jsonl", scopes="as exported")
         await engine.thread("t").export(tmp_path / "again.jsonl")
     async with memory_engine.open(":memory:", plugins=[shop]) as back:
-        await back.import_log(tmp_path / "again.jsonl")
+        await back.import_log(tmp_path / "again.jsonl", scopes="as exported")
         events = [recorded.event async for recorded in back.thread("t").events()]
         assert ([UserMessage(content="Stop!"), OrderCancelled(order="A-7")], True) == (
             events,
@@ -387,7 +387,7 @@ async def test_facts_of_an_imported_log_are_delivered_where_it_came_from(tmp_pat
         await thread.export(path)
     for _ in range(2):  # the second time as the next process that opens the file
         async with memory_engine.open(db) as engine:
-            await engine.import_log(path)
+            await engine.import_log(path, scopes="as exported")
             await engine.thread("t").delivered()
             await (await engine.thread("t").fork()).delivered()
             await engine.thread("t").rebuild()
@@ -408,11 +408,11 @@ async def test_an_engine_that_only_reads_exports_and_does_not_import(file: Path,
     async with memory_engine.open(db, config=EngineConfig(read_only=True)) as engine:
         await engine.thread("t").export(tmp_path / "out.jsonl")
         with pytest.raises(ReadOnly):
-            await engine.import_log(file, thread_id="copy")
+            await engine.import_log(file, thread_id="copy", scopes="as exported")
 
 
 async def test_search_finds_in_an_imported_log(file: Path) -> None:
     """A thread begins without an index, and one that has one follows what is imported."""
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(file)
+        await engine.import_log(file, scopes="as exported")
         assert "blue" in (await engine.thread("t").search("which colour is the bike: blue?")).hits[0].text

@@ -68,7 +68,7 @@ SPOILT: dict[str, tuple[Spoil, int, str]] = {
     "more after the end": (lines(*ALL, 2), END + 1, "more follows"),
     "no header": (lines(*ALL[1:]), 1, "not an exported log"),
     "another format": (with_line(HEADER, lambda line: line.update(format="csv")), 1, "its format is 'csv'"),
-    "a newer version": (with_line(HEADER, lambda line: line.update(version=2)), 1, "of version 2 of the format"),
+    "a newer version": (with_line(HEADER, lambda line: line.update(version=3)), 1, "of version 3 of the format"),
     "no JSON": (text(3, b'{"seq"', b'{seq'), 3, "not JSON"),
     "a list": (lambda given: [*given[:2], b'["payload"]', *given[3:]], 3, "Expected `object`, got `array`"),
     "not UTF-8": (text(3, b"blue", b"bl\xffe"), 3, "not UTF-8"),
@@ -95,7 +95,7 @@ async def test_a_file_that_is_not_as_it_was_written_is_refused(file: Path, name:
     bad = spoilt(file, spoil)
     async with memory_engine.open(where) as engine:
         with pytest.raises(ImportRefused, match=why) as refused:
-            await engine.import_log(bad)
+            await engine.import_log(bad, scopes="as exported")
         assert (line, str(bad)) == (refused.value.line, refused.value.path)
         assert str(refused.value).endswith("; nothing was imported")
         assert [] == await engine.threads()
@@ -109,7 +109,7 @@ async def test_a_compressed_file_that_was_cut_off_is_refused(file: Path, tmp_pat
         for size in (20, len(packed) // 2, len(packed) - 4):
             cut.write_bytes(packed[:size])
             with pytest.raises(ImportRefused, match="damaged or cut off"):
-                await engine.import_log(cut)
+                await engine.import_log(cut, scopes="as exported")
 
 
 FORGED = [
@@ -129,16 +129,16 @@ async def test_what_a_forged_log_does_must_apply(file: Path, old: bytes, new: by
     line = line_of(event_line(msgspec.structs.replace(forged, hash=link_hash(forged, b"")))).strip()
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(ImportRefused, match=f"line 2: what it did cannot be applied: .*{why}"):
-            await engine.import_log(spoilt(file, lambda given: [given[0], line, *given[2:]]))
+            await engine.import_log(spoilt(file, lambda given: [given[0], line, *given[2:]]), scopes="as exported")
 
 
 async def test_an_id_for_the_thread_must_be_one(file: Path) -> None:
     """What no store can hold is refused before anything is read."""
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(InvalidIdentifier):
-            await engine.import_log(file, thread_id="a\x00b")
+            await engine.import_log(file, thread_id="a\x00b", scopes="as exported")
         with pytest.raises(FileNotFoundError):
-            await engine.import_log("nowhere.jsonl")
+            await engine.import_log("nowhere.jsonl", scopes="as exported")
 
 
 async def test_a_stand_in_that_is_not_an_event_is_refused(tmp_path: Path) -> None:
@@ -151,6 +151,6 @@ async def test_a_stand_in_that_is_not_an_event_is_refused(tmp_path: Path) -> Non
     bad = spoilt(whole, text(2, b'"payload":{"content":', b'"payload":{"said":'))
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(ImportRefused, match="content") as refused:
-            await engine.import_log(bad)
+            await engine.import_log(bad, scopes="as exported")
         assert 2 == refused.value.line
         assert [] == await engine.threads()

@@ -326,7 +326,7 @@ async def test_many_events_go_over_in_batches(tmp_path: Path) -> None:
         await thread.dispatch_all([UserMessage(content=f"{n}") for n in range(1_300)])
         await thread.export(folder)
     async with memory_engine.open(":memory:") as here, memory_engine.open(str(tmp_path / "target.db")) as there:
-        await here.import_log(folder)
+        await here.import_log(folder, scopes="as exported")
         report = await here.copy_to(there)
         assert (True, 1_300) == (report.ok, report.added)
         assert await log(here.thread("many")) == await log(there.thread("many"))

@@ -373,7 +373,7 @@ async def test_no_test_is_made_of_texts_that_were_taken_out(tmp_path: Path) -> N
         for text in ("the gate code is 4482", "thank you"):
             await thread.dispatch(UserMessage(content=text))
         await thread.export(tmp_path / "t.jsonl", redaction=Redaction(patterns=(r"\b4482\b",)))
-        await engine.import_log(tmp_path / "t.jsonl", thread_id="copy")
+        await engine.import_log(tmp_path / "t.jsonl", thread_id="copy", scopes="as exported")
         with pytest.raises(NoSuchTest, match="event 1 were taken out"):
             await engine.thread("copy").to_pytest(1, 2)
         assert "thank you" in await engine.thread("copy").to_pytest(2)

@@ -127,7 +127,7 @@ async def _taken(engine: Engine, kind: str, path: Path) -> bool:
 
 
 async def _log(engine: Engine, path: Path) -> bool:
-    await engine.import_log(path)
+    await engine.import_log(path, scopes="as exported")
     return True
 
 

@@ -56,7 +56,7 @@ async def delete(engine: Engine, name: str, _path: str) -> None:
 async def bring(engine: Engine, name: str, path: str) -> None:
     """A log from a file."""
     say(f"importing {name}")
-    await engine.import_log(export_of(path), thread_id=name)
+    await engine.import_log(export_of(path), thread_id=name, scopes="as exported")
     say(f"imported {name}")
 
 

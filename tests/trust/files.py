@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import resource
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
@@ -13,6 +14,8 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, Reduction, Thread, UserMessage, errors
 from memory_engine.errors import ActFailed
+from memory_engine.language.lists import data_bytes
+from memory_engine.replay.export.redaction import Redaction
 from memory_engine.storage.postgres import PostgresStore
 from memory_engine.store.acts import Act
 from memory_engine.store.protocol import ThreadFilter
@@ -217,3 +220,26 @@ WITH_KEYS: Sequence[tuple[type[errors.MemoryEngineError], Callable[[HasPath], Aw
     (errors.WrongKey, at_its_path(opened_with_another_key)),
 )
 """What goes wrong with keys."""
+
+
+async def a_users(engine: Engine, path: str) -> None:
+    """Import a user's thread where none is allowed."""
+    await engine.user("ben").preferences.update("verbosity", "concise")
+    await engine.thread("user:ben").export(path)
+    await engine.import_log(path, thread_id="copy")
+
+
+def without_descriptors(_: object) -> None:
+    """Load what is loaded at its first use, where no file can be opened."""
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, usual[1]))
+    try:
+        data_bytes("memory_engine.language", "forms.toml")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+
+
+async def without_ids_of_chunks(thread: Thread, path: str) -> None:
+    """Redact what holds the log together."""
+    await thread.forget(chunk_ids=["1.0"])
+    await thread.export(path, redaction=Redaction(fields=["chunk_ids"]))

@@ -49,14 +49,16 @@ async def test_all_threads_come_back_with_the_same_hashes(engine: Engine, tmp_pa
     assert [*(f"{n:06d}.jsonl.gz" for n in range(1, 5)), "manifest.json"] == names(tmp_path / "out")
     told: list[tuple[int, int]] = []
     async with memory_engine.open(":memory:") as other:
-        report = await other.import_all(tmp_path / "out", progress=lambda *done: told.append(done))
+        report = await other.import_all(
+            tmp_path / "out", progress=lambda *done: told.append(done), scopes="as exported"
+        )
         assert (4, exported.events, 0, {}) == (report.threads, report.added, report.known, report.failed)
         assert (4, exported.events) == told[-1]
         assert before == await heads(other)
         assert [] == [one for one in await other.verify() if not one.ok]
         assert "Mia" == await other.user("u1").preferences.get("name")
         await other.thread("fork").dispatch(e.UserMessage(content="It goes on"))
-        again = await other.import_all(tmp_path / "out")
+        again = await other.import_all(tmp_path / "out", scopes="as exported")
         assert (0, 4, {}) == (again.added, again.known, again.failed)
 
 
@@ -69,12 +71,12 @@ async def test_what_was_cut_off_is_done_again(engine: Engine, tmp_path: Path) ->
     first.write_bytes(whole[:-9])
     second.rename(tmp_path / "away")
     async with memory_engine.open(":memory:") as other:
-        report = await other.import_all(tmp_path / "out")
+        report = await other.import_all(tmp_path / "out", scopes="as exported")
         assert {"a/talk: 1", "fork"} == set(report.failed)
         assert "digest" in report.failed["a/talk: 1"]
         first.write_bytes(whole)
         (tmp_path / "away").rename(second)
-        report = await other.import_all(tmp_path / "out")
+        report = await other.import_all(tmp_path / "out", scopes="as exported")
         assert (2, {}) == (report.known, report.failed)
         assert await heads(engine) == await heads(other)
 
@@ -85,7 +87,7 @@ async def test_another_log_of_that_id_stays(engine: Engine, tmp_path: Path) -> N
     await engine.export_all(tmp_path / "out")
     async with memory_engine.open(":memory:") as other:
         await (await other.create_thread("fork")).dispatch(e.UserMessage(content="Mine"))
-        report = await other.import_all(tmp_path / "out")
+        report = await other.import_all(tmp_path / "out", scopes="as exported")
         assert ["fork"] == list(report.failed)
         assert 4 == len(await other.threads())
         assert ["Mine"] == [chunk.text for chunk in (await other.thread("fork").state()).chunks()]
@@ -98,7 +100,7 @@ async def test_texts_are_taken_out_of_every_file(engine: Engine, tmp_path: Path)
     assert 2 <= report.redacted
     assert 1 == len(report.idle_rules)
     async with memory_engine.open(":memory:") as other:
-        await other.import_all(tmp_path / "out")
+        await other.import_all(tmp_path / "out", scopes="as exported")
         for name in ("a/talk: 1", "fork"):
             assert SAID not in [chunk.text for chunk in (await other.thread(name).state()).chunks()]
 
@@ -114,10 +116,10 @@ async def test_only_a_whole_folder_is_taken(engine: Engine, tmp_path: Path) -> N
         for old, new in (("000001.jsonl.gz", "../000001.jsonl.gz"), ("engine-store", "engine-tale"), ("{", "[")):
             edit(tmp_path / "empty", old, new)
             with pytest.raises(ImportRefused):
-                await other.import_all(tmp_path / "empty")
+                await other.import_all(tmp_path / "empty", scopes="as exported")
             edit(tmp_path / "empty", new, old)
         with pytest.raises(ImportRefused):
-            await other.import_all(tmp_path)
+            await other.import_all(tmp_path, scopes="as exported")
         assert [] == await other.threads()
 
 
@@ -132,7 +134,7 @@ def test_the_commands(run: Run, tmp_path: Path) -> None:
     asyncio.run(write())
     code, said, err = run("export", "--all", out, "--db", path)
     assert (0, "", True) == (code, err, said.startswith("4 threads, "))
-    code, said, err = run("import", out, "--db", new, "--json")
+    code, said, err = run("import", out, "--as-exported", "--db", new, "--json")
     assert (0, "", 4, {}) == (code, err, json.loads(said)["threads"], json.loads(said)["failed"])
     assert 4 == len(json.loads(run("threads", "--db", new, "--json")[1]))
     assert "4 threads known before" in run("import", out, "--db", new)[1]
@@ -141,4 +143,6 @@ def test_the_commands(run: Run, tmp_path: Path) -> None:
     assert 2 == run("export", "t", "--all", str(tmp_path / "x"), "--db", path)[0]
     assert 2 == run("import", out, "--thread", "t", "--db", new)[0]
     (tmp_path / "out" / "000001.jsonl.gz").write_bytes(b"")
-    assert 1 == run("import", out, "--db", str(tmp_path / "third.db"))[0]
+    assert 1 == run("import", out, "--as-exported", "--db", str(tmp_path / "third.db"))[0]
+    code, said, _ = run("import", out, "--db", str(tmp_path / "fourth.db"))
+    assert (1, True) == (code, "--as-exported" in said)

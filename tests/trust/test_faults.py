@@ -13,7 +13,7 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, UserMessage
 from memory_engine.administration.retention import RetentionRule
-from memory_engine.errors import BackupFailed, StorageFailed, StorageRefused
+from memory_engine.errors import BackupFailed, FileFailed, StorageFailed, StorageRefused
 from memory_engine.replay.export.export import export
 from memory_engine.storage.sqlite import SQLiteStore
 from memory_engine.storage.sqlite.connection import Connection
@@ -218,7 +218,7 @@ async def test_an_export_that_cannot_be_put_in_its_place_leaves_the_old_one(tmp_
         with faults.files():
             for target, force in ((tmp_path / "new.jsonl", False), (old, True)):
                 faults.fail(point, OSError(errno.EIO, "I/O error"))
-                with pytest.raises(OSError, match="I/O error"):
+                with pytest.raises(FileFailed, match="I/O error"):
                     await export(thread, target, force=force)
             assert (["old.jsonl"], before) == (beside_the_store(tmp_path), old.read_bytes())
             await export(thread, old, force=True)

@@ -103,7 +103,7 @@ async def test_a_packed_log_that_unpacks_without_end_is_refused(tmp_path: Path) 
     (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress(head + b"\n" + b" " * 68_000_000 + rest, 1))
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(errors.ImportRefused, match="unpacks to over 200 times its size"):
-            await engine.import_log(tmp_path / "t.jsonl.gz")
+            await engine.import_log(tmp_path / "t.jsonl.gz", scopes="as exported")
         assert [] == await engine.threads()
 
 

@@ -59,7 +59,7 @@ async def test_the_id_of_a_scope_cannot_be_taken(engine: Engine, name: str, tmp_
         lambda: engine.create_thread(name),
         lambda: engine.create_thread(name, kind="user", user_id="u1"),
         lambda: thread.fork(1, thread_id=name),
-        lambda: engine.import_log(tmp_path / "t.jsonl", thread_id=name),
+        lambda: engine.import_log(tmp_path / "t.jsonl", thread_id=name, scopes="as exported"),
     ):
         with pytest.raises(errors.InvalidIdentifier, match="take another"):
             await take()
@@ -80,11 +80,11 @@ async def test_a_scope_can_be_imported_as_itself(tmp_path: Path) -> None:
             await scope.export(tmp_path / f"{scope.kind}.jsonl")
     async with memory_engine.open(":memory:") as other:
         for kind in ("user", "tenant", "agent"):
-            await other.import_log(tmp_path / f"{kind}.jsonl")
+            await other.import_log(tmp_path / f"{kind}.jsonl", scopes="as exported")
         await other.user("u1", tenant_id="a b/c").dispatch(UserMessage(content="again"))
         assert 2 == (await other.user("u1", tenant_id="a b/c").info()).events
         with pytest.raises(errors.InvalidIdentifier):
-            await other.import_log(tmp_path / "user.jsonl", thread_id="user:u2")
+            await other.import_log(tmp_path / "user.jsonl", thread_id="user:u2", scopes="as exported")
 
 
 # coming back

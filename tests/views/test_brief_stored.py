@@ -75,7 +75,7 @@ async def test_another_process_goes_on_from_the_stored_talk(path: str, monkeypat
         assert "Never sell the red boat." in str((await thread.context(2_000)).messages)
         assert {50, 51, 53, 54, 55, 57} == set(taken)
         found = await thread.brief.read()
-        await engine.import_log(await exported(thread, Path(path)), thread_id="anew")
+        await engine.import_log(await exported(thread, Path(path)), thread_id="anew", scopes="as exported")
         anew = await engine.thread("anew").brief.read()
     assert [(o.seq, o.n, o.status, o.worth) for o in found] == [(o.seq, o.n, o.status, o.worth) for o in anew]
 

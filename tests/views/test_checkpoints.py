@@ -151,7 +151,7 @@ async def test_erasing_a_message_takes_it_out_of_every_checkpoint(tmp_path: Path
         fork = await thread.fork(thread_id="fork")
         await Checkpoints(fork).write(name, "later", "", [Write("x", 9, packed(["", messages[0]]))])
         await thread.export(tmp_path / "less.jsonl", redaction=Redaction(seqs=(said.seq,)))
-        await other.import_log(tmp_path / "less.jsonl")
+        await other.import_log(tmp_path / "less.jsonl", scopes="as exported")
         seen = [Checkpoints(other.thread("t"))]
         for erased, left in ((None, [1, 2, 3]), (said, [1, 2, 3]), (pin, [1, 3])):
             if erased is not None:

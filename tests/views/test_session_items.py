@@ -31,7 +31,7 @@ async def test_items_are_made_again_from_the_log(engine: Engine, tmp_path: Path)
     assert ITEMS[:-2] == await SessionItems(await thread.fork()).get()
     await thread.export(tmp_path / "t.jsonl")
     async with memory_engine.open(":memory:") as other:
-        await other.import_log(tmp_path / "t.jsonl")
+        await other.import_log(tmp_path / "t.jsonl", scopes="as exported")
         assert ITEMS[:-2] == await SessionItems(other.thread("t")).get()
         assert (await other.thread("t").verify()).ok
 

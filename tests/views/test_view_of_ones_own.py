@@ -91,7 +91,7 @@ async def test_a_redacted_export_leaves_no_text_of_it(thread: Thread, tmp_path: 
     assert "Revenue" not in written
     assert "Miller" not in written
     async with memory_engine.open(":memory:", plugins=[PLUGIN]) as engine:
-        report = await engine.import_log(tmp_path / "t.jsonl")
+        report = await engine.import_log(tmp_path / "t.jsonl", scopes="as exported")
         copied = engine.thread(report.thread_id)
         assert (await copied.verify()).ok
         assert ["[redacted]", "[redacted]"] == await copied.of(Highlights).quotes()

@@ -12,12 +12,15 @@ from attrs import frozen
 from memory_engine.core.arguments import checked_type
 from memory_engine.core.bounded import open_file, read_file
 from memory_engine.core.json_form import JsonForm
+from memory_engine.core.threads import UNREADABLE
 from memory_engine.errors import ImportRefused, MemoryEngineError, ThreadNotFound
+from memory_engine.replay.export.claims import CONVERSATION_OF_NOBODY, Allowed
 from memory_engine.replay.export.export import ExportReport, export
 from memory_engine.replay.export.importer import import_log
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.new_file import file_errors
 from memory_engine.store.protocol import ThreadFilter
 
 MANIFEST = "manifest.json"
@@ -79,7 +82,8 @@ async def export_all(
     """Write every thread's log to a folder; see `Engine.export_all`."""
     if redaction is not None:
         checked_type("redaction", redaction, Redaction, give="a Redaction")
-    await asyncio.to_thread(_make, folder)
+    with file_errors(folder):
+        await asyncio.to_thread(_make, folder)
     reports: list[ExportReport] = []
     entries: list[ManifestEntry] = []
     events = 0
@@ -89,14 +93,16 @@ async def export_all(
             report = await export(ThreadHandle(kernel, record.id), file, redaction=redaction)
         except ThreadNotFound:  # deleted since
             continue
-        digest = await asyncio.to_thread(_digest, file)
+        with file_errors(file):
+            digest = await asyncio.to_thread(_digest, file)
         entries.append(ManifestEntry(record.id, file.name, digest, report.events, report.head_hash))
         reports.append(report)
         events += report.events
         if progress is not None:
             progress(len(reports), events)
     manifest = msgspec.json.encode(Manifest(FORMAT, VERSION, tuple(entries)))
-    await asyncio.to_thread((folder / MANIFEST).write_bytes, msgspec.json.format(manifest) + b"\n")
+    with file_errors(folder / MANIFEST):
+        await asyncio.to_thread((folder / MANIFEST).write_bytes, msgspec.json.format(manifest) + b"\n")
     idle = [set(report.idle_rules) for report in reports]
     return StoreExport(
         path=str(folder),
@@ -109,7 +115,13 @@ async def export_all(
     )
 
 
-async def import_all(kernel: Kernel, folder: Path, *, progress: FolderProgress | None = None) -> StoreImport:
+async def import_all(
+    kernel: Kernel,
+    folder: Path,
+    *,
+    allowed: Allowed = CONVERSATION_OF_NOBODY,
+    progress: FolderProgress | None = None,
+) -> StoreImport:
     """Make the threads of an exported folder; see `Engine.import_all`."""
     kernel.check_writable("an import")
     entries = read_manifest(folder)
@@ -120,7 +132,7 @@ async def import_all(kernel: Kernel, folder: Path, *, progress: FolderProgress |
             if await _is_there(kernel, entry):
                 known += 1
             else:
-                added += await _taken_in(kernel, folder / entry.file, entry)
+                added += await _taken_in(kernel, folder / entry.file, entry, allowed)
             events += entry.events
         except MemoryEngineError as error:  # the others do not wait for it
             failed[entry.thread_id] = str(error)
@@ -133,20 +145,26 @@ def read_manifest(folder: Path) -> tuple[ManifestEntry, ...]:
     """The list of a folder. Raises `ImportRefused` where it is not one that an export finished."""
     path = folder / MANIFEST
     try:
-        manifest = msgspec.json.decode(read_file(path, within=folder), type=Manifest)
+        with file_errors(path):
+            written = read_file(path, within=folder)
+        manifest = msgspec.json.decode(written, type=Manifest)
     except FileNotFoundError:
         raise ImportRefused(
             str(path), 1, "there is no such file: it is not an exported store, or not a whole one"
         ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise ImportRefused(str(path), 1, str(error)) from None
     if (manifest.format, manifest.version) != (FORMAT, VERSION):
         raise ImportRefused(
             str(path), 1, f"its format is {manifest.format!r} {manifest.version}, not {FORMAT!r} {VERSION}"
         )
+    files: set[str] = set()
     for entry in manifest.threads:
-        if Path(entry.file).name != entry.file:
+        if Path(entry.file).name != entry.file or entry.file in ("", "..") or "\0" in entry.file:
             raise ImportRefused(str(path), 1, f"{entry.file!r} is not a file of this folder")
+        if entry.file in files:
+            raise ImportRefused(str(path), 1, f"it names the file {entry.file!r} twice")
+        files.add(entry.file)
     return manifest.threads
 
 
@@ -158,14 +176,15 @@ async def _is_there(kernel: Kernel, entry: ManifestEntry) -> bool:
     return [row.hash.hex() for row in rows] == ([entry.head_hash] if entry.events else [])
 
 
-async def _taken_in(kernel: Kernel, file: Path, entry: ManifestEntry) -> int:
+async def _taken_in(kernel: Kernel, file: Path, entry: ManifestEntry, allowed: Allowed) -> int:
     try:
-        digest = await asyncio.to_thread(_digest, file)
+        with file_errors(file):
+            digest = await asyncio.to_thread(_digest, file)
     except FileNotFoundError:
         raise ImportRefused(str(file), 1, "there is no such file, and the list names it") from None
     if digest != entry.sha256:
         raise ImportRefused(str(file), 1, "it is not the file that was written: its digest is another one")
-    report = await import_log(kernel, file)
+    report = await import_log(kernel, file, allowed=allowed)
     if report.thread_id != entry.thread_id:
         raise ImportRefused(str(file), 1, f"it is thread {report.thread_id!r}, the list says {entry.thread_id!r}")
     return report.added

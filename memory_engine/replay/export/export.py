@@ -25,6 +25,7 @@ from memory_engine.replay.export.log_file import (
     FileHead,
     FileHeader,
     event_line,
+    header_hash,
     line_of,
 )
 from memory_engine.replay.export.redaction import Redaction
@@ -32,7 +33,7 @@ from memory_engine.replay.export.redactor import RedactedLog
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.new_file import beside, check_free, put_in_place, sync
+from memory_engine.store.new_file import beside, check_free, file_errors, put_in_place, sync
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
 
@@ -77,7 +78,8 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
     kernel = thread.kernel
     if redaction is not None:
         checked_type("redaction", redaction, Redaction, give="a Redaction")
-    check_free(path, force=force)
+    with file_errors(path):
+        check_free(path, force=force)
     log = await _log_of(thread, upto, redaction)
     at_head = (await kernel.reader.rows_at(thread.id, {log.upto})).get(log.upto)
     digest = at_head.hash.hex() if at_head is not None else ""
@@ -89,13 +91,15 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
         redaction=redaction.told() if redaction is not None else None,
     )
     lines = _Lines(thread.id)
-    with _NewFile(path, compress=compress or path.name.endswith(COMPRESSED), force=force) as file:
-        file.write(line_of(header))
+    is_packed = compress or path.name.endswith(COMPRESSED)
+    with file_errors(path), _NewFile(path, compress=is_packed, force=force) as file:
+        file.write(first := line_of(header))
         async for rows in log.pages():
             await on_thread(partial(_write, file, lines, rows))
             if progress is not None:
                 progress(lines.events)
-        file.write(line_of(FileEnd(end=lines.events, hash=digest, redacted=lines.redacted)))
+        end = FileEnd(end=lines.events, hash=digest, header=header_hash(first), redacted=lines.redacted)
+        file.write(line_of(end))
         size = await asyncio.to_thread(file.finish)
     return ExportReport(
         path=str(path),

@@ -20,15 +20,16 @@ from memory_engine.errors import (
     IntegrityError,
     ReadOnly,
     ThreadExists,
-    ThreadNotFound,
 )
 from memory_engine.projections.follower import ProjectionWorker
+from memory_engine.replay.export.claims import CONVERSATION_OF_NOBODY, Allowed, check_same
 from memory_engine.replay.export.log_file import FileBatch, LogFile
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import check_not_scope
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.protocol import CommitUnit, Store
+from memory_engine.store.new_file import file_errors
+from memory_engine.store.protocol import CommitUnit, Store, ThreadFilter
 from memory_engine.store.reader import imported
 
 EVENTS_MAX = 512
@@ -41,7 +42,8 @@ class ImportReport(JsonForm):
     """The outcome of an import: of the file's `events`, `added` were written now, the thread held the others before.
 
     `exported_from` is the thread's id in the store that the file comes from, `redacted` counts events whose texts
-    were taken out.
+    were taken out. `header_hashed`: whether a hash in the file covers its header, which says kind, owners, metadata and
+    policy; the files of older releases have none.
     """
 
     path: str
@@ -51,12 +53,18 @@ class ImportReport(JsonForm):
     added: int
     redacted: int
     head_hash: str
+    header_hashed: bool = False
 
 
 async def import_log(
-    kernel: Kernel, path: Path, *, thread_id: str = "", progress: VerifyProgress | None = None
+    kernel: Kernel,
+    path: Path,
+    *,
+    thread_id: str = "",
+    allowed: Allowed = CONVERSATION_OF_NOBODY,
+    progress: VerifyProgress | None = None,
 ) -> ImportReport:
-    """Make a thread of an exported file (see `Engine.import_log`).
+    """Make a thread of an exported file (see `Engine.import_log`), if it says of its thread what is allowed.
 
     `progress` hears of each event twice: once it is checked, and once it is written.
     """
@@ -67,7 +75,8 @@ async def import_log(
     tries = kernel.config.commit_tries_max
     for _ in range(tries):
         try:
-            return await _Import(kernel, path, thread_id, progress or _nobody).run()
+            with file_errors(path):
+                return await _Import(kernel, path, thread_id, allowed, progress or _nobody).run()
         except HeadMoved:  # somebody else writes to the thread: perhaps another import of the same file
             continue
     raise ContentionError(thread_id or str(path), tries)
@@ -76,13 +85,14 @@ async def import_log(
 class _Import:
     """One attempt."""
 
-    def __init__(self, kernel: Kernel, path: Path, thread_id: str, progress: VerifyProgress) -> None:
+    def __init__(self, kernel: Kernel, path: Path, thread_id: str, allowed: Allowed, progress: VerifyProgress) -> None:
         self._kernel = kernel
         self._store: Store = kernel.store
         self._registry = kernel.events
         self._known = frozenset(cls.event_type for cls in kernel.events.classes())
         self._path = path
         self._asked_id = thread_id
+        self._allowed = allowed
         self._progress = progress
 
     async def run(self) -> ImportReport:
@@ -91,8 +101,9 @@ class _Import:
             file = await made.beside(lambda: LogFile(self._path))
             thread = file.header.thread
             record = msgspec.structs.replace(thread, id=self._asked_id or thread.id, forked_from=None)
+            self._allowed.check(str(self._path), record)
             check_not_scope(record.id, record)
-            head = await self._head(record.id)
+            head = await self._head(record)
             await self._check_not_deleted(record.id, head)
             await self._check(file, record.id, head or Head())
             report = ImportReport(
@@ -103,6 +114,7 @@ class _Import:
                 added=max(0, file.seq - (head.seq if head is not None else 0)),
                 redacted=file.redacted,
                 head_hash=file.hash.hex(),
+                header_hashed=file.header_hashed,
             )
         begun = head if head is not None else await self._create(record)
         if report.added:
@@ -111,12 +123,13 @@ class _Import:
             self._kernel[ProjectionWorker].touched(record.id)
         return report
 
-    async def _head(self, thread_id: str) -> Head | None:
-        """The head of the thread, if there is one already."""
-        try:
-            return await self._store.head(thread_id)
-        except ThreadNotFound:
-            return None
+    async def _head(self, record: ThreadRecord) -> Head | None:
+        """The head of the thread, if there is one already. Raises `ThreadDiffers` if it belongs to another."""
+        found = await self._store.threads(ThreadFilter(id=record.id))
+        for here, head in found:
+            check_same(here, record)
+            return head
+        return None
 
     async def _check_not_deleted(self, thread_id: str, head: Head | None) -> None:
         """Raise `ThreadExists` for a deleted thread, and a new one of its id: the file may hold what was deleted."""
@@ -150,7 +163,7 @@ class _Import:
             await self._store.create(record, Head(), ())
             return await self._store.head(record.id)
         except ThreadExists:
-            if await self._head(record.id) is not None:
+            if await self._head(record) is not None:
                 raise HeadMoved from None  # since a moment ago
             raise
 

@@ -7,6 +7,7 @@ Exports are read line by line; a file that was altered is refused with the numbe
 """
 
 import gzip
+import hashlib
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ from memory_engine.core.executor import check_ids
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State, Tally
-from memory_engine.core.threads import LiveChunk, ThreadRecord, check_record
+from memory_engine.core.threads import UNREADABLE, LiveChunk, ThreadRecord, check_record
 from memory_engine.errors import (
     ForeignChunkId,
     ImportRefused,
@@ -34,9 +35,12 @@ from memory_engine.errors import (
     InvalidInput,
     InvalidOperation,
 )
+from memory_engine.replay.export.claims import check_policy
 
 FORMAT = "memory_engine log"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+HEADER_HASHED_SINCE = 2
+"""From this version on the last line has the hash of the first."""
 LINE_BYTES_MAX = 256 * 1024 * 1024
 PACKED_RATIO_MAX, PACKED_FREE_BYTES = 200, 64 * 1024 * 1024
 """A compressed log may unpack to so many times its size, or to so many bytes."""
@@ -117,10 +121,14 @@ class FileEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FileEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The last line: how many events there are, how many of them redacted, and the hash of the last."""
+    """The last line: how many events there are, how many of them redacted, and the hash of the last.
+
+    `header` is the hash of the first line, without its end: none in files of version 1.
+    """
 
     end: Count
     hash: AnyDigest
+    header: HexDigest | None = None
     redacted: Count = 0
 
 
@@ -134,6 +142,11 @@ class FormatOf(msgspec.Struct, frozen=True):
 def line_of(value: FileHeader | FileEvent | FileEnd) -> bytes:
     """A line, with its end."""
     return msgspec.json.encode(value) + b"\n"
+
+
+def header_hash(line: bytes) -> str:
+    """The hash of a first line."""
+    return hashlib.sha256(line.strip()).hexdigest()
 
 
 def event_line(stored: StoredEvent) -> FileEvent:
@@ -216,8 +229,8 @@ class FileBatch:
 class LogFile:
     """An export, open from its header on. It holds one batch of events, and the state that they make.
 
-    `hash` is of the last event that was taken (empty: of none), `redacted` counts those that are. All methods that
-    read raise `ImportRefused`.
+    `hash` is of the last event that was taken (empty: of none), `redacted` counts those that are. `header_hashed` says,
+    at the end of the file, whether a hash covers the header. All methods that read raise `ImportRefused`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -229,6 +242,8 @@ class LogFile:
         self._unpacked_bytes, self._unpacked_max = 0, sys.maxsize
         self.hash = b""
         self.redacted = 0
+        self.header_hashed = False
+        self._header_hash = ""
         self._raw = open_file(path)
         try:
             self._file = self._unpacked()
@@ -267,7 +282,7 @@ class LogFile:
             try:
                 _check_chunk_ids(stored)
                 apply_rows(draft, (stored,), self.header.thread.id, None)
-            except (InvalidOperation, IntegrityError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (InvalidOperation, IntegrityError, *UNREADABLE) as error:
                 why = error.why if isinstance(error, IntegrityError) else str(error)
                 self._refuse(f"what it did cannot be applied: {why}")
             rows.append(stored)
@@ -282,7 +297,7 @@ class LogFile:
         line = self._read_line()
         try:
             found = msgspec.json.decode(line, type=FormatOf)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             self._refuse("this is not an exported log: the first line says neither `format` nor `version`")
         if found.format != FORMAT:
             self._refuse(f"this is not an exported log: its format is {found.format!r}")
@@ -292,10 +307,12 @@ class LogFile:
         header = self._decoded(line, FileHeader)
         try:
             check_record(header.thread)
+            check_policy(header.thread.policy)
         except InvalidInput as error:
             self._refuse(str(error))
         if not FIRST_US <= header.thread.created_at_us <= LAST_US:
             self._refuse(f"the thread's `created_at_us` is {header.thread.created_at_us:,}, which is not a time")
+        self._header_hash = header_hash(line)
         return header
 
     def _event(self, line: bytes, seq: int) -> StoredEvent:
@@ -327,6 +344,11 @@ class LogFile:
                 self._refuse(
                     f"the file holds {seq} events, its first or last line says {told[0]}, or another last hash"
                 )
+        if end.header is None and self.header.version >= HEADER_HASHED_SINCE:
+            self._refuse("the last line lacks the hash of the first, which every file of this version has")
+        if end.header not in (None, self._header_hash):
+            self._refuse("the first line has another hash than the last line says: one of them was changed")
+        self.header_hashed = end.header is not None
         if end.redacted != self.redacted:
             self._refuse(f"{self.redacted} events are redacted, the last line says {end.redacted}")
         self._line += 1

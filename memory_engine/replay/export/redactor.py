@@ -72,6 +72,15 @@ class LogRedactor:
 
         Raises `InvalidRedaction` for texts that cannot be taken out, `IntegrityError` where the row cannot be read.
         """
+        try:
+            return self._redacted(stored)
+        except RecursionError:
+            why = (
+                "its values are nested too deeply to be searched; take all its texts out (types, seqs), or leave it out"
+            )
+            raise InvalidRedaction(f"event {stored.seq}", why) from None
+
+    def _redacted(self, stored: StoredEvent) -> StoredEvent:
         self._head = stored.seq
         self._check_envelope(stored)
         event, record = self._read(stored)

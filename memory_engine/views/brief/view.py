@@ -160,6 +160,7 @@ class BriefView:
     async def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
         """Remove a pin, given its receipt, its statement or its seq. Raises `UnknownPin` if it is not in the thread."""
         seq = pin.seq if isinstance(pin, Receipt | BriefStatement) else checked_count("pin", pin)
+        self._thread.kernel.check_writable("unpinning")
         rows = await self._thread.rows(PINS)
         known = tuple(row.seq for _, row in rows.items())
         if seq not in known:

@@ -45,6 +45,7 @@ async def offload(thread: ThreadHandle, *, min_chars: int, keep_chars: int) -> R
     checked_type("min_chars", min_chars, int, give="a number of characters")
     if not 0 <= keep_chars < min_chars:
         raise InvalidMemory("keep_chars", keep_chars, f"it is at least 0 and below min_chars, {min_chars}")
+    thread.kernel.check_writable("off-loading")
     state = await thread.state()
     large = await aside(
         lambda: tuple(chunk.id for chunk in state.everything() if _is_large(chunk, min_chars)), items=len(state)

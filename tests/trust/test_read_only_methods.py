@@ -1,0 +1,184 @@
+"""What each public method does on an engine that only reads: as the table in docs/guarantees/reliability.md says."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import memory_engine
+from memory_engine import Engine, EngineConfig, LlmTextResponse, Thread, UserMessage, errors
+from memory_engine.compactors.embedded import EmbeddedCompactor
+from memory_engine.projections.outbox import OUTBOX
+from memory_engine.replay.what_if import Change
+from memory_engine.runtime.messages import Recording
+from memory_engine.views.conversation.view import Conversation
+from tests.trust.older_files import contents
+
+TABLE = Path(__file__).resolve().parents[2] / "docs" / "guarantees" / "reliability.md"
+ONLY_READS = EngineConfig(read_only=True)
+Given = Mapping[str, object]
+EVENT = UserMessage(content="more")
+
+
+async def written(folder: Path) -> None:
+    """A file with a thread of several events that was searched, its export, and an archive of all."""
+    async with memory_engine.open(str(folder / "m.db")) as engine:
+        thread = await engine.create_thread("t")
+        for n in range(4):
+            said = UserMessage(content=f"Two chairs, please, and table {n}. " * 20)
+            await thread.dispatch_all([said, LlmTextResponse(content=f"Noted: table {n}. " * 20)])
+        await thread.compact()
+        await thread.search("chairs")
+        await thread.context()
+        await engine.settle()
+        await thread.export(folder / "t.jsonl")
+        await engine.export_all(folder / "all")
+
+
+def given(folder: Path) -> dict[str, Given]:
+    """Arguments, for the methods that need some. Files are made in a folder of their own."""
+    made = folder / "made"
+    return {
+        "Engine.agent": {"agent_id": "a"},
+        "Engine.backup": {"path": made / "b.db"},
+        "Engine.before_compaction": {"hook": lambda _thread, _upcoming: None},
+        "Engine.check_anchors": {"anchored": []},
+        "Engine.correlated": {"correlation_id": "c"},
+        "Engine.dispatch": {"thread_id": "t", "event": EVENT},
+        "Engine.dispatch_all": {"thread_id": "t", "events": [EVENT]},
+        "Engine.export_all": {"folder": made / "all"},
+        "Engine.import_all": {"folder": folder / "all"},
+        "Engine.import_log": {"path": folder / "t.jsonl"},
+        "Engine.industry": {"name": "retail"},
+        "Engine.observe": {"observer": lambda _event: None},
+        "Engine.open_thread": {"thread_id": "new"},
+        "Engine.register_compactor": {"compactor": EmbeddedCompactor()},
+        "Engine.retain": {"rules": []},
+        "Engine.retain_every": {"every": timedelta(days=1), "rules": []},
+        "Engine.search": {"query": "chairs"},
+        "Engine.tenant": {"tenant_id": "acme"},
+        "Engine.thread": {"thread_id": "t"},
+        "Engine.user": {"user_id": "u"},
+        "Thread.at": {"moment": 1},
+        "Thread.bisect": {"predicate": lambda past: past.seq > 3},
+        "Thread.check_present": {"what": "this"},
+        "Thread.chunk": {"chunk_id": "1.0"},
+        "Thread.diff": {"a": 1},
+        "Thread.dispatch": {"event": EVENT},
+        "Thread.dispatch_all": {"events": [EVENT]},
+        "Thread.erase": {"seqs": [1]},
+        "Thread.export": {"path": made / "t.jsonl"},
+        "Thread.forget": {"seqs": [1]},
+        "Thread.latest": {"limit": 2},
+        "Thread.measure": {"projection": OUTBOX},
+        "Thread.of": {"view": Conversation},
+        "Thread.offload": {"min_chars": 10, "keep_chars": 5},
+        "Thread.open": {"reference": "1.0"},
+        "Thread.originals": {"chunk_id": "1.0"},
+        "Thread.pin": {"text": "Oak"},
+        "Thread.record": {"messages": [{"role": "user", "content": "more"}]},
+        "Thread.rereduce": {"from_seq": 1},
+        "Thread.row": {"projection": OUTBOX, "key": "k"},
+        "Thread.rows": {"projection": OUTBOX},
+        "Thread.rows_between": {"projection": OUTBOX},
+        "Thread.search": {"query": "chairs"},
+        "Thread.to_pytest": {"first": 1, "last": 2},
+        "Thread.unpin": {"pin": 1},
+        "Thread.update": {"metadata": {"a": "b"}},
+        "Thread.upto": {"at": 1},
+        "Thread.view": {"projection": "conversation"},
+        "Thread.what_if": {"change": Change()},
+        "Thread.why": {"what": "1.0"},
+    }
+
+
+def methods() -> list[str]:
+    """Every public method of both, `Class.method`."""
+    found = []
+    for kind in (Engine, Thread):
+        names = [name for name in dir(kind) if not name.startswith("_")]
+        found += [f"{kind.__name__}.{name}" for name in names if callable(inspect.getattr_static(kind, name))]
+    return sorted(found)
+
+
+def told() -> dict[str, str]:
+    """What the table says of each method: `reads`, `raises` or `nothing`."""
+    section = TABLE.read_text(encoding="utf-8").partition("## What `read_only` does")[2].partition("\n## ")[0]
+    found: dict[str, str] = {}
+    for line in section.splitlines():
+        if not line.startswith("| **"):
+            continue
+        _, what, engine, thread, _ = re.split(r" *\| *", line)
+        for kind, cell in (("Engine", engine), ("Thread", thread)):
+            for name in re.findall(r"`(\w+)`", cell):
+                assert f"{kind}.{name}" not in found, name
+                found[f"{kind}.{name}"] = what.split("**")[1]
+    return found
+
+
+async def done(method: Callable[..., object], arguments: Given) -> None:
+    """Call it to its end; of what follows a log without end, one step."""
+    result = method(**arguments)
+    if isinstance(result, AsyncIterator):
+        await anext(result)
+    elif isinstance(result, Recording):
+        async with result:
+            pass
+    elif inspect.isawaitable(result):
+        await asyncio.wait_for(_awaited(result), 60)
+
+
+async def _awaited(result: Awaitable[object]) -> object:
+    return await result
+
+
+def test_the_table_names_each_method_once() -> None:
+    """Of engine and thread, and no other."""
+    assert methods() == sorted(told())
+
+
+@pytest.mark.parametrize("name", methods())
+async def test_a_method_does_what_the_table_says(name: str, tmp_path: Path) -> None:
+    """It reads, or raises `ReadOnly`, or does nothing; the file and its folder stay as they are."""
+    folder = tmp_path / "there"
+    folder.mkdir()
+    (tmp_path / "made").mkdir()
+    await written(folder)
+    (folder / "m.db.lock").unlink()
+    arguments = dict(given(folder).get(name, {}))
+    for what, value in arguments.items():
+        if isinstance(value, Path) and value.parent.name == "made":
+            arguments[what] = tmp_path / "made" / value.name
+    before = contents(folder)
+    raised: errors.MemoryEngineError | None = None
+    async with (
+        memory_engine.open(":memory:") as target,
+        memory_engine.open(str(folder / "m.db"), config=ONLY_READS) as engine,
+    ):
+        if name == "Engine.copy_to":
+            arguments["target"] = target
+        of = engine if name.startswith("Engine.") else engine.thread("t")
+        try:
+            await done(getattr(of, name.partition(".")[2]), arguments)
+        except errors.MemoryEngineError as error:
+            raised = error
+    assert before == contents(folder)
+    what = told()[name]
+    if what == "raises":
+        assert isinstance(raised, errors.ReadOnly), (name, raised)
+    else:
+        assert raised is None, (name, raised)
+
+
+async def test_what_would_be_done_can_be_asked(tmp_path: Path) -> None:
+    """`dry_run` writes nothing."""
+    await written(tmp_path)
+    before = contents(tmp_path)
+    async with memory_engine.open(str(tmp_path / "m.db"), config=ONLY_READS) as engine:
+        with pytest.raises(errors.CannotRereduce, match="nothing differs"):
+            await engine.thread("t").rereduce(1, dry_run=True)
+    assert before == contents(tmp_path)
