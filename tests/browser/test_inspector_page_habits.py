@@ -18,7 +18,7 @@ from tests.browser.browsing import Window, apart, chromium, window
 from tests.inspecting import served
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Locator
 
 PAGE = Path(memory_engine.__file__).parent / "inspector" / "page"
 
@@ -351,6 +351,35 @@ def test_a_log_that_grows_is_followed(window: Window, tmp_path: Path) -> None:
         window.press("l")
         window.event(66).wait_for()
         window.threads.filter(has_text="66 events").wait_for()
+        page.goto("about:blank")
+
+
+def test_a_press_is_a_click_while_the_lists_are_written_anew(window: Window, tmp_path: Path) -> None:
+    """News arrive between the press and the release, as they do where an agent is at work."""
+    path = str(tmp_path / "busy.db")
+
+    async def say(thread_id: str, *texts: str) -> None:
+        async with memory_engine.open(path) as engine:
+            await (await engine.open_thread(thread_id)).dispatch_all([UserMessage(content=text) for text in texts])
+
+    apart(lambda: say("quiet", "only"))
+    apart(lambda: say("busy", "first", "second", "third"))
+    with served(path) as address:
+        page = window.look(address, thread="busy")
+
+        def pressed(row: "Locator") -> None:
+            row.hover()
+            page.mouse.down()
+            with page.expect_response(re.compile("/api/threads")):
+                apart(lambda: say("busy", "one more"))
+            window.settled()
+            page.mouse.up()
+
+        pressed(window.event(1))
+        window.is_at("first")
+        pressed(window.threads.filter(has_text="quiet"))
+        window.is_at("only")
+        window.threads.filter(has_text="5 events").wait_for()
         page.goto("about:blank")
 
 

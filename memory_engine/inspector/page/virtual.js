@@ -16,6 +16,7 @@ export class VirtualList {
     this.rows = new Map(); // index → element
     this.spare = [];
     this.isDue = false;
+    this.isPressed = false;
     this.area = el("div", { class: "rows", role: role === "row" ? "rowgroup" : "presentation" });
     host.replaceChildren(this.area);
     // Kept, since asking the browser makes it lay out the page each time.
@@ -30,6 +31,12 @@ export class VirtualList {
       },
       { passive: true },
     );
+    // A browser gives no click where what was pressed is replaced before it is released.
+    host.addEventListener("pointerdown", () => {
+      this.isPressed = true;
+    });
+    for (const end of ["pointerup", "pointercancel", "blur"])
+      addEventListener(end, () => this.isPressed && setTimeout(() => this.released()));
     new ResizeObserver(() => {
       const wasHidden = !this.view;
       this.view = host.clientHeight;
@@ -48,15 +55,23 @@ export class VirtualList {
     this.refresh();
   }
 
-  // Write every row anew, once whoever asks for it has done: what they show has changed.
+  // Write every row anew, once whoever asks for it has done, and nobody presses one: what they show has changed.
   refresh() {
     if (this.isDue) return;
     this.isDue = true;
-    queueMicrotask(() => {
-      this.isDue = false;
-      this.draw();
-      for (const [index, row] of this.rows) this.write(row, index);
-    });
+    if (!this.isPressed) queueMicrotask(() => this.rewrite());
+  }
+
+  released() {
+    this.isPressed = false;
+    if (this.isDue) this.rewrite();
+  }
+
+  rewrite() {
+    if (this.isPressed) return;
+    this.isDue = false;
+    this.draw();
+    for (const [index, row] of this.rows) this.write(row, index);
   }
 
   draw() {
