@@ -12,7 +12,7 @@ from memory_engine.core.clock import DAY_US, EPOCH
 from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.language.lists import word_lists
 from memory_engine.language.rough import begins_sentence
-from memory_engine.language.text import terms
+from memory_engine.language.text import fold_case, is_unspaced, terms, words
 
 if TYPE_CHECKING:
     from memory_engine.language import dates
@@ -56,6 +56,10 @@ _OF_YOU = regex(
 )
 _TO_YOU = regex(r"\b(?:would|do|does|should|might|are) you\b(?! (?:know|remember|recall))|\byour\b", re.IGNORECASE)
 """Questions that may ask for earlier advice, or for new advice based on the user's own words."""
+_EXACT = regex(
+    r"(?:[^\W_]+[_/.:@#-])*[^\W_]*(?:\d{3}|\d[^\W\d]|[^\W\d]\d|[^\W_][_/@][^\W_]|[^\W\d_A-Z][A-Z])[\w/.:@#-]*"
+)
+"""Identifiers, paths, long numbers: words that nobody says by the way."""
 _NAME = regex(r"\b[^\W\d_a-z][^\W\d_]+")
 
 
@@ -72,7 +76,8 @@ class Question(msgspec.Struct, frozen=True):
     `names` are the terms of capitalized words inside a sentence. `days` are the dates that the question names; `spans`
     are its relative times ("last week") as (from, until) in microseconds UTC; `listed` are the time spans, ends
     included, of which every passage may be meant. `asks_for` is "time", "number" or "". `of_you` is True if it asks for
-    what an assistant has said, `to_you` if it may ask for that. `further` are terms by which passages become candidates
+    what an assistant has said, `to_you` if it may ask for that, `of_me` if it is about who asks. `exact` are the terms of
+    identifiers, paths and long numbers in it. `further` are terms by which passages become candidates
     in addition to `terms`.
     """
 
@@ -85,6 +90,8 @@ class Question(msgspec.Struct, frozen=True):
     asks_for: str = ""
     of_you: bool = False
     to_you: bool = False
+    of_me: bool = False
+    exact: tuple[str, ...] = ()
     further: tuple[str, ...] = ()
 
     def nearness(self, at_us: int) -> float:
@@ -128,7 +135,15 @@ def read_question(text: str, *, now_us: int | None = None) -> Question:
         asks_for=next((kind for kind, pattern in _ASKED if pattern.search(read)), ""),
         of_you=_OF_YOU.search(read) is not None,
         to_you=_TO_YOU.search(read) is not None,
+        of_me=_has_any(fold_case(read), "of_me"),
+        exact=tuple(dict.fromkeys(term for one in _EXACT.finditer(read) for term in terms(one.group()))),
     )
+
+
+def _has_any(folded: str, name: str) -> bool:
+    """Return True if a text has a word of a list: in scripts without blanks, anywhere."""
+    sought = word_lists("memory_engine.recall")[name]
+    return any(any(one in word for one in sought) if is_unspaced(word) else word in sought for word in words(folded))
 
 
 def _nearness(named: "Day | Stretch", at_us: int) -> float:

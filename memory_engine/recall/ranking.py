@@ -1,11 +1,15 @@
 """The order of the passages that a search has found, with reasons.
 
-A score is a weighted sum of a few signals that must hold in any conversation, each from 0 to 1: the
-question's words in a passage, and in the passage together with the end of the one before; the best match
+A score is a weighted sum of a few signals that must hold in any conversation, each from 0 to 1: how much of
+the question a passage holds, alone, with the end of the one before, and with those around it; the best match
 a few passages away; likeness by a model, where there are vectors; other finds in the same session or
 section; who speaks, when, whether there is a time where one is asked for. Sums of lists scaled to 0..1
 rather than fused ranks: ranks forget how far ahead the first is, and let a weak list drag a strong one
 down.
+
+How far words decide depends on the question. An identifier or a rare name is in few passages, which are about it.
+Words that stand everywhere leave doubt, and then likeness, brevity and the speaker count more. Nothing counts by
+role alone: friends, an assistant's chats and an agent's tools are ranked alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +24,7 @@ from memory_engine.core.clock import DAY_US
 from memory_engine.language.text import terms
 from memory_engine.recall.question import Question
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN
+from memory_engine.store.passages import PLACES_BITS
 
 SATURATION = 0.9
 """BM25's k1: how soon a term's repetitions stop counting."""
@@ -27,12 +32,18 @@ LENGTH_SHARE = 0.5
 """BM25's b: how much a long passage must hold to count as much as a short one."""
 TAIL_TERMS = 24
 """Terms from the end of the passage before that are read with a passage: a short answer needs its question."""
-FULL_TERMS = 60
-"""Terms from which on a longer passage does not tell more."""
-_LENGTHS = [log(1 + size) / log(1 + FULL_TERMS) for size in range(FULL_TERMS + 1)]
-"""What a length counts, by terms."""
+BRIEF_TERMS, LONG_TERMS = 20, 60
+"""Talk of so many terms is brief, or long: a long answer repeats the words of whatever is asked."""
 NEARBY_DECAY = 0.7
 """What is left of a match with each further passage between it and the one that may answer."""
+AROUND_EVENTS = 4
+"""Events before and after a passage whose words are read with it."""
+AROUND_DECAY = 0.8
+"""What a term counts that is so many events away, to the power of their number."""
+CERTAIN, DOUBTFUL = 0.7, 0.3
+"""How rare the question's two rarest terms are, on average (1: in one passage), where words leave no doubt; and all."""
+BESIDE_WORDS = 3.0
+"""How much more the signals beside words count where the words leave all in doubt."""
 GROUP_BEST = 4
 """Other finds of a session or section that show how much it is about the question."""
 SCORE_DIGITS = 6
@@ -86,19 +97,20 @@ class Ranked(msgspec.Struct, frozen=True, gc=False):
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """The weight of each signal; 0 leaves it out. None may be negative.
 
-    Round numbers: chosen on conversations of several kinds, and not finer than these can tell.
+    Round numbers: chosen on conversations of several kinds, and not finer than these can tell. Those of `meaning`,
+    `brief` and `speaker` rise where the question's words leave doubt.
     """
 
-    words: float = 0.4
+    words: float = 0.6
     window: float = 0.7
+    around: float = 0.8
     nearby: float = 0.3
-    meaning: float = 0.5
     group: float = 0.4
+    meaning: float = 0.4
+    brief: float = 0.4
     speaker: float = 0.5
     date: float = 0.5
     asked: float = 0.2
-    length: float = 0.3
-    said: float = 0.4
 
 
 class Ranker(Protocol):
@@ -112,9 +124,7 @@ class Ranker(Protocol):
 
 
 DEFAULT_WEIGHTS = Weights()
-WITH_ASSISTANT: Mapping[str, float] = {"meaning": 3.0, "window": 0.5}
-"""Factors of weights where a user and an assistant speak: its long answers repeat the words of whatever is asked."""
-_AS_THEY_ARE: Mapping[str, float] = {}
+_BESIDE_WORDS = frozenset({"meaning", "brief", "speaker"})
 
 
 def rank(
@@ -125,11 +135,12 @@ def rank(
     weights: Weights = DEFAULT_WEIGHTS,
 ) -> list[Ranked]:
     """The `limit` best candidates, best first, of equal ones the newest. The same input gives the same output."""
+    candidates = [c for c in candidates if not _is_empty_call(c)]
     if not candidates or limit < 1:
         return []
     columns = signals(question, candidates, statistics)
-    factors = WITH_ASSISTANT if _has_assistant(candidates) else _AS_THEY_ARE
-    weighed = {name: getattr(weights, name) * factors.get(name, 1.0) for name in columns}
+    factor = 1 + BESIDE_WORDS * doubt(question, statistics)
+    weighed = {name: getattr(weights, name) * (factor if name in _BESIDE_WORDS else 1.0) for name in columns}
     whole = sum(weighed.values()) or 1.0
     shares = {name: weight / whole for name, weight in weighed.items()}
     scores = [
@@ -155,66 +166,135 @@ def weighted(weights: Weights) -> Ranker:
     return partial(rank, weights=weights)
 
 
+def doubt(question: Question, statistics: Statistics) -> float:
+    """How little the question's words tell passages apart, from 0 to 1: 0 where it names an identifier that is there.
+
+    Else it goes by the two of its words that are in the fewest passages.
+    """
+    holding = statistics.holding
+    if any(holding.get(term) for term in question.exact):
+        return 0.0
+    rarest = sorted(filter(None, map(holding.get, question.terms)))[:2]
+    most = _idf(statistics.passages, 1)
+    rarity = sum(_idf(statistics.passages, held) for held in rarest) / (2 * most)
+    return min(1.0, max(0.0, (CERTAIN - rarity) / (CERTAIN - DOUBTFUL)))
+
+
+def _idf(passages: int, holding: int) -> float:
+    """The weight of a term that so many of the passages hold; it stays above 0."""
+    return log(1 + (passages - min(holding, passages) + 0.5) / (holding + 0.5))
+
+
 def signals(question: Question, candidates: Sequence[Candidate], statistics: Statistics) -> dict[str, list[float]]:
     """Each signal's value from 0 to 1 for each candidate. Signals that say nothing here are left out."""
     names = _speakers(candidates)
     named = _named(question, names, frozenset(c.speaker for c in candidates if c.kind == "tool"))
     found = _WordScores(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
-    words, window = found.scores(candidates)
-    columns = {"words": found.trusted(words), "window": found.trusted(window)}
+    window = found.windows(candidates)
+    columns = {
+        "words": found.shares(candidates),
+        "window": found.trusted(window),
+        "around": found.shares_around(candidates),
+    }
     if any(c.beside for c in candidates):
         columns["nearby"] = _nearby(candidates, columns["window"])
     meaning = _meaning(candidates, columns["words"]) if any(c.cosine is not None for c in candidates) else []
     columns["group"] = _group(candidates, list(map(add, columns["window"], meaning)) if meaning else window)
-    has_assistant = _has_assistant(candidates)
-    if not has_assistant:  # an assistant's long answers tell less of what a user asks about than a short remark
-        columns["length"] = [_LENGTHS[min(len(c.terms), FULL_TERMS)] for c in candidates]
-    if named:
-        columns["speaker"] = [1.0 if c.speaker in named else 0.0 for c in candidates]
+    columns["brief"] = [_brevity(c) for c in candidates]
+    if spoken := _spoken(question, candidates, statistics, named):
+        columns["speaker"] = spoken
     if question.days or question.spans:
         nearness = {day: question.nearness(day * DAY_US) for day in {c.at_us // DAY_US for c in candidates}}
         columns["date"] = [nearness[c.at_us // DAY_US] for c in candidates]
     if question.asks_for:
         columns["asked"] = [1.0 if question.may_hold_the_answer(c.terms) else 0.0 for c in candidates]
-    settled = question.of_you or not question.to_you
-    if settled and not named and has_assistant:
-        columns["said"] = [1.0 if (c.role == "assistant") is question.of_you else 0.0 for c in candidates]
     if meaning:
         columns["meaning"] = meaning
     return columns
 
 
-class _WordScores:
-    """The question's words in passages: BM25 of each, alone and after the end of the one before.
+def _brevity(candidate: Candidate) -> float:
+    """1 for a brief remark, 0 for a long answer; what was not said, such as a tool's result, is as long as its data."""
+    if candidate.kind != "message":
+        return 1.0
+    return min(1.0, max(0.0, (LONG_TERMS - len(candidate.terms)) / (LONG_TERMS - BRIEF_TERMS)))
 
-    S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with
+
+def _spoken(
+    question: Question, candidates: Sequence[Candidate], statistics: Statistics, named: frozenset[str]
+) -> list[float]:
+    """How far each candidate's speaker is the one asked for: by name, as "you", or, where words leave doubt, as "I"."""
+    if named:
+        return [1.0 if c.speaker in named else 0.0 for c in candidates]
+    if not {"user", "assistant"} <= {c.role for c in candidates}:
+        return []
+    if question.of_you:
+        return [1.0 if c.role == "assistant" else 0.0 for c in candidates]
+    if question.of_me and not question.to_you and (share := doubt(question, statistics)):
+        return [share if c.role == "user" else 0.0 for c in candidates]
+    return []
+
+
+class _WordScores:
+    """How much of the question passages hold, each of its terms by how rare it is.
+
+    `windows` is BM25: S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with
     an idf that stays above 0. The names of speakers are left to the signal for speakers.
     """
 
     def __init__(self, question: Question, names: frozenset[str], statistics: Statistics) -> None:
         sought = [term for term in question.terms if term not in names] or list(question.terms)
-        count = statistics.passages
-        holding = [min(statistics.holding.get(term, 0), count) for term in sought]
-        self._idf = {
-            term: log(1 + (count - held + 0.5) / (held + 0.5)) for term, held in zip(sought, holding, strict=True)
-        }
+        self._idf = {term: _idf(statistics.passages, statistics.holding.get(term, 0)) for term in sought}
+        self._whole = sum(self._idf.values()) or 1.0
         self._any = frozenset(sought)
         self._average = max(1.0, statistics.average_terms)
         self._held: dict[int, dict[str, int]] = {}
 
-    def scores(self, candidates: Sequence[Candidate]) -> tuple[list[float], list[float]]:
-        """Each candidate's sum by itself, and with the end of the passage before."""
-        words, window = [], []
-        average, window_average = self._average, self._average + min(self._average, TAIL_TERMS)
+    def shares(self, candidates: Sequence[Candidate]) -> list[float]:
+        """The share of the question that each candidate holds."""
+        idf, whole = self._idf, self._whole
+        return [sum([idf[term] for term in self._counts(c)]) / whole for c in candidates]
+
+    def shares_around(self, candidates: Sequence[Candidate]) -> list[float]:
+        """The share that each candidate holds together with those a few events away in its session or section.
+
+        A term that only these hold counts less the further away they are, and the longer: an answer stands beside the
+        words of its question, and a long text holds many words.
+        """
+        idf, whole = self._idf, self._whole
+        shares: dict[int, float] = {}
+        order = sorted(candidates, key=lambda c: c.place)
+        first = 0
+        for n, one in enumerate(order):
+            at = one.place >> PLACES_BITS
+            while order[first].place >> PLACES_BITS < at - AROUND_EVENTS:
+                first += 1
+            held = dict.fromkeys(self._counts(one), 1.0)
+            for m in range(first, len(order)):
+                other = order[m]
+                far = abs((other.place >> PLACES_BITS) - at)
+                if far > AROUND_EVENTS:
+                    break
+                if m == n or other.group != one.group or not (beside := self._counts(other)):
+                    continue
+                counts = AROUND_DECAY ** max(1, far) * min(1.0, TAIL_TERMS / len(other.terms))
+                for term in beside:
+                    if counts > held.get(term, 0.0):
+                        held[term] = counts
+            shares[one.place] = sum([idf[term] * counts for term, counts in held.items()]) / whole if held else 0.0
+        return [shares[c.place] for c in candidates]
+
+    def windows(self, candidates: Sequence[Candidate]) -> list[float]:
+        """Each candidate's sum with the end of the passage before: a short answer needs its question."""
+        window = []
+        average = self._average + min(self._average, TAIL_TERMS)
         for candidate in candidates:
-            size = len(candidate.terms)
             held = self._counts(candidate)
-            words.append(self._sum(held, size / average) if held else 0.0)
             before, tail_size = self._tail(candidate.before)
             if before:
                 held = held | {term: count + held.get(term, 0) for term, count in before.items()} if held else before
-            window.append(self._sum(held, (size + tail_size) / window_average) if held else 0.0)
-        return words, window
+            window.append(self._sum(held, (len(candidate.terms) + tail_size) / average) if held else 0.0)
+        return window
 
     def trusted(self, sums: list[float]) -> list[float]:
         """The sums from 0 to 1: between shares of the greatest sum and shares of the sum of all the question's terms.
@@ -222,7 +302,7 @@ class _WordScores:
         Where even the best passage holds little of the question, passage and question use other words,
         which then say less beside the other signals. Shares of the greatest alone would hide that.
         """
-        scale = sqrt(max(sums) * sum(self._idf.values()))
+        scale = sqrt(max(sums) * self._whole)
         return [value / scale for value in sums] if scale > 0 else [0.0] * len(sums)
 
     def _counts(self, candidate: Candidate) -> dict[str, int]:
@@ -263,10 +343,14 @@ def _named(question: Question, names: Mapping[str, frozenset[str]], tools: froze
     """The people of whom the question has a name, or a part of it, and the tools that it names in full.
 
     A tool's name consists of everyday words: "is it in stock?" asks about stock, not for every result of
-    `check_stock`.
+    `check_stock`, and "look it up" for none of `lookup`.
     """
     asked = question.names.union(question.terms)
-    named = [one for one, name in names.items() if not asked.isdisjoint(name) and (one not in tools or name <= asked)]
+    named = [
+        one
+        for one, name in names.items()
+        if not asked.isdisjoint(name) and (one not in tools or (len(name) > 1 and name <= asked))
+    ]
     return frozenset(named)
 
 
@@ -299,10 +383,6 @@ def _group(candidates: Sequence[Candidate], matches: list[float]) -> list[float]
     )
 
 
-def _has_assistant(candidates: Sequence[Candidate]) -> bool:
-    return {"user", "assistant"} <= {c.role for c in candidates}
-
-
 def _nearby(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
     """The best match close by: an answer may come some turns after the words of its question, or before them."""
     value = {c.place: match for c, match in zip(candidates, window, strict=True) if match}
@@ -329,13 +409,20 @@ def _meaning(candidates: Sequence[Candidate], words: list[float]) -> list[float]
     ]
 
 
+def _is_empty_call(candidate: Candidate) -> bool:
+    """Whether it is a call of a tool without arguments: its name answers nothing."""
+    is_call = candidate.kind == "tool" and candidate.role == "assistant"
+    return is_call and frozenset(terms(candidate.speaker)).issuperset(candidate.terms)
+
+
 def _without_repetitions(ordered: Sequence[Candidate], limit: int) -> dict[int, list[int]]:
     """The first `limit` places in order, each with the later places of its near-duplicates by the same speaker."""
     kept: dict[int, list[int]] = {}
-    first: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
+    first: dict[object, int] = {}
     for candidate in ordered:
         said = (candidate.kind, candidate.role, candidate.speaker, tuple(candidate.terms))
-        place = first.setdefault(said, candidate.place) if len(said[3]) >= REPEATED_TERMS_MIN else candidate.place
+        is_short = len(candidate.terms) < REPEATED_TERMS_MIN
+        place = candidate.place if is_short else first.setdefault(said, candidate.place)
         if place != candidate.place:
             kept.get(place, []).append(candidate.place)
         elif len(kept) < limit:
