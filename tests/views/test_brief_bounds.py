@@ -50,9 +50,9 @@ async def test_a_later_message_costs_no_lasting_memory() -> None:
         await thread.dispatch(e.UserMessage(content="Keep the workshop tidy, and never sell the red bowl."))
         for first in range(1_000, 2_800, 200):  # numbers of as many digits: each message is as long as the others
             await thread.dispatch_all(pots(first, first + 200))
-            brief = await thread.brief.read()
+            await thread.brief.read()
             sizes.append(len(msgspec.msgpack.encode(reading._cache_of(thread).now)))
-        assert "never sell the red bowl" in " ".join(one.text for one in brief)
+        assert "never sell the red bowl" in " ".join(one.text for one in await thread.brief.read())
     assert max(sizes[:3]) * 1.1 > max(sizes[3:])
 
 
