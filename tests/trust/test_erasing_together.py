@@ -11,6 +11,7 @@ import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, UserMessage
 from memory_engine.administration.erasing import ErasurePlan
 from memory_engine.store.acts import Act
+from memory_engine.testing import FakeCompactor, Hangs
 from tests.scripted_compactors import Scripted, a_line_each
 
 WORDS = ("plum", "quince", "sorrel", "teasel")
@@ -75,3 +76,33 @@ async def test_an_act_on_a_thread_that_has_gone_leaves_its_successor_alone(engin
     assert [("left", {"t": 0})] == [(report.act, dict(report.erased)) for report in reports]
     assert [] == [act for act in await engine.acts() if not act.done_at_us]
     assert ["another first word"] == [chunk.text for chunk in (await successor.state()).chunks()]
+
+
+async def test_an_act_amid_which_its_thread_is_made_again_leaves_the_successor_alone(tmp_path: Path) -> None:
+    """It waits for a compaction while another process deletes the thread; others have its id and its seqs then."""
+    config = EngineConfig(compaction=CompactionPolicy(enabled=False))
+    compactor, place = FakeCompactor(Hangs("too late")), str(tmp_path / "m.db")
+    async with (
+        memory_engine.open(place, config=config, compactor=compactor) as one,
+        memory_engine.open(place, config=config) as other,
+    ):
+        thread = await one.create_thread("t")
+        for word in WORDS:
+            await thread.dispatch(UserMessage(content=f"{secret(word)} grows by the river. " * 9), event_id=word)
+        compacting = asyncio.ensure_future(thread.compact())
+        await compactor.begun.wait()
+        began = await thread.last_seq()
+        erasing = asyncio.ensure_future(thread.erase(["plum"]))
+        while await thread.last_seq() == began:  # noqa: ASYNC110 - the thread forgets first: no event tells that
+            await asyncio.sleep(0)
+        await other.thread("t").delete()
+        successor = await other.create_thread("t")
+        texts = [f"The heron number {n} stands in the reeds." for n in range(8)]
+        await successor.dispatch_all([UserMessage(content=text) for text in texts])
+        compactor.release()
+        report = await erasing
+        await asyncio.wait([compacting])
+        assert compacting.exception() is not None
+        assert ({"t": 0}, True) == (dict(report.erased), report.is_done)
+        assert texts == [chunk.text for chunk in (await successor.state()).chunks()]
+        assert (await successor.verify()).ok
