@@ -222,5 +222,5 @@ def _proof(count: int, found: Traces, reading: StoreReading, *, left: tuple[str,
         left=left,
         how=found.how,
         tables=reading.tables,
-        unread=tuple(reading.unread),
+        unread=(*found.unread, *reading.unread),
     )
