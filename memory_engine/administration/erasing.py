@@ -71,11 +71,17 @@ class ErasurePlan(msgspec.Struct, frozen=True):
     """The ids of the events to erase, by thread, origins of forks before the forks; and the threads to delete whole.
 
     Of the threads to delete, forks come first. Each has its creation time (microseconds since 1970): a user who comes
-    back gets a thread with the same id, which an earlier act must leave alone.
+    back gets a thread with the same id, which an earlier act must leave alone. `made` are those of the threads of the
+    events, whose ids may come back there too; plans of older releases lack them.
     """
 
     events: Mapping[str, Sequence[str]] = {}
     threads: Mapping[str, int] = {}
+    made: Mapping[str, int] = {}
+
+    def means(self, record: ThreadRecord) -> bool:
+        """Whether a thread is the one whose events it names, and not a later one of the same id."""
+        return record.created_at_us == self.made.get(record.id, record.created_at_us)
 
 
 @frozen(kw_only=True)
@@ -231,7 +237,7 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     erased: dict[str, int] = {}
     for thread_id, event_ids in [*plan.events.items()][::-1]:  # a fork learns from its origin what to look for
         if thread_id not in plan.threads:
-            erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces).run(event_ids)
+            erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces, plan).run(event_ids)
     for thread_id, created_at_us in plan.threads.items():
         await _delete(kernel, thread_id, created_at_us, pieces)
     until = time.monotonic() + WAIT_S
@@ -264,11 +270,12 @@ class _Planner:
     _only_looks: bool = field(default=False, alias="only_looks", kw_only=True)
     _events: dict[str, dict[str, None]] = field(factory=dict)
     _threads: dict[str, int] = field(factory=dict)
+    _made: dict[str, int] = field(factory=dict)
 
     def plan(self) -> ErasurePlan:
         """The plan so far."""
         events = {thread_id: tuple(ids) for thread_id, ids in self._events.items() if thread_id not in self._threads}
-        return ErasurePlan(events, self._threads)
+        return ErasurePlan(events, self._threads, {thread_id: self._made[thread_id] for thread_id in events})
 
     async def add_thread(self, thread_id: str) -> None:
         """A whole thread, and the events that its facts became in other threads."""
@@ -299,10 +306,12 @@ class _Planner:
         if stored.id in ids:
             return
         ids[stored.id] = None
+        record = await _record(self._kernel, thread_id)
+        self._made[thread_id] = record.created_at_us
         for fork_id, upto in await forks_of(self._kernel, thread_id):
             if stored.seq <= upto:
                 await self._add_shared(fork_id, stored)
-        if self._kernel.kind((await _record(self._kernel, thread_id)).kind).pooled:
+        if self._kernel.kind(record.kind).pooled:
             return
         thread = ThreadHandle(self._kernel, thread_id)
         forgotten = await forgetting(thread, event_ids=[stored.id])
@@ -350,6 +359,7 @@ class _ThreadErasing:
     _act: Act
     _thread_id: str
     _pieces: ErasedPieces
+    _plan: ErasurePlan
 
     async def run(self, event_ids: Sequence[str]) -> int:
         """Erase them, unless an earlier attempt has; how many events lost their texts."""
@@ -358,11 +368,13 @@ class _ThreadErasing:
             record = await _record(kernel, self._thread_id)
         except ThreadNotFound:  # deleted since
             return 0
+        if not self._plan.means(record):  # deleted since, and another thread bears the id now
+            return 0
         thread = ThreadHandle(kernel, self._thread_id)
         if (done := await self._done()) is not None:
             return done
         event_ids = [stored.id for stored in await kernel.store.find(self._thread_id, list(event_ids))]
-        if not event_ids:  # a backup whose moment was before them, or another thread that bears the id now
+        if not event_ids:  # a backup whose moment was before them
             return 0
         hidden = Hidden(self._thread_id)
         if kernel.kind(record.kind).pooled:  # what was withdrawn there shows nowhere; its rows know no forgetting

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, Engine, EngineConfig, UserMessage
+from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, RetentionRule, UserMessage
 from memory_engine.administration.erasing import ErasurePlan
 from memory_engine.store.acts import Act
 from tests.scripted_compactors import Scripted, a_line_each
@@ -75,3 +76,37 @@ async def test_an_act_on_a_thread_that_has_gone_leaves_its_successor_alone(engin
     assert [("left", {"t": 0})] == [(report.act, dict(report.erased)) for report in reports]
     assert [] == [act for act in await engine.acts() if not act.done_at_us]
     assert ["another first word"] == [chunk.text for chunk in (await successor.state()).chunks()]
+
+
+async def test_an_act_leaves_events_alone_that_bear_the_ids_of_those_it_was_for(engine: Engine) -> None:
+    """In a later thread of the same id, in another thread, and in a fork that had parted before: it is done."""
+    thread = await engine.create_thread("t")
+    await thread.dispatch(UserMessage(content="hello"))
+    fork = await thread.fork(at=1)
+    other = await engine.create_thread("u")
+    for one, text in ((thread, "what is to go"), (fork, "the fork's"), (other, "another's")):
+        await one.dispatch(UserMessage(content=text), event_id="order")
+    erased = await thread.erase(["order"])
+    assert {"t": 1} == erased.erased
+    await fork.delete()
+    await thread.delete()
+    later = await engine.create_thread("t")
+    await later.dispatch_all([UserMessage(content="hello"), NewEvent(UserMessage(content="later"), id="order")])
+    [act] = [act for act in await engine.acts() if act.id == erased.act]
+    await engine.store.put_act(msgspec.structs.replace(act, done_at_us=0, outcome=""))  # as a copy has it
+    [report] = await engine.finish_acts()
+    assert {"t": 0} == report.erased
+    assert ["hello", "later"] == [chunk.text for chunk in (await later.state()).chunks()]
+    assert ["another's"] == [chunk.text for chunk in (await other.state()).chunks()]
+
+
+async def test_retention_erases_events_that_bear_the_ids_of_erased_ones(engine: Engine) -> None:
+    """What an act did to an earlier thread of the same id says nothing about this one's."""
+    for text in ("the first", "the second"):
+        thread = await engine.create_thread("t")
+        await thread.dispatch(UserMessage(content=text), event_id="order")
+        if text == "the first":
+            await thread.erase(["order"])
+            await thread.delete()
+    await engine.retain([RetentionRule(act="erase", older_than=timedelta(microseconds=1))])
+    assert [] == [chunk.text for chunk in (await thread.state()).chunks()]
