@@ -62,6 +62,8 @@ from memory_engine.store.protocol import CommitUnit, ThreadFilter
 WAIT_S = 30.0
 """Seconds that an act waits for readers of old pages before it says that it is not finished."""
 _POLL_S = 0.05
+_HEARD_S = 0.5
+"""Seconds after which the act of any other process shows in the store's generation."""
 _ROWS_MAX = 2_000
 """Rows that one event names."""
 _UNREADABLE = (IntegrityError, EventDecodeError, UnreadableRow)
@@ -240,14 +242,7 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
             erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces, plan).run(event_ids)
     for thread_id, created_at_us in plan.threads.items():
         await _delete(kernel, thread_id, created_at_us, pieces)
-    until = time.monotonic() + WAIT_S
-    while not await kernel.store.wipe():
-        if kernel.tasks.closing:
-            raise ErasureUnfinished(act.id, "the engine closes while some process reads an older moment of the store")
-        if time.monotonic() > until:
-            raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
-        await asyncio.sleep(_POLL_S)
-    proof = await prove(kernel, pieces)
+    proof = await _proved(kernel, act, pieces)
     report = ErasureReport(
         act=act.id,
         by=act.by,
@@ -260,6 +255,35 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     outcome = msgspec.json.encode(report.as_data()).decode()
     await kernel.store.put_act(msgspec.structs.replace(act, done_at_us=kernel.now_us(), outcome=outcome))
     return report
+
+
+async def _proved(kernel: Kernel, act: Act, pieces: ErasedPieces) -> ErasureProof:
+    """Destroy the bytes of what is out of every row, and look for them.
+
+    Another act may destroy a row with the same words meanwhile: between two looks its copy is no row's any more, and
+    its bytes are still there. So while others destroy, what seems left is wiped and looked for again.
+    """
+    until = time.monotonic() + WAIT_S
+    while True:
+        await _wiped(kernel, act)
+        generation = kernel.store.generation  # behind a wipe, which may be another one too
+        proof = await prove(kernel, pieces)
+        if not proof.left or time.monotonic() > until:
+            return proof
+        await asyncio.sleep(_HEARD_S)
+        if generation == kernel.store.generation:
+            return proof
+
+
+async def _wiped(kernel: Kernel, act: Act) -> None:
+    """Destroy the bytes that deleted and erased rows have left. Raises `ErasureUnfinished` while a reader needs them."""
+    until = time.monotonic() + WAIT_S
+    while not await kernel.store.wipe():
+        if kernel.tasks.closing:
+            raise ErasureUnfinished(act.id, "the engine closes while some process reads an older moment of the store")
+        if time.monotonic() > until:
+            raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
+        await asyncio.sleep(_POLL_S)
 
 
 @define

@@ -1,7 +1,7 @@
 """Acts that meet: one erases while another does, or has; a thread goes, and another comes by its id."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,8 +10,9 @@ import pytest
 
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, RetentionRule, UserMessage
-from memory_engine.administration.erasing import ErasurePlan
+from memory_engine.administration.erasing import ErasurePlan, ErasureReport
 from memory_engine.store.acts import Act
+from memory_engine.store.protocol import Traces
 from tests.scripted_compactors import Scripted, a_line_each
 
 WORDS = ("plum", "quince", "sorrel", "teasel")
@@ -110,3 +111,68 @@ async def test_retention_erases_events_that_bear_the_ids_of_erased_ones(engine: 
             await thread.delete()
     await engine.retain([RetentionRule(act="erase", older_than=timedelta(microseconds=1))])
     assert [] == [chunk.text for chunk in (await thread.state()).chunks()]
+
+
+@pytest.mark.parametrize("doing", ["erase", "delete"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_copy_that_another_act_destroys_meanwhile_fails_no_proof(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doing: str, *, elsewhere: bool
+) -> None:
+    """It goes between the look at the bytes and the look at the rows: in the same engine, or in another one."""
+    said = f"{secret('plum')} grows by the river"
+    for name in ("t", "u"):
+        await (await engine.create_thread(name)).dispatch(UserMessage(content=said), event_id="plum")
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        looks = engine.store.traces
+        theirs: list[ErasureReport] = []
+
+        async def looked(pieces: Sequence[bytes]) -> Traces:
+            found = await looks(pieces)
+            if not theirs:
+                monkeypatch.undo()
+                thread = (other if elsewhere else engine).thread("u")
+                theirs.append(await (thread.delete() if doing == "delete" else thread.erase(["plum"])))
+            return found
+
+        monkeypatch.setattr(engine.store, "traces", looked)
+        mine = await engine.thread("t").erase(["plum"])
+    assert [(True, ()), (True, ())] == [(one.proof.ok, one.proof.left) for one in (mine, *theirs) if one.proof]
+    assert set() == held(tmp_path)
+
+
+async def test_equal_words_erased_at_once_are_proved_gone(engine: Engine, tmp_path: Path) -> None:
+    """Each act finds the other's copies as what others say, or not at all."""
+    said = f"{secret('sorrel')} grows by the river"
+    threads = [await engine.create_thread(f"t{n}") for n in range(6)]
+    for thread in threads:
+        await thread.dispatch(UserMessage(content=said), event_id="sorrel")
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        doing = [(other if n % 2 else engine).thread(one.id).erase(["sorrel"]) for n, one in enumerate(threads)]
+        for report in await asyncio.gather(*doing):
+            assert report.proof is not None
+            assert () == report.proof.left
+    assert set() == held(tmp_path)
+
+
+async def test_what_nobody_destroys_is_left_at_once(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy in a file beside, which no act reaches: the proof says where, without waiting for anybody."""
+    thread = await engine.create_thread("t")
+    await thread.dispatch(UserMessage(content=f"{secret('teasel')} grows by the river"), event_id="teasel")
+    beside = tmp_path / "m.db-graphs"
+    beside.mkdir()
+    (beside / "old").write_text(f"{secret('teasel')} grows by the river")
+    looks = 0
+    traces = engine.store.traces
+
+    async def counted(pieces: Sequence[bytes]) -> Traces:
+        nonlocal looks
+        looks += 1
+        return await traces(pieces)
+
+    monkeypatch.setattr(engine.store, "traces", counted)
+    report = await thread.erase(["teasel"])
+    assert report.proof is not None
+    assert not report.proof.ok
+    assert 1 == looks
