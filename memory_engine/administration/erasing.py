@@ -276,7 +276,7 @@ async def _proved(kernel: Kernel, act: Act, pieces: ErasedPieces) -> ErasureProo
 
 
 async def _wiped(kernel: Kernel, act: Act) -> None:
-    """Destroy the bytes that deleted and erased rows have left. Raises `ErasureUnfinished` while a reader needs them."""
+    """Destroy the bytes that deleted and erased rows have left. Raises `ErasureUnfinished` if a reader needs them."""
     until = time.monotonic() + WAIT_S
     while not await kernel.store.wipe():
         if kernel.tasks.closing:

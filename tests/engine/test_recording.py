@@ -403,9 +403,9 @@ async def test_a_stream_given_whole_is_refused_at_once(thread: Thread, stream: C
 
 async def test_a_deadline_between_two_pieces_keeps_what_came(thread: Thread) -> None:
     """As the page on recording shows it."""
-    with pytest.raises(TimeoutError):
+    pieces = silent()
+    with pytest.raises(TimeoutError):  # noqa: PT012 - the block is the page's
         async with thread.recording() as turn:
-            pieces = silent()
             while (piece := await asyncio.wait_for(anext(pieces, None), timeout=0.02)) is not None:
                 turn.feed(piece)
     [said] = [one.event async for one in thread.events()]
