@@ -56,8 +56,6 @@ CopyProgress = Callable[[str, int, int], None]
 _POLL_S = 0.05
 _OF_THE_TARGET = (StorageBusy, StorageFailed, ContentionError)
 """Errors that no other thread would be spared: they end the copy, which goes on when it is begun again."""
-_DESTROYS = frozenset({"erase", "delete", "retain"})
-"""Kinds of acts after which bytes may have to be destroyed at the target too."""
 
 
 @frozen(kw_only=True)
@@ -340,7 +338,7 @@ class _Copy:
             if (act.id not in there or act.done_at_us > there[act.id].done_at_us == 0)
             and (act.done_at_us or not self._failed)
         ]
-        if any(act.kind in _DESTROYS for act in lacking):
+        if any(act.kind in DESTROYING for act in lacking):  # what a retention destroyed are acts of their own
             await self._wiped()
         for act in lacking:
             await self._target.store.put_act(act)
