@@ -8,7 +8,6 @@ zeroed. A process that dies on the way leaves an act that the next one finishes.
 """
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,7 +17,7 @@ from attrs import define, field, frozen
 
 from memory_engine.administration.acts import HELD_UP, NOT_ITS_OWN, check_allowed, failure_now, failure_of, note_failure
 from memory_engine.administration.holds import check_not_held
-from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
+from memory_engine.administration.proof import ErasedPieces, ErasureProof, wiped_and_proved
 from memory_engine.administration.under_way import ActsUnderWay
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_flag, checked_list, checked_text
@@ -31,7 +30,6 @@ from memory_engine.core.records import NewEvent, StoredEvent
 from memory_engine.core.reduction import NOTHING
 from memory_engine.core.threads import DELETED, ThreadRecord
 from memory_engine.errors import (
-    ErasureUnfinished,
     EventDecodeError,
     EventIdTaken,
     EventNotFound,
@@ -59,11 +57,6 @@ from memory_engine.store.acts import Act
 from memory_engine.store.attested import Attested, attested_of, lineage
 from memory_engine.store.protocol import CommitUnit, ThreadFilter
 
-WAIT_S = 30.0
-"""Seconds that an act waits for readers of old pages before it says that it is not finished."""
-_POLL_S = 0.05
-_HEARD_S = 0.5
-"""Seconds after which the act of any other process shows in the store's generation."""
 _ROWS_MAX = 2_000
 """Rows that one event names."""
 _UNREADABLE = (IntegrityError, EventDecodeError, UnreadableRow)
@@ -242,7 +235,7 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
             erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces, plan).run(event_ids)
     for thread_id, created_at_us in plan.threads.items():
         await _delete(kernel, thread_id, created_at_us, pieces)
-    proof = await _proved(kernel, act, pieces)
+    proof = await wiped_and_proved(kernel, act.id, pieces)
     report = ErasureReport(
         act=act.id,
         by=act.by,
@@ -255,35 +248,6 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     outcome = msgspec.json.encode(report.as_data()).decode()
     await kernel.store.put_act(msgspec.structs.replace(act, done_at_us=kernel.now_us(), outcome=outcome))
     return report
-
-
-async def _proved(kernel: Kernel, act: Act, pieces: ErasedPieces) -> ErasureProof:
-    """Destroy the bytes of what is out of every row, and look for them.
-
-    Another act may destroy a row with the same words meanwhile: between two looks its copy is no row's any more, and
-    its bytes are still there. So while others destroy, what seems left is wiped and looked for again.
-    """
-    until = time.monotonic() + WAIT_S
-    while True:
-        await _wiped(kernel, act)
-        generation = kernel.store.generation  # behind a wipe, which may be another one too
-        proof = await prove(kernel, pieces)
-        if not proof.left or time.monotonic() > until:
-            return proof
-        await asyncio.sleep(_HEARD_S)
-        if generation == kernel.store.generation:
-            return proof
-
-
-async def _wiped(kernel: Kernel, act: Act) -> None:
-    """Destroy the bytes that deleted and erased rows have left. Raises `ErasureUnfinished` if a reader needs them."""
-    until = time.monotonic() + WAIT_S
-    while not await kernel.store.wipe():
-        if kernel.tasks.closing:
-            raise ErasureUnfinished(act.id, "the engine closes while some process reads an older moment of the store")
-        if time.monotonic() > until:
-            raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
-        await asyncio.sleep(_POLL_S)
 
 
 @define

@@ -6,8 +6,6 @@ runs. What derives from several threads or leads to work (facts on their way, ac
 when all that it is about is there: an engine that opens the target in between has nothing to do in it.
 """
 
-import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,8 +14,9 @@ import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.administration.acts import is_allowed, plan_of
-from memory_engine.administration.erasing import WAIT_S, ErasurePlan
+from memory_engine.administration.erasing import ErasurePlan
 from memory_engine.administration.holds import HOLD, RELEASE, in_force
+from memory_engine.administration.proof import wiped
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import apply_rows, decode_row, is_redacted, live_chunk, next_head, unreadable_marks
 from memory_engine.core.events.memory import EventsErased
@@ -28,7 +27,6 @@ from memory_engine.core.threads import ARCHIVED, DamagedRecord, Head, ThreadReco
 from memory_engine.errors import (
     ContentionError,
     CopyRefused,
-    ErasureUnfinished,
     HeadMoved,
     IntegrityError,
     InvalidOperation,
@@ -53,7 +51,6 @@ from memory_engine.store.reader import VERSION as IMPORTED_VERSION
 CopyProgress = Callable[[str, int, int], None]
 """Called with what is done (`copying`, then `verifying`), and the threads and the events of which it is done."""
 
-_POLL_S = 0.05
 _OF_THE_TARGET = (StorageBusy, StorageFailed, ContentionError)
 """Errors that no other thread would be spared: they end the copy, which goes on when it is begun again."""
 
@@ -339,7 +336,7 @@ class _Copy:
             and (act.done_at_us or not self._failed)
         ]
         if any(act.kind in DESTROYING for act in lacking):  # what a retention destroyed are acts of their own
-            await self._wiped()
+            await wiped(self._target, "copy")
         for act in lacking:
             await self._target.store.put_act(act)
         return len(lacking)
@@ -356,16 +353,6 @@ class _Copy:
             return act.kind not in (HOLD, RELEASE) and act.done_at_us > 0
         plan = plan_of(act, ErasurePlan)
         return plan is not None and await is_allowed(self._source.store, act, (*plan.events, *plan.threads))
-
-    async def _wiped(self) -> None:
-        """Destroy the bytes of texts that the target held before they were erased in the source."""
-        until = time.monotonic() + WAIT_S
-        while not await self._target.store.wipe():
-            if time.monotonic() > until:
-                raise ErasureUnfinished(
-                    "copy", f"for {WAIT_S:.0f} s some process has read an older moment of the store"
-                )
-            await asyncio.sleep(_POLL_S)
 
     async def _verified(self) -> tuple[str, ...]:
         """The threads that do not hold together at the target, or have another hash there."""

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 import memory_engine
-from memory_engine import Destination, Event, MemoryShared
+from memory_engine import Destination, MemoryShared
 from memory_engine.core.events.delivery import FactsDelivered
 from memory_engine.errors import IntegrityError, InvalidEvent, ThreadHasForks
 from memory_engine.events import MemoryAppended
@@ -71,8 +71,7 @@ async def test_a_planted_fact_erases_and_forgets_nothing_elsewhere(url: str) -> 
         assert (await engine.thread("ours").erase(["order"])).is_done
         assert [POISON] == [one.event async for one in bo.events()]
         await engine.thread("ours").delete()
-        events: list[Event] = [one.event async for one in bo.events()]
-        assert [POISON] == events
+        assert [POISON] == [one.event async for one in bo.events()]
 
 
 async def plant_fork(url: str, thread_id: str, origin: str, schema: str) -> None:

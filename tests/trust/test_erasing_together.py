@@ -103,12 +103,12 @@ async def test_an_act_leaves_events_alone_that_bear_the_ids_of_those_it_was_for(
 
 async def test_retention_erases_events_that_bear_the_ids_of_erased_ones(engine: Engine) -> None:
     """What an act did to an earlier thread of the same id says nothing about this one's."""
-    for text in ("the first", "the second"):
-        thread = await engine.create_thread("t")
-        await thread.dispatch(UserMessage(content=text), event_id="order")
-        if text == "the first":
-            await thread.erase(["order"])
-            await thread.delete()
+    first = await engine.create_thread("t")
+    await first.dispatch(UserMessage(content="the first"), event_id="order")
+    await first.erase(["order"])
+    await first.delete()
+    thread = await engine.create_thread("t")
+    await thread.dispatch(UserMessage(content="the second"), event_id="order")
     await engine.retain([RetentionRule(act="erase", older_than=timedelta(microseconds=1))])
     assert [] == [chunk.text for chunk in (await thread.state()).chunks()]
 
