@@ -308,7 +308,7 @@ async def test_working_notes_and_an_agent_without_a_user_are_its_own(engine: Eng
     """Working notes are of the task at hand; where no user is served, the agent clears its memory."""
     agent = engine.agent("helper", tenant_id="acme")
     for layer in ("working", "episodic"):
-        await agent.memory.append(layer, "a note")  # type: ignore[arg-type]
+        await agent.memory.append(layer, "a note")
     await MemoryTools(agent, await talk(engine, "ann")).call("memory_clear", {"layer": "working", "confirm": True})
     assert (0, 1) == ((await agent.memory.get_stats()).working_memory_tokens, (await kept(engine))["agent"])
     await MemoryTools(agent, await talk(engine, "")).call("memory_clear", {"layer": "episodic", "confirm": True})
