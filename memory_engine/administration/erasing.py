@@ -17,9 +17,8 @@ from attrs import define, field, frozen
 from memory_engine.administration.acts import HELD_UP, NOT_ITS_OWN, check_allowed, failure_now, failure_of, note_failure
 from memory_engine.administration.deleting import UNREADABLE, delete_thread, is_there, record_of
 from memory_engine.administration.holds import check_not_held
-from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
+from memory_engine.administration.proof import ErasedPieces, ErasureProof, wiped_and_proved
 from memory_engine.administration.under_way import ActsUnderWay
-from memory_engine.administration.wiping import wipe
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_flag, checked_list, checked_text
 from memory_engine.core.chain import is_redacted, next_head, read_back, stand_in_digest
@@ -31,7 +30,6 @@ from memory_engine.core.reduction import NOTHING
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import (
-    ErasureUnfinished,
     EventIdTaken,
     EventNotFound,
     HeadMoved,
@@ -64,11 +62,17 @@ class ErasurePlan(msgspec.Struct, frozen=True):
     """The ids of the events to erase, by thread, origins of forks before the forks; and the threads to delete whole.
 
     Of the threads to delete, forks come first. Each has its creation time (microseconds since 1970): a user who comes
-    back gets a thread with the same id, which an earlier act must leave alone.
+    back gets a thread with the same id, which an earlier act must leave alone. `made` are those of the threads of the
+    events, whose ids may come back there too; plans of older releases lack them.
     """
 
     events: Mapping[str, Sequence[str]] = {}
     threads: Mapping[str, int] = {}
+    made: Mapping[str, int] = {}
+
+    def means(self, record: ThreadRecord) -> bool:
+        """Whether a thread is the one whose events it names, and not a later one of the same id."""
+        return record.created_at_us == self.made.get(record.id, record.created_at_us)
 
 
 @frozen(kw_only=True)
@@ -224,14 +228,10 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     erased: dict[str, int] = {}
     for thread_id, event_ids in [*plan.events.items()][::-1]:  # a fork learns from its origin what to look for
         if thread_id not in plan.threads:
-            erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces).run(event_ids)
+            erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces, plan).run(event_ids)
     for thread_id, created_at_us in plan.threads.items():
         await delete_thread(kernel, thread_id, created_at_us, pieces)
-    await wipe(kernel, act.id)
-    try:
-        proof = await prove(kernel, pieces)
-    except OSError as error:  # the program that looks for them cannot be started
-        raise ErasureUnfinished(act.id, error.strerror or str(error)) from error
+    proof = await wiped_and_proved(kernel, act.id, pieces)
     report = ErasureReport(
         act=act.id,
         by=act.by,
@@ -254,11 +254,12 @@ class _Planner:
     _only_looks: bool = field(default=False, alias="only_looks", kw_only=True)
     _events: dict[str, dict[str, None]] = field(factory=dict)
     _threads: dict[str, int] = field(factory=dict)
+    _made: dict[str, int] = field(factory=dict)
 
     def plan(self) -> ErasurePlan:
         """The plan so far."""
         events = {thread_id: tuple(ids) for thread_id, ids in self._events.items() if thread_id not in self._threads}
-        return ErasurePlan(events, self._threads)
+        return ErasurePlan(events, self._threads, {thread_id: self._made[thread_id] for thread_id in events})
 
     async def add_thread(self, thread_id: str) -> None:
         """A whole thread, and the events that its facts became in other threads."""
@@ -289,10 +290,12 @@ class _Planner:
         if stored.id in ids:
             return
         ids[stored.id] = None
+        record = await record_of(self._kernel, thread_id)
+        self._made[thread_id] = record.created_at_us
         for fork_id, upto in await forks_of(self._kernel, thread_id):
             if stored.seq <= upto:
                 await self._add_shared(fork_id, stored)
-        if self._kernel.kind((await record_of(self._kernel, thread_id)).kind).pooled:
+        if self._kernel.kind(record.kind).pooled:
             return
         thread = ThreadHandle(self._kernel, thread_id)
         forgotten = await forgetting(thread, event_ids=[stored.id])
@@ -311,6 +314,7 @@ class _ThreadErasing:
     _act: Act
     _thread_id: str
     _pieces: ErasedPieces
+    _plan: ErasurePlan
 
     async def run(self, event_ids: Sequence[str]) -> int:
         """Erase them, unless an earlier attempt has; how many events lost their texts.
@@ -320,6 +324,8 @@ class _ThreadErasing:
         try:
             record = await record_of(self._kernel, self._thread_id)
         except ThreadNotFound:
+            return 0
+        if not self._plan.means(record):  # another thread bears the id now
             return 0
         try:
             return await self._run(record, event_ids)
@@ -337,7 +343,7 @@ class _ThreadErasing:
         if (done := await self._done()) is not None:
             return done
         event_ids = [stored.id for stored in await kernel.store.find(self._thread_id, list(event_ids))]
-        if not event_ids:  # a backup whose moment was before them, or another thread that bears the id now
+        if not event_ids:  # a backup whose moment was before them
             return 0
         hidden = Hidden(self._thread_id)
         if kernel.kind(record.kind).pooled:  # what was withdrawn there shows nowhere; its rows know no forgetting
