@@ -22,7 +22,7 @@ MemoryEngineError
 │   ├── UntrackedEvents          a projection that lists tracked and untracked events
 │   ├── InvalidKey               what cannot be the key of an encrypted store
 │   ├── InvalidPolicy, InvalidCompactor   a policy with an impossible value, an object that cannot compact
-│   ├── MissingExtra             an optional package is not installed
+│   ├── MissingExtra, MissingTimeZones   an optional package, or a time zone database, is not installed
 │   ├── IngestError              a file's line that is not an event
 │   ├── PreferenceError          a preference that the domain does not allow
 │   ├── DomainError              a domain with mistakes
@@ -126,6 +126,7 @@ from memory_engine.errors.base import InvalidSearch as InvalidSearch
 from memory_engine.errors.base import InvalidTool as InvalidTool
 from memory_engine.errors.base import MemoryEngineError as MemoryEngineError
 from memory_engine.errors.base import MissingExtra as MissingExtra
+from memory_engine.errors.base import MissingTimeZones as MissingTimeZones
 from memory_engine.errors.base import NotContinued as NotContinued
 from memory_engine.errors.base import QueueFull as QueueFull
 from memory_engine.errors.base import ReducerError as ReducerError

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from functools import cache
 from typing import Literal
 
 import msgspec
 
-from memory_engine.core.clock import DAY_US
 from memory_engine.core.lazy import regex
 from memory_engine.language.lists import content_of
 from memory_engine.language.text import fold_case
@@ -246,35 +245,26 @@ def _month_of(parts: Mapping[str, str | None]) -> int:
     return int(parts.get("month_number") or 0) or (_numbers("months")[name] if name else 0)
 
 
-def relative_spans(text: str, now_us: int | None) -> tuple[tuple[int, int], ...]:
-    """Return the time spans (µs) of a text's relative times: midnight to midnight, as wide as the text is vague."""
-    if now_us is None:
-        return ()
-    today = now_us - now_us % DAY_US
+def relative_days(text: str, today: date) -> tuple[tuple[date, date], ...]:
+    """Return the first and last day of each relative time in a text, as wide as the text is vague."""
     found = []
     for near in _NEAR.finditer(text):
-        back = {"today": 0, "yesterday": 1}.get(near["day"].lower(), 2)
-        found.append((today - back * DAY_US, today - (back - 1) * DAY_US))
-    found += [_before(now_us, last["unit"].lower()) for last in _LAST.finditer(text)]
-    found += [(_start(now_us, this["unit"].lower()), today + DAY_US) for this in _THIS.finditer(text)]
+        day = today - timedelta(days={"today": 0, "yesterday": 1}.get(near["day"].lower(), 2))
+        found.append((day, day))
+    for last in _LAST.finditer(text):
+        end = _start(today, last["unit"].lower()) - timedelta(days=1)
+        found.append((_start(end, last["unit"].lower()), end))
+    found += [(_start(today, this["unit"].lower()), today) for this in _THIS.finditer(text)]
     for ago in _AGO.finditer(text):
         count = ago["count"].lower()
         unit = _UNIT_DAYS[ago["unit"].lower()]
-        middle = today - (_COUNTS[count] if count in _COUNTS else int(count)) * unit * DAY_US
-        found.append((middle - unit // 2 * DAY_US, middle + (unit // 2 + 1) * DAY_US))
+        middle = today - timedelta(days=(_COUNTS[count] if count in _COUNTS else int(count)) * unit)
+        found.append((middle - timedelta(days=unit // 2), middle + timedelta(days=unit // 2)))
     return tuple(found)
 
 
-def _start(now_us: int, unit: str) -> int:
-    """Return the start of the week (from Monday), month or year that contains a time."""
-    day = datetime.fromtimestamp(now_us // 1_000_000, UTC).replace(hour=0, minute=0, second=0)
+def _start(day: date, unit: str) -> date:
+    """Return the first day of the week (from Monday), month or year that contains a day."""
     if unit == "week":
-        day -= timedelta(days=day.weekday())
-    else:
-        day = day.replace(day=1) if unit == "month" else day.replace(day=1, month=1)
-    return int(day.timestamp()) * 1_000_000
-
-
-def _before(now_us: int, unit: str) -> tuple[int, int]:
-    end = _start(now_us, unit)
-    return _start(end - 1, unit), end
+        return day - timedelta(days=day.weekday())
+    return day.replace(day=1) if unit == "month" else day.replace(day=1, month=1)
