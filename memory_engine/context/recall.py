@@ -31,9 +31,9 @@ from memory_engine.context.recall_from import searchable
 from memory_engine.context.rendering import IN_NO_STATE
 from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.aside import aside
+from memory_engine.core.clock import local_time
 from memory_engine.core.events.context import RecalledPassage
 from memory_engine.core.state import State
-from memory_engine.core.zones import local_time
 from memory_engine.errors import ThreadNotFound
 from memory_engine.language.text import terms
 from memory_engine.recall.candidates import Choice

@@ -249,9 +249,7 @@ class MissingTimeZones(InvalidInput):
     name: str
 
     def __str__(self) -> str:
-        return (
-            f"there is no time zone database to look up {cut(repr(self.name))} in: pip install tzdata, or use 'UTC'"
-        )
+        return f"there is no time zone database to look up {cut(repr(self.name))} in: pip install tzdata, or use 'UTC'"
 
 
 @facts

@@ -11,10 +11,9 @@ from attrs import field, frozen
 
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_event
-from memory_engine.core.clock import to_datetime
+from memory_engine.core.clock import local_time, to_datetime
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.zones import local_time
 from memory_engine.recall.candidates import Choice
 from memory_engine.recall.ranking import Ranked
 from memory_engine.runtime.kernel import Kernel

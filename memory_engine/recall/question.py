@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from memory_engine.core.clock import DAY_US
+from memory_engine.core.clock import DAY_US, local_day, midnight_us
 from memory_engine.core.lazy import lazy_module, regex
-from memory_engine.core.zones import local_day, midnight_us
 from memory_engine.language.lists import word_lists
 from memory_engine.language.rough import begins_sentence
 from memory_engine.language.text import terms

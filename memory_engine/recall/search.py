@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from memory_engine.core.aside import on_thread
 from memory_engine.core.cancellation import finished
+from memory_engine.core.clock import zone_of
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import OfLoop
-from memory_engine.core.zones import zone_of
 from memory_engine.errors import (
     EventDecodeError,
     IntegrityError,

@@ -11,9 +11,8 @@ from datetime import datetime, tzinfo
 
 from attrs import evolve
 
-from memory_engine.core.clock import to_us
+from memory_engine.core.clock import to_us, zone_of
 from memory_engine.core.threads import TIMEZONE, WHAT_IF
-from memory_engine.core.zones import zone_of
 from memory_engine.errors import InvalidArgument, InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.base import close
 from memory_engine.llm.vectors import Embedder, MaskedEmbedder, checked_embedder, masked_embedder

@@ -5,8 +5,8 @@ from math import inf
 from attrs import Attribute, field, frozen
 
 from memory_engine.core.arguments import checked_count, checked_flag, checked_number, checked_type
+from memory_engine.core.clock import zone_of
 from memory_engine.core.threads import CompactionPolicy
-from memory_engine.core.zones import zone_of
 from memory_engine.errors import InvalidArgument
 
 SNIPPETS_MAX = 64

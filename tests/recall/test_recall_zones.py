@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import ContextPolicy, EngineConfig, UserMessage
-from memory_engine.core.clock import DAY_US, to_us
-from memory_engine.core.zones import local_day, local_time, midnight_us, zone_of
+from memory_engine.core.clock import DAY_US, local_day, local_time, midnight_us, to_us, zone_of
 from memory_engine.errors import InvalidArgument
 from memory_engine.recall import Hit
 from memory_engine.recall.question import read_question
