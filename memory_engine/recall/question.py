@@ -15,10 +15,11 @@ from memory_engine.language.rough import begins_sentence
 from memory_engine.language.text import terms
 
 if TYPE_CHECKING:
-    from memory_engine.language import dates
+    from memory_engine.language import dates, dates_relative
     from memory_engine.language.dates import Day, Stretch
 else:
     dates = lazy_module("memory_engine.language.dates")
+    dates_relative = lazy_module("memory_engine.language.dates_relative")
 
 TERMS_MAX = 32
 TEXT_CHARS_MAX = 4_096
@@ -130,9 +131,8 @@ def read_question(text: str, *, now_us: int | None = None, zone: tzinfo = UTC) -
     Accepts any string. The same string, time and zone give the same question.
     """
     read = text[:TEXT_CHARS_MAX]
-    days = dates.named_days(read)
     today = None if now_us is None else local_day(now_us, zone)
-    relative = () if today is None else dates.relative_days(read, today)
+    days, relative = dates_relative.read_dates(read, today)
     return Question(
         text=text,
         terms=tuple(dict.fromkeys(terms(text)))[:TERMS_MAX],
@@ -186,8 +186,8 @@ def _listed(
     for day in days:
         years = (day.year,) if day.year else range(today.year, max(0, today.year - YEARS_BACK), -1)
         found += filter(None, map(day.stretch, years))
-    found += [(first, last) for first, last in relative if (last - first).days < LISTED_DAYS_MAX]
-    spans = ((_starts_us(first, zone), _ends_us(last, zone, later=1) - 1) for first, last in found)
+    listed = [(first, last) for first, last in (*found, *relative) if (last - first).days < LISTED_DAYS_MAX]
+    spans = ((_starts_us(first, zone), _ends_us(last, zone, later=1) - 1) for first, last in listed)
     return tuple(dict.fromkeys(spans))
 
 
