@@ -164,9 +164,7 @@ def without_litellm(p: Place) -> object:
 
 def without_time_zones(p: Place) -> object:
     """A zone's name on a machine that keeps no table of them."""
-    import zoneinfo._tzpath as searched
-
-    p.patched.setattr(searched, "TZPATH", ())
+    p.patched.setattr("zoneinfo._tzpath.TZPATH", ())
     p.patched.setitem(sys.modules, "tzdata", None)
     return EngineConfig(timezone="Africa/Ndjamena")
 

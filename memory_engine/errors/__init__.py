@@ -126,7 +126,6 @@ from memory_engine.errors.base import InvalidSearch as InvalidSearch
 from memory_engine.errors.base import InvalidTool as InvalidTool
 from memory_engine.errors.base import MemoryEngineError as MemoryEngineError
 from memory_engine.errors.base import MissingExtra as MissingExtra
-from memory_engine.errors.base import MissingTimeZones as MissingTimeZones
 from memory_engine.errors.base import NotContinued as NotContinued
 from memory_engine.errors.base import QueueFull as QueueFull
 from memory_engine.errors.base import ReducerError as ReducerError
@@ -205,6 +204,7 @@ from memory_engine.errors.replay import InvalidChange as InvalidChange
 from memory_engine.errors.replay import InvalidExpression as InvalidExpression
 from memory_engine.errors.replay import InvalidRedaction as InvalidRedaction
 from memory_engine.errors.replay import InvalidRetention as InvalidRetention
+from memory_engine.errors.replay import MissingTimeZones as MissingTimeZones
 from memory_engine.errors.replay import ModelNotAllowed as ModelNotAllowed
 from memory_engine.errors.replay import NoSuchTest as NoSuchTest
 from memory_engine.errors.replay import NothingToBisect as NothingToBisect

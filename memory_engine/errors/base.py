@@ -243,16 +243,6 @@ class MissingExtra(InvalidInput):
 
 
 @facts
-class MissingTimeZones(InvalidInput):
-    """A time zone is named on a machine without a time zone database."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"there is no time zone database to look up {cut(repr(self.name))} in: pip install tzdata, or use 'UTC'"
-
-
-@facts
 class IngestError(InvalidInput):
     """A place in a file that is not an event."""
 

@@ -25,7 +25,7 @@ from memory_engine.language.dates import (
     rows,
     unit_of,
 )
-from memory_engine.language.dates_spaced import Said, days_in, said_in, stretches_in
+from memory_engine.language.dates_spaced import DatedText, days_in, said_in, stretches_in
 from memory_engine.language.text import fold_case
 
 Days = tuple[date, date]
@@ -64,7 +64,7 @@ def relative_days(text: str, today: date) -> tuple[Days, ...]:
     return read_dates(text, today)[1]
 
 
-def _relative_in(said: Said, today: date) -> tuple[list[Days], Said]:
+def _relative_in(said: DatedText, today: date) -> tuple[list[Days], DatedText]:
     found: list[Days] = []
     languages = [language for language in rows("near") if language != HAN and language in said.holds]
     for needs, pattern, resolve in chain.from_iterable(map(_patterns, languages)):

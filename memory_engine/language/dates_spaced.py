@@ -55,7 +55,7 @@ def _month(languages: tuple[str, ...] = ()) -> str:
     return rf"(?P<month>(?:{any_of(full)})\b" + (rf"|(?:{any_of(short)})\b\.?)" if short else ")")
 
 
-class Said(msgspec.Struct, frozen=True):
+class DatedText(msgspec.Struct, frozen=True):
     """A folded text that may name dates.
 
     `holds` are the languages and tables of the words of dates that it contains: the others need not be looked for.
@@ -65,12 +65,12 @@ class Said(msgspec.Struct, frozen=True):
     holds: frozenset[str]
     has_digit: bool
 
-    def without(self, pattern: re.Pattern[str]) -> "Said":
+    def without(self, pattern: re.Pattern[str]) -> "DatedText":
         """Return it without what a pattern matches."""
         return msgspec.structs.replace(self, text=pattern.sub(" _ ", self.text))
 
 
-_SILENT = Said("", frozenset(), has_digit=False)
+_SILENT = DatedText("", frozenset(), has_digit=False)
 
 
 @cache
@@ -86,7 +86,7 @@ def _homes() -> Mapping[str, frozenset[str]]:
     return {word: frozenset(homes) for word, homes in found.items()}
 
 
-def said_in(text: str) -> Said:
+def said_in(text: str) -> DatedText:
     """Return a text in the form that dates are read from. Words that are no dates because of their case are masked."""
     folded = fold_case(text)
     homes = _homes()
@@ -98,7 +98,7 @@ def said_in(text: str) -> Said:
         return _SILENT
     if "months" in found or "weekdays" in found:
         folded = fold_case(_masked(text))
-    return Said(folded, found, has_digit)
+    return DatedText(folded, found, has_digit)
 
 
 class _Months(msgspec.Struct, frozen=True):
@@ -217,7 +217,7 @@ def _stretches(language: str) -> Iterator[str]:
     yield rf"\b(?P<part>{part})(?:\s+in)?[\s-]+{month}{_OF_YEAR}"
 
 
-def stretches_in(said: Said) -> tuple[list[Day | Stretch], Said]:
+def stretches_in(said: DatedText) -> tuple[list[Day | Stretch], DatedText]:
     """Return the stretches of days that a text names, and the rest of the text."""
     grammar = _grammar()
     found: list[Day | Stretch] = []
@@ -232,7 +232,7 @@ def stretches_in(said: Said) -> tuple[list[Day | Stretch], Said]:
     return found, said
 
 
-def days_in(said: Said) -> list[Day | Stretch]:
+def days_in(said: DatedText) -> list[Day | Stretch]:
     """Return the days that a text names by dates, months, years and weekdays."""
     grammar = _grammar()
     found: list[Day | Stretch] = []

@@ -22,13 +22,13 @@ from memory_engine.language.dates import (
     seasons,
     unit_of,
 )
-from memory_engine.language.dates_spaced import YEAR, Said
+from memory_engine.language.dates_spaced import YEAR, DatedText
 
 Days = tuple[date, date]
 _Resolved = Callable[[Mapping[str, str | None], date], Days]
 
 
-def dates_in(said: Said, today: date | None) -> tuple[list[Day | Stretch], list[Days], Said]:
+def dates_in(said: DatedText, today: date | None) -> tuple[list[Day | Stretch], list[Days], DatedText]:
     """Return the days that a text names by dates, its relative times, and the rest of the text."""
     days: list[Day | Stretch] = []
     relative: list[Days] = []
@@ -36,11 +36,12 @@ def dates_in(said: Said, today: date | None) -> tuple[list[Day | Stretch], list[
         for written in pattern.finditer(said.text):
             days += read(written.groupdict())
         said = said.without(pattern)
-    for pattern, resolve in _relative() if today is not None else ():
-        for written in pattern.finditer(said.text):
-            with suppress(OverflowError, ValueError):  # no calendar has a day so long ago
-                relative.append(resolve(written.groupdict(), today))
-        said = said.without(pattern)
+    if today is not None:
+        for pattern, resolve in _relative():
+            for written in pattern.finditer(said.text):
+                with suppress(OverflowError, ValueError):  # no calendar has a day so long ago
+                    relative.append(resolve(written.groupdict(), today))
+            said = said.without(pattern)
     weekday = _weekday()
     days += [Day(weekday=numbers("week_days")[written["day"]]) for written in weekday.finditer(said.text)]
     return days, relative, said.without(weekday)
