@@ -16,7 +16,6 @@ from typing import Protocol
 
 import msgspec
 
-from memory_engine.core.clock import DAY_US
 from memory_engine.language.text import terms
 from memory_engine.recall.question import Question
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN
@@ -172,8 +171,7 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     if named:
         columns["speaker"] = [1.0 if c.speaker in named else 0.0 for c in candidates]
     if question.days or question.spans:
-        nearness = {day: question.nearness(day * DAY_US) for day in {c.at_us // DAY_US for c in candidates}}
-        columns["date"] = [nearness[c.at_us // DAY_US] for c in candidates]
+        columns["date"] = question.nearnesses(c.at_us for c in candidates)
     if question.asks_for:
         columns["asked"] = [1.0 if question.may_hold_the_answer(c.terms) else 0.0 for c in candidates]
     settled = question.of_you or not question.to_you
