@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -159,6 +160,13 @@ def without_litellm(p: Place) -> object:
     """A model's name where the package is missing that calls it."""
     p.patched.setattr("importlib.util.find_spec", lambda _name: None)
     return memory_engine.open(compact_model="openai/gpt").__aenter__()
+
+
+def without_time_zones(p: Place) -> object:
+    """A zone's name on a machine that keeps no table of them."""
+    p.patched.setattr("zoneinfo._tzpath.TZPATH", ())
+    p.patched.setitem(sys.modules, "tzdata", None)
+    return EngineConfig(timezone="Africa/Ndjamena")
 
 
 async def make_a_thread(p: Place, config: EngineConfig) -> None:
@@ -370,6 +378,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.DuplicateRegistration, twice_registered),
     (errors.UntrackedEvents, partly_tracked),
     (errors.MissingExtra, without_litellm),
+    (errors.MissingTimeZones, without_time_zones),
     (errors.IngestError, ingest_what_is_no_json),
     (errors.InvalidMessage, lambda p: p.thread.record({"role": "robot", "content": "beep"})),
     (errors.NotContinued, lambda p: p.thread.record([{"role": "user", "content": "Something else"}], new_only=True)),

@@ -10,39 +10,34 @@ zeroed. A process that dies on the way leaves an act that the next one finishes.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 
 import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.administration.acts import HELD_UP, NOT_ITS_OWN, check_allowed, failure_now, failure_of, note_failure
+from memory_engine.administration.deleting import UNREADABLE, delete_thread, is_there, record_of
 from memory_engine.administration.holds import check_not_held
-from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
+from memory_engine.administration.proof import ErasedPieces, ErasureProof, wiped_and_proved
 from memory_engine.administration.under_way import ActsUnderWay
-from memory_engine.administration.wiping import wipe
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_flag, checked_list, checked_text
-from memory_engine.core.aside import aside
 from memory_engine.core.chain import is_redacted, next_head, read_back, stand_in_digest
 from memory_engine.core.codec import encode_reduction
 from memory_engine.core.events.memory import ErasedRow, EventsErased, MemoryForget
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import NewEvent, StoredEvent
 from memory_engine.core.reduction import NOTHING
-from memory_engine.core.threads import DELETED, ThreadRecord
+from memory_engine.core.state import State
+from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import (
-    ErasureUnfinished,
-    EventDecodeError,
     EventIdTaken,
     EventNotFound,
     HeadMoved,
-    IntegrityError,
     InvalidArgument,
     MemoryEngineError,
     SeqNotInLog,
     ThreadHasForks,
     ThreadNotFound,
-    UnreadableRow,
 )
 from memory_engine.projections.outbox import derived_id
 from memory_engine.replay.anchors import DELETE
@@ -57,22 +52,27 @@ from memory_engine.runtime.life import forgetting, forks_of
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.acts import Act
 from memory_engine.store.attested import Attested, attested_of, lineage
-from memory_engine.store.protocol import CommitUnit, ThreadFilter
+from memory_engine.store.protocol import CommitUnit
 
 _ROWS_MAX = 2_000
 """Rows that one event names."""
-_UNREADABLE = (IntegrityError, EventDecodeError, UnreadableRow)
 
 
 class ErasurePlan(msgspec.Struct, frozen=True):
     """The ids of the events to erase, by thread, origins of forks before the forks; and the threads to delete whole.
 
     Of the threads to delete, forks come first. Each has its creation time (microseconds since 1970): a user who comes
-    back gets a thread with the same id, which an earlier act must leave alone.
+    back gets a thread with the same id, which an earlier act must leave alone. `made` are those of the threads of the
+    events, whose ids may come back there too; plans of older releases lack them.
     """
 
     events: Mapping[str, Sequence[str]] = {}
     threads: Mapping[str, int] = {}
+    made: Mapping[str, int] = {}
+
+    def means(self, record: ThreadRecord) -> bool:
+        """Whether a thread is the one whose events it names, and not a later one of the same id."""
+        return record.created_at_us == self.made.get(record.id, record.created_at_us)
 
 
 @frozen(kw_only=True)
@@ -228,14 +228,10 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     erased: dict[str, int] = {}
     for thread_id, event_ids in [*plan.events.items()][::-1]:  # a fork learns from its origin what to look for
         if thread_id not in plan.threads:
-            erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces).run(event_ids)
+            erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces, plan).run(event_ids)
     for thread_id, created_at_us in plan.threads.items():
-        await _delete(kernel, thread_id, created_at_us, pieces)
-    await wipe(kernel, act.id)
-    try:
-        proof = await prove(kernel, pieces)
-    except OSError as error:  # the program that looks for them cannot be started
-        raise ErasureUnfinished(act.id, error.strerror or str(error)) from error
+        await delete_thread(kernel, thread_id, created_at_us, pieces)
+    proof = await wiped_and_proved(kernel, act.id, pieces)
     report = ErasureReport(
         act=act.id,
         by=act.by,
@@ -258,21 +254,22 @@ class _Planner:
     _only_looks: bool = field(default=False, alias="only_looks", kw_only=True)
     _events: dict[str, dict[str, None]] = field(factory=dict)
     _threads: dict[str, int] = field(factory=dict)
+    _made: dict[str, int] = field(factory=dict)
 
     def plan(self) -> ErasurePlan:
         """The plan so far."""
         events = {thread_id: tuple(ids) for thread_id, ids in self._events.items() if thread_id not in self._threads}
-        return ErasurePlan(events, self._threads)
+        return ErasurePlan(events, self._threads, {thread_id: self._made[thread_id] for thread_id in events})
 
     async def add_thread(self, thread_id: str) -> None:
         """A whole thread, and the events that its facts became in other threads."""
         if thread_id in self._threads:
             return
-        record = await _record(self._kernel, thread_id)
+        record = await record_of(self._kernel, thread_id)
         own = {thread_id: record.created_at_us}
         self._threads = own | self._threads if record.forked_from is not None else self._threads | own
         arrived: Mapping[str, Sequence[str]] = {}
-        with suppress(*_UNREADABLE):  # a log that cannot be read can be deleted
+        with suppress(*UNREADABLE):  # a log that cannot be read can be deleted
             for prepare in () if self._only_looks else self._kernel[OpenThreads].before_delete:
                 await prepare(thread_id)
             await self._kernel[Relay].reach(thread_id, ())  # what is on its way arrives first
@@ -293,10 +290,12 @@ class _Planner:
         if stored.id in ids:
             return
         ids[stored.id] = None
+        record = await record_of(self._kernel, thread_id)
+        self._made[thread_id] = record.created_at_us
         for fork_id, upto in await forks_of(self._kernel, thread_id):
             if stored.seq <= upto:
                 await self._add_shared(fork_id, stored)
-        if self._kernel.kind((await _record(self._kernel, thread_id)).kind).pooled:
+        if self._kernel.kind(record.kind).pooled:
             return
         thread = ThreadHandle(self._kernel, thread_id)
         forgotten = await forgetting(thread, event_ids=[stored.id])
@@ -307,35 +306,6 @@ class _Planner:
             await self.add_events(target, copies)
 
 
-async def _record(kernel: Kernel, thread_id: str) -> ThreadRecord:
-    found = await kernel.store.threads(ThreadFilter(id=thread_id))
-    if not found:
-        raise ThreadNotFound(thread_id)
-    return found[0][0]
-
-
-async def _delete(kernel: Kernel, thread_id: str, created_at_us: int, pieces: ErasedPieces) -> None:
-    """Delete a thread, if it is there, and still the one that was meant."""
-    threads, runtime = kernel[OpenThreads], None
-    try:
-        record = await _record(kernel, thread_id)
-        if record.created_at_us != created_at_us:
-            return
-        with suppress(*_UNREADABLE):  # a log that cannot be read can be deleted
-            first = record.forked_from.seq if record.forked_from is not None else 0
-            upto = (await kernel.store.head(thread_id)).seq
-            async for page in kernel.reader.pages(thread_id, after=first, upto=upto):
-                await aside(partial(pieces.note_deleted, page), items=len(page))
-            runtime = await threads.taken(thread_id)
-            await runtime.idle()
-        await kernel.store.delete(thread_id)
-    except ThreadNotFound:  # an earlier attempt has
-        runtime = None
-    threads.drop(thread_id)
-    if runtime is not None:
-        runtime.end(DELETED)
-
-
 @define
 class _ThreadErasing:
     """One thread forgets events and gets stand-ins for their texts."""
@@ -344,25 +314,42 @@ class _ThreadErasing:
     _act: Act
     _thread_id: str
     _pieces: ErasedPieces
+    _plan: ErasurePlan
 
     async def run(self, event_ids: Sequence[str]) -> int:
-        """Erase them, unless an earlier attempt has; how many events lost their texts."""
-        kernel = self._kernel
+        """Erase them, unless an earlier attempt has; how many events lost their texts.
+
+        Of a thread that is deleted before or meanwhile nothing is left to erase. What has its id since is not meant.
+        """
         try:
-            record = await _record(kernel, self._thread_id)
-        except ThreadNotFound:  # deleted since
+            record = await record_of(self._kernel, self._thread_id)
+        except ThreadNotFound:
             return 0
+        if not self._plan.means(record):  # another thread bears the id now
+            return 0
+        try:
+            return await self._run(record, event_ids)
+        except MemoryEngineError:
+            if await self._is_meant(record):
+                raise
+            return 0
+
+    async def _is_meant(self, record: ThreadRecord) -> bool:
+        return await is_there(self._kernel, self._thread_id, record.created_at_us)
+
+    async def _run(self, record: ThreadRecord, event_ids: Sequence[str]) -> int:
+        kernel = self._kernel
         thread = ThreadHandle(kernel, self._thread_id)
         if (done := await self._done()) is not None:
             return done
         event_ids = [stored.id for stored in await kernel.store.find(self._thread_id, list(event_ids))]
-        if not event_ids:  # a backup whose moment was before them, or another thread that bears the id now
+        if not event_ids:  # a backup whose moment was before them
             return 0
         hidden = Hidden(self._thread_id)
         if kernel.kind(record.kind).pooled:  # what was withdrawn there shows nowhere; its rows know no forgetting
             hidden.seqs.update(stored.seq for stored in await kernel.store.find(self._thread_id, event_ids))
         else:
-            hidden.forget(await self._forgotten(thread, event_ids))
+            hidden.forget(await self._forgotten(record, thread, event_ids))
         runtime = await kernel[OpenThreads].taken(self._thread_id)
         await kernel[CompactionService].settle(runtime)
 
@@ -399,7 +386,7 @@ class _ThreadErasing:
             n += 1
         return count
 
-    async def _forgotten(self, thread: ThreadHandle, event_ids: Sequence[str]) -> MemoryForget:
+    async def _forgotten(self, record: ThreadRecord, thread: ThreadHandle, event_ids: Sequence[str]) -> MemoryForget:
         """Let the thread forget the events first, so that no state, view or search shows stand-ins for them."""
         kernel, event_id = self._kernel, self._event_id("forgotten", 0)
         found = await kernel.store.find(thread.id, [event_id])
@@ -410,7 +397,14 @@ class _ThreadErasing:
         event = await forgetting(thread, event_ids=event_ids, reason=self._act.reason)
         request = kernel.request([NewEvent(event, id=event_id)], system=True)
         request.administrative = True
-        await (await thread.runtime()).submit(request)
+        runtime = await thread.runtime()
+
+        def check(_state: State) -> None:
+            if runtime.record.created_at_us != record.created_at_us:  # its seqs would be those of other events
+                raise ThreadNotFound(self._thread_id)
+
+        request.check = check
+        await runtime.submit(request)
         return event
 
     async def _replaced(self, record: ThreadRecord, stand_ins: "_StandIns") -> int:
@@ -420,6 +414,8 @@ class _ThreadErasing:
         await stand_ins.advance(head.seq)
         if stand_ins.are_outdated:
             raise HeadMoved
+        if not await self._is_meant(record):  # after the head was read, which the commit compares
+            raise ThreadNotFound(self._thread_id)
         named = stand_ins.named
         events = [
             EventsErased(

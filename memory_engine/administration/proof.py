@@ -6,6 +6,8 @@ rows are read (see `reading`), so that a text is found in every spelling, and in
 hold as well was said elsewhere, and is reported as such.
 """
 
+import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -22,11 +24,16 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.spelling import SPELLINGS, Sought, pieces_of
-from memory_engine.errors import EventDecodeError, UnreadableContent
+from memory_engine.errors import ErasureUnfinished, EventDecodeError, UnreadableContent
 from memory_engine.language.text import terms
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import Traces
 
+WAIT_S = 30.0
+"""Seconds that an act waits for readers of old pages before it says that it is not finished."""
+_POLL_S = 0.05
+_HEARD_S = 0.5
+"""Seconds after which the act of any other process shows in the store's generation."""
 PIECES_MAX = 256
 """Pieces that are looked for at most: each costs one reading of the files."""
 PIECES_FIRST = 12
@@ -191,6 +198,42 @@ def _analysed(text: str) -> tuple[str, ...]:
     return (analysed,) if len(analysed) >= _SHORT else ()
 
 
+async def wiped_and_proved(kernel: Kernel, act: str, erased: ErasedPieces) -> ErasureProof:
+    """Destroy the bytes of what is out of every row, and look for them. Raises what `wiped` raises.
+
+    Another act may destroy a row with the same words meanwhile: between two looks its copy is no row's any more, and
+    its bytes are still there. So while others destroy, what seems left is wiped and looked for again.
+    """
+    until = time.monotonic() + WAIT_S
+    while True:
+        await wiped(kernel, act)
+        generation = kernel.store.generation  # behind a wipe, which may be another one too
+        proof = await prove(kernel, erased)
+        if not proof.left or time.monotonic() > until:
+            return proof
+        await asyncio.sleep(_HEARD_S)
+        if generation == kernel.store.generation:
+            return proof
+
+
+async def wiped(kernel: Kernel, act: str) -> None:
+    """Destroy the bytes that deleted and erased rows have left. Raises `ErasureUnfinished` if a reader needs them."""
+    until = time.monotonic() + WAIT_S
+    while not await _wiped_once(kernel, act):
+        if kernel.tasks.closing:
+            raise ErasureUnfinished(act, "the engine closes while some process reads an older moment of the store")
+        if time.monotonic() > until:
+            raise ErasureUnfinished(act, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
+        await asyncio.sleep(_POLL_S)
+
+
+async def _wiped_once(kernel: Kernel, act: str) -> bool:
+    try:
+        return await kernel.store.wipe()
+    except OSError as error:  # no descriptor is free, or no memory
+        raise ErasureUnfinished(act, error.strerror or str(error)) from error
+
+
 async def prove(kernel: Kernel, erased: ErasedPieces) -> ErasureProof:
     """Look for the pieces in a store: for fewer of them where it is large. Nothing is written."""
     pieces = erased.pieces()
@@ -222,5 +265,5 @@ def _proof(count: int, found: Traces, reading: StoreReading, *, left: tuple[str,
         left=left,
         how=found.how,
         tables=reading.tables,
-        unread=tuple(reading.unread),
+        unread=(*found.unread, *reading.unread),
     )

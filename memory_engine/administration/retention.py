@@ -284,13 +284,13 @@ class _Following:
             upto = await kernel.store.seq_at(record.id, before_us)
             after = record.forked_from.seq if record.forked_from is not None else 0  # the others are its origin's
             hidden = await self._hidden(record.id) if self._rule.act == "forget" else frozenset()
+            gone = {one for plan in done if plan.means(record) for one in plan.events.get(record.id, ())}
             ids: list[str] = []
             while after < upto:
                 rows = await kernel.store.read(record.id, after=after, upto=upto, limit=_PAGE, types=types)
                 if not rows:
                     break
                 after = rows[-1].seq
-                gone = done.get(record.id, frozenset())
                 ids += [row.id for row in rows if row.seq not in hidden and row.id not in gone]
             if ids:
                 chosen[record.id] = ids
@@ -300,17 +300,16 @@ class _Following:
         forgotten = (await self._kernel.reader.forgotten(thread_id)).events
         return frozenset(seq for one in forgotten if isinstance(one.event, MemoryForget) for seq in one.event.origins())
 
-    async def _erased(self) -> dict[str, frozenset[str]]:
-        """The events that earlier acts erased, by thread: some had no text, and look as they did.
+    async def _erased(self) -> list[ErasurePlan]:
+        """What earlier acts erased: some events had no text, and look as they did.
 
         A role of a server that reaches some tenants only can say that an act is done which is not.
         """
-        found: dict[str, frozenset[str]] = {}
-        for act in await self._kernel.store.acts():
-            if act.kind in DESTROYING and act.state == "done" and act.tenants is None:
-                for thread_id, ids in msgspec.json.decode(act.plan, type=ErasurePlan).events.items():
-                    found[thread_id] = found.get(thread_id, frozenset()).union(ids)
-        return found
+        return [
+            msgspec.json.decode(act.plan, type=ErasurePlan)
+            for act in await self._kernel.store.acts()
+            if act.kind in DESTROYING and act.state == "done" and act.tenants is None
+        ]
 
     async def _do(self, chosen: dict[str, Sequence[str]], held: list[LegalHold]) -> tuple[str, ...]:
         """Act on all that was chosen; the ids of the erasures and deletions."""

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 from memory_engine.administration.acts import is_allowed, plan_of
 from memory_engine.administration.erasing import ErasurePlan
 from memory_engine.administration.holds import HOLD, RELEASE, in_force
-from memory_engine.administration.wiping import wipe
+from memory_engine.administration.proof import wiped
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import apply_rows, decode_row, is_redacted, live_chunk, next_head, unreadable_marks
 from memory_engine.core.events.memory import EventsErased
@@ -53,8 +53,6 @@ CopyProgress = Callable[[str, int, int], None]
 
 _OF_THE_TARGET = (StorageBusy, StorageFailed, ContentionError)
 """Errors that no other thread would be spared: they end the copy, which goes on when it is begun again."""
-_DESTROYS = frozenset({"erase", "delete", "retain"})
-"""Kinds of acts after which bytes may have to be destroyed at the target too."""
 
 
 @frozen(kw_only=True)
@@ -337,8 +335,8 @@ class _Copy:
             if (act.id not in there or act.done_at_us > there[act.id].done_at_us == 0)
             and (act.done_at_us or not self._failed)
         ]
-        if any(act.kind in _DESTROYS for act in lacking):
-            await wipe(self._target, "copy")
+        if any(act.kind in DESTROYING for act in lacking):  # what a retention destroyed are acts of their own
+            await wiped(self._target, "copy")
         for act in lacking:
             await self._target.store.put_act(act)
         return len(lacking)

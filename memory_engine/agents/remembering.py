@@ -84,6 +84,14 @@ class Remembering:
         entry = MemoryEntry(content=content, source_thread=unknown)
         return (await self.owner.memory.append(layer, entry, key=key, condition=condition)).id
 
+    async def own(self, layer: Layer) -> Memory | None:
+        """The memory of a layer that is this user's alone; `None` where the owner's is nobody else's either.
+
+        Working notes are the agent's, of the task at hand.
+        """
+        _, user = await self._viewer_and_user()
+        return user.memory if user is not None and layer != "working" else None
+
     async def _keep_for(self, user: User | None, entry: MemoryAppended, sources: tuple[str, ...]) -> str:
         """Bring an entry to the user's memory, from the events of the conversation that it repeats."""
         if user is None:

@@ -32,6 +32,7 @@ from memory_engine.agents.pins import AgentPins
 from memory_engine.agents.remembering import Remembering
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.context.ownership import Viewer
+from memory_engine.core.arguments import checked_flag
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import named
 from memory_engine.errors import (
@@ -42,10 +43,12 @@ from memory_engine.errors import (
     UnknownChunk,
     UnknownMemory,
 )
+from memory_engine.events import Layer
 from memory_engine.language.secrets import holds_secret, tells_secret
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, MemoryEntry, MemoryHit
 from memory_engine.views.layers.summaries import shortened
+from memory_engine.views.layers.view import Memory
 
 A = TypeVar("A", bound=Arguments)
 
@@ -164,9 +167,20 @@ class MemoryTools:
     Pass an agent (`engine.agent("a")`) as `memory` to let it remember across conversations: what people said in the
     conversation is then kept in their user's memory, and a model sees nothing that another user said. `viewer` says
     whom the memory is shown to, if not the conversation's user: there may be no conversation yet.
+
+    For a user, `memory_clear` and `memory_compact` change that user's memory, and of the agent's, which other users
+    share, its working notes only; with `changes_shared` they change all of the agent's memory.
     """
 
-    def __init__(self, memory: Thread, scratchpad: Thread | None = None, *, viewer: Viewer | None = None) -> None:
+    def __init__(
+        self,
+        memory: Thread,
+        scratchpad: Thread | None = None,
+        *,
+        viewer: Viewer | None = None,
+        changes_shared: bool = False,
+    ) -> None:
+        self._changes_shared = checked_flag("changes_shared", changes_shared)
         self._memory = memory.memory
         self._thread = memory
         self._conversation = scratchpad or memory
@@ -250,7 +264,8 @@ class MemoryTools:
 
     async def _compact(self, asked: Compact) -> str:
         keep_last = 10 if asked.keep_last is None else asked.keep_last
-        report = await self._memory.compact(asked.layer, keep_last=keep_last)
+        own = await self._own(asked.layer)
+        report = await (own or self._memory).compact(asked.layer, keep_last=keep_last)
         if report.note:
             return f"Nothing was compacted: {report.note}."
         if report.summary is None:
@@ -282,8 +297,15 @@ class MemoryTools:
     async def _clear(self, asked: Clear) -> str:
         if not asked.confirm:
             raise _Refused(f"Nothing was cleared. To empty {asked.layer} memory, call memory_clear with confirm=true.")
-        await self._memory.clear(asked.layer, reason="asked by the agent")
+        own = await self._own(asked.layer)
+        await (own or self._memory).clear(asked.layer, reason="asked by the agent")
+        if own is not None:
+            return f"This user's {asked.layer} memory is empty now. What the agent shares with other users stays."
         return f"{asked.layer.capitalize()} memory is empty now."
+
+    async def _own(self, layer: Layer) -> Memory | None:
+        """The memory that a call may change in place of the agent's, which others share."""
+        return None if self._changes_shared else await self._remembering.own(layer)
 
     async def _open(self, asked: Open) -> str:
         try:

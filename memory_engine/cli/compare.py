@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memory_engine.cli.commands import Command, WrongArgument, chosen
-from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.options import FOUND_PROBLEMS, key_for
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.what_if import (
     add_models,
@@ -65,6 +65,7 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
             policy=policy_of(asked, SMALL_WINDOW),
             plugins=plugins,
             call_models=asked.call_models,
+            key_of=key_for,
             progress=shown,
         )
     finally:

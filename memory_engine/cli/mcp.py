@@ -23,6 +23,11 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenant", default="", metavar="TENANT", help="within this tenant (default: none)")
     parser.add_argument("--read-only", action="store_true", help="offer only tools that read; record no event")
     parser.add_argument(
+        "--changes-shared",
+        action="store_true",
+        help="let a user's client clear and compact the layers that the agent's other users share",
+    )
+    parser.add_argument(
         "--http",
         type=_place,
         metavar="HOST:PORT",
@@ -43,7 +48,13 @@ def _place(text: str) -> tuple[str, int]:
 
 async def mcp(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until the client disconnects, or, over HTTP, until Ctrl-C or SIGTERM."""
-    served = Served(agent_id=asked.agent, user_id=asked.user, tenant_id=asked.tenant, read_only=asked.read_only)
+    served = Served(
+        agent_id=asked.agent,
+        user_id=asked.user,
+        tenant_id=asked.tenant,
+        read_only=asked.read_only,
+        changes_shared=asked.changes_shared,
+    )
     # to search is to write an index, at most: with --read-only no file is made, and no event is recorded
     opened = (existing if asked.read_only else writable)(asked.db, plugins=asked.plugins)
     async with opened as engine:

@@ -11,6 +11,7 @@ The block is a view: reading a context writes nothing to the log.
 
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing, suppress
+from datetime import tzinfo
 from functools import partial
 from itertools import groupby
 
@@ -30,6 +31,7 @@ from memory_engine.context.recall_from import searchable
 from memory_engine.context.rendering import IN_NO_STATE
 from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.aside import aside
+from memory_engine.core.clock import local_time
 from memory_engine.core.events.context import RecalledPassage
 from memory_engine.core.state import State
 from memory_engine.errors import ThreadNotFound
@@ -110,7 +112,8 @@ async def recalled_into(thread: ThreadHandle, state: State, recall: RecallReques
         return await aside(draft.finished, items=len(draft.pieces))
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
     kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
-    asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0)
+    zone = await kernel[Recall].zone(thread.id)
+    asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0, zone=zone)
     found, behind, choice = await kernel[Recall].search_in_parts((thread.id, *others), asked, READ_AT_ONCE)
     block = _Block(draft, frozenset(terms(query)[:TERMS_MAX]), choice)
     count = len(found)
@@ -123,7 +126,7 @@ async def recalled_into(thread: ThreadHandle, state: State, recall: RecallReques
             hits = await anext(behind, None)
             count += len(hits or ())
     if count < limit and block.left >= ROOM_MIN:
-        await _fill(kernel, draft, block, recall.at or 0)
+        await _fill(kernel, draft, block, recall.at or 0, zone)
     return evolve(await aside(block.context, items=len(draft.pieces)), recall_failure=found.failure)
 
 
@@ -326,7 +329,7 @@ def _item(hit: Hit) -> str:
     return "\n  ".join(f"- {hit.below_its_day()}".splitlines())
 
 
-async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int) -> None:
+async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int, zone: tzinfo) -> None:
     """Add the turns before the visible ones to the remaining room, newest first, until one does not fit.
 
     They come from the index, which no longer contains passages that were forgotten or have ended.
@@ -343,19 +346,19 @@ async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int) -> 
         standing = sorted(set(places).intersection(looked.chosen), reverse=True)
         passages = await shown(kernel.reader, kernel.extractors, draft.thread_id, standing)
         for place in standing:
-            hit = _said_lately(passages[place], draft.thread_id) if place in passages else None
+            hit = _said_lately(passages[place], draft.thread_id, zone) if place in passages else None
             if hit is not None and not block.append(hit, _terms(hit, looked.rows[place].terms.split())):
                 return
 
 
-def _said_lately(passage: Shown, thread_id: str) -> Hit:
+def _said_lately(passage: Shown, thread_id: str, zone: tzinfo) -> Hit:
     text, event = passage.text, passage.event
     return Hit(
         text=text.text,
         kind=text.kind,
         role=text.role,
         speaker=text.speaker,
-        at=passage.at,
+        at=local_time(passage.at_us, zone),
         thread_id=thread_id,
         seq=event.seq,
         n=passage.n,
@@ -374,8 +377,9 @@ async def recalled_hits(kernel: Kernel, thread_id: str, passages: Iterable[Recal
     for passage in passages:
         by_thread.setdefault(passage.thread_id or thread_id, []).append(passage.seq << PLACES_BITS | passage.n)
     hits: list[Hit] = []
+    zone = await kernel[Recall].zone(thread_id)
     for owner, places in by_thread.items():
         with suppress(ThreadNotFound):
             found = await shown(kernel.reader, kernel.extractors, owner, places)
-            hits += [replace(_said_lately(one, owner), why="recalled") for one in found.values()]
+            hits += [replace(_said_lately(one, owner, zone), why="recalled") for one in found.values()]
     return tuple(sorted(hits, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n)))

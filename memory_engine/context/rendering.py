@@ -139,9 +139,18 @@ def render_compacted(chunk: Chunk) -> Iterable[Message]:
     The message has the role `user`, so without the sign the words of a tool would be the user's.
     """
     lines = chunk.lines or (SummaryLine("", chunk.text),)
-    text = render_lines(lines, marked=True) if chunk.lines else _item(lines[0], marked=True)
+    text = render_lines(lines, marked=True) if _has_sections(chunk) else _in_order(lines, marked=True)
     title = f"{SUMMARY_TITLE} {RECORDS}" if any(not is_spoken(line.section) for line in lines) else SUMMARY_TITLE
     return ({"role": "user", "content": f"{title}\n{text}"},)
+
+
+def _has_sections(chunk: Chunk) -> bool:
+    """Return whether a summary is told by sections. One that has a text too is told in the order of that text."""
+    return bool(chunk.lines) and not chunk.content
+
+
+def _in_order(lines: Sequence[SummaryLine], *, marked: bool) -> str:
+    return "\n".join(_item(line, marked=marked) for line in lines)
 
 
 def _item(line: SummaryLine, *, marked: bool) -> str:
@@ -240,7 +249,7 @@ def render_xml(chunks: Iterable[Chunk]) -> str:
             value = getattr(chunk, name)
             if value:
                 attributes += f" {name}={_quoted(value)}"
-        body = render_lines(chunk.lines) if chunk.lines else chunk.text
+        body = render_lines(chunk.lines) if _has_sections(chunk) else chunk.text
         calls = "".join(
             f"<call id={_quoted(c.id)} name={_quoted(c.name)}>{html.escape(c.arguments, quote=False)}</call>"
             for c in chunk.calls

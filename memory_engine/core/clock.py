@@ -1,12 +1,15 @@
-"""The clock: the only place that reads the time, so that tests can set it."""
+"""The clock, the only place that reads the time, so that tests can set it; times, and their days in time zones."""
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from typing import Protocol
+
+from memory_engine.errors import InvalidArgument, MissingTimeZones
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_US = 86_400_000_000
 """Microseconds per day."""
+_EPOCH_DAY, _LAST_DAY = EPOCH.toordinal(), date.max.toordinal()
 
 
 class Clock(Protocol):
@@ -60,3 +63,50 @@ def checked_us(us: int) -> int:
     if not _US_MIN <= us <= _US_MAX:
         raise ValueError(f"it is {to_datetime(us).isoformat()}; give a time between the years 1 and 9999")
     return us
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone of an IANA name. `UTC` needs no time zone database.
+
+    Raises `InvalidArgument` for another name, and `MissingTimeZones` on a machine without a database.
+    """
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        if not available_timezones():
+            raise MissingTimeZones(name) from None
+        raise InvalidArgument("timezone", name, "give an IANA name, such as 'Europe/Berlin' or 'UTC'") from None
+
+
+def local_time(at_us: int, zone: tzinfo) -> datetime:
+    """Return a time as the clocks of a zone show it; in UTC if the zone has no such date.
+
+    Its `tzinfo` is the offset at that time, since two times of one zone compare by their clocks, even in the hour that
+    clocks repeat.
+    """
+    at = to_datetime(at_us)
+    if zone is UTC:
+        return at
+    try:
+        offset = at.astimezone(zone).utcoffset()
+        return at.astimezone(timezone(offset or timedelta()))
+    except OverflowError:
+        return at
+
+
+def local_day(at_us: int, zone: tzinfo) -> date:
+    """Return the day of a time in a zone, or the nearest day that a calendar can represent."""
+    if zone is UTC:
+        return date.fromordinal(min(max(_EPOCH_DAY + at_us // DAY_US, 1), _LAST_DAY))
+    return local_time(at_us, zone).date()
+
+
+def midnight_us(ordinal: int, zone: tzinfo) -> int:
+    """Return the start of a day in a zone. Days are ordinals (`date.toordinal`), since the last day has a next one."""
+    if zone is UTC or not 1 <= ordinal <= _LAST_DAY:
+        return (ordinal - _EPOCH_DAY) * DAY_US
+    return to_us(datetime.combine(date.fromordinal(ordinal), datetime.min.time(), zone))

@@ -26,6 +26,8 @@ Epochs of one id are so far apart that clients of a deleted thread notice that i
 
 WHAT_IF = "what_if"
 """Metadata key of a thread with hypothetical memory, such as a what-if's fork; its value says what was changed."""
+TIMEZONE = "timezone"
+"""Metadata key of a thread whose days are those of a zone of its own; its value is an IANA name."""
 
 
 def is_scope_id(thread_id: str) -> bool:

@@ -22,7 +22,7 @@ MemoryEngineError
 │   ├── UntrackedEvents          a projection that lists tracked and untracked events
 │   ├── InvalidKey               what cannot be the key of an encrypted store
 │   ├── InvalidPolicy, InvalidCompactor   a policy with an impossible value, an object that cannot compact
-│   ├── MissingExtra             an optional package is not installed
+│   ├── MissingExtra, MissingTimeZones   an optional package, or a time zone database, is not installed
 │   ├── IngestError              a file's line that is not an event
 │   ├── PreferenceError          a preference that the domain does not allow
 │   ├── DomainError              a domain with mistakes
@@ -204,6 +204,7 @@ from memory_engine.errors.replay import InvalidChange as InvalidChange
 from memory_engine.errors.replay import InvalidExpression as InvalidExpression
 from memory_engine.errors.replay import InvalidRedaction as InvalidRedaction
 from memory_engine.errors.replay import InvalidRetention as InvalidRetention
+from memory_engine.errors.replay import MissingTimeZones as MissingTimeZones
 from memory_engine.errors.replay import ModelNotAllowed as ModelNotAllowed
 from memory_engine.errors.replay import NoSuchTest as NoSuchTest
 from memory_engine.errors.replay import NothingToBisect as NothingToBisect

@@ -273,6 +273,16 @@ class CannotRereduce(InvalidInput):
 
 
 @facts
+class MissingTimeZones(InvalidInput):
+    """A time zone is named on a machine without a time zone database."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"there is no time zone database to look up {cut(repr(self.name))} in: pip install tzdata, or use 'UTC'"
+
+
+@facts
 class CodeNotLoaded(MemoryEngineError):
     """A module of this package, or one that it needs, could not be read when it was needed first."""
 

@@ -3,6 +3,7 @@
 See `facts` for what counts as a fact.
 """
 
+import asyncio
 import errno
 import os
 import time
@@ -33,6 +34,8 @@ from memory_engine.replay.what_if import Change, rerun, setting_of
 from memory_engine.replay.what_if.fork_log import ForkLog
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.storage.driver import needs_key
+from memory_engine.store.keys import KeySource
 from memory_engine.wiring import open as open_engine
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".db")
@@ -45,6 +48,8 @@ _GZIP = b"\x1f\x8b"
 
 ComparisonProgress = Callable[[str, str], None]
 """Called before each rerun, with the log's name and the compactor's."""
+KeyOf = Callable[[str], KeySource | None]
+"""Gives the key of the encrypted database at a path."""
 
 
 @frozen(kw_only=True)
@@ -128,6 +133,7 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
     policy: CompactionPolicy | None = None,
     plugins: Sequence[Plugin] = (),
     call_models: bool = False,
+    key_of: KeyOf | None = None,
     progress: ComparisonProgress | None = None,
 ) -> Comparison:
     """Run each log again under each compactor, in memory: nothing is written, and the logs stay as they are.
@@ -135,7 +141,9 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
     `logs` are files and folders: exported logs, conversations as `memory-engine ingest` takes them, databases (their
     conversations, without forks). `policy` says when to compact (default: the thread's own, else one for a window of
     4,000 tokens, so that short logs are compacted too); recorded compactions count for nothing. `plugins` declare the
-    events of the logs. Raises `InvalidChange` where there is no compactor, or two of one name, and `ModelNotAllowed`
+    events of the logs; `key_of` gives the key of an encrypted database, by its path.
+
+    Raises `InvalidChange` where there is no compactor, or two of one name, and `ModelNotAllowed`
     for one that calls a model without `call_models`. Files that cannot be read are in `unread`.
     """
     names = [compactor.name for compactor in compactors]
@@ -148,7 +156,7 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
     unread: list[Unread] = []
     for path in files_of(logs):
         try:
-            async with _opened(path, plugins) as engine:
+            async with _opened(path, plugins, key_of) as engine:
                 for thread_id in await _conversations(engine):
                     name = _named(path, thread_id)
                     for compactor in compactors:
@@ -181,11 +189,12 @@ def files_of(logs: Sequence[PathLike]) -> list[Path]:
 
 
 @asynccontextmanager
-async def _opened(path: Path, plugins: Sequence[Plugin]) -> AsyncIterator[Engine]:
+async def _opened(path: Path, plugins: Sequence[Plugin], key_of: KeyOf | None) -> AsyncIterator[Engine]:
     """An engine with the threads of a file: the database itself, to look at only, or one in memory."""
     if path.suffix == ".db":
         _check_is_there(path)
-        async with open_engine(str(path), config=EngineConfig(read_only=True), plugins=plugins) as engine:
+        key = key_of(str(path)) if key_of is not None and await asyncio.to_thread(needs_key, str(path)) else None
+        async with open_engine(str(path), key=key, config=EngineConfig(read_only=True), plugins=plugins) as engine:
             yield engine
         return
     async with open_engine(":memory:", config=AS_RECORDED, plugins=plugins) as engine:

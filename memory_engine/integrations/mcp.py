@@ -62,12 +62,14 @@ class Served:
     Nothing of another user or tenant is seen or changed; without a `user_id`, nothing of any user, and without a
     `tenant_id`, nothing of any tenant. `read_only` leaves out
     the tools that write: no event is recorded. (A search may write its index: open the engine for writing.)
+    With a user, the tools that clear and compact layers change that user's memory; with `changes_shared` the agent's.
     """
 
     agent_id: str = "mcp"
     user_id: str = ""
     tenant_id: str = ""
     read_only: bool = False
+    changes_shared: bool = False
 
 
 class ContextOf(Arguments, frozen=True):
@@ -210,7 +212,7 @@ class _Answers:
             tenant_id=served.tenant_id,
             agent_id="" if served.user_id else served.agent_id,
         )
-        self._tools = MemoryTools(agent, conversation, viewer=viewer)
+        self._tools = MemoryTools(agent, conversation, viewer=viewer, changes_shared=served.changes_shared)
         self._own: Mapping[type[Arguments], Callable[[Any], Awaitable[tuple[str, dict[str, object]]]]] = {
             ContextOf: self._context,
             WhyOf: self._why,

@@ -1,76 +1,58 @@
-"""Dates in text, in the languages of `dates.toml`: days, months, weekdays; in English also weeks and relative times."""
+"""The names of dates in the languages of `dates.toml`, and the days that they stand for in a calendar."""
 
 import re
-from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, timedelta
 from functools import cache
 from typing import Literal
 
 import msgspec
 
-from memory_engine.core.clock import DAY_US
-from memory_engine.core.lazy import regex
 from memory_engine.language.lists import content_of
 from memory_engine.language.text import fold_case
 
-_YEAR = r"(?P<year>(?:19|20)\d\d)"
-_DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
-_DAY_FIRST = r"\b(?P<day>[0-3]?\d)(?:st|nd|rd|th|er|ste|de|ten?|e|o)?\s+(?:of\s+|de\s+)?"
-_YEAR_AFTER = rf",?\s+(?:del?\s+)?{_YEAR}\b"
-_OF_YEAR = rf"(?:,?\s+(?:of\s+|in\s+)?{_YEAR}\b)?"
-_ORDINALS: Mapping[str, int] = dict(
-    zip("first second third fourth fifth 1st 2nd 3rd 4th 5th last".split(), [*range(1, 6)] * 2 + [-1], strict=True)
-)
-_PARTS = {"early": (1, 10), "mid": (11, 20), "late": (21, 31)} | {
-    f"{part} of": days
-    for part, days in (("beginning", (1, 10)), ("start", (1, 10)), ("middle", (11, 20)), ("end", (21, 31)))
-}
-_SIDES = {"before": -1, "preceding": -1, "after": 1, "following": 1, "of": 0}
-_CASED = regex(r"\bmay\b(?!\.?,?\s+(?:del?\s+)?(?:19|20)\d\d\b)|(?<!\d\s)\b(?:Mars|Mardi|Domingo)\b")
-"""Words that are no dates because of their case: the verb, the planet, the carnival, the name."""
-_OTHER_WORDS = frozenset({"ago", "marco"})
-"""Folded names of months that are also another word or a name: they are read only between a day and a year."""
-_AGO = regex(
-    r"\b(?P<count>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|a few|a couple of)\s+"
-    r"(?P<unit>day|week|month|year)s?\s+ago\b",
-    re.IGNORECASE,
-)
-_COUNTS: Mapping[str, int] = {"a": 1, "an": 1, "a couple of": 2, "a few": 3} | dict(
-    zip("one two three four five six seven eight nine ten".split(), range(1, 11), strict=True)
-)
-_UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
-_LAST = regex(r"\b(?:last|past|previous)\s+(?P<unit>week|month|year)\b", re.IGNORECASE)
-_THIS = regex(r"\bthis\s+(?P<unit>week|month|year)\b", re.IGNORECASE)
-_NEAR = regex(r"\b(?P<day>today|yesterday|day before yesterday)\b", re.IGNORECASE)
 _SATURDAY = 6
 
-Table = Literal["months", "weekdays"]
-_SIZES: Mapping[Table, int] = {"months": 12, "weekdays": 7}
+Table = Literal["months", "weekdays", "units", "short_units", "near", "counts", "parts", "seasons", "ordinals", "sides"]
+_SIZES: Mapping[str, int] = {
+    "months": 12, "weekdays": 7, "units": 5, "short_units": 5, "near": 3, "counts": 10, "parts": 3, "seasons": 4,
+    "ordinals": 6, "sides": 3, "week_days": 7, "years": 3,
+}  # fmt: skip
+HAN = "zh"
+"""Language whose words are not separated. Its numbers are the names of `counts`."""
 
 
 @cache
-def _rows(table: Table) -> Mapping[str, list[str]]:
-    tables = content_of("memory_engine.language", "dates.toml", dict[str, dict[str, str]])
-    return {language: rows.split() for language, rows in tables[table].items()}
+def _tables() -> Mapping[str, Mapping[str, str]]:
+    return content_of("memory_engine.language", "dates.toml", dict[str, dict[str, str]])
+
+
+@cache
+def rows(table: str) -> Mapping[str, list[str]]:
+    """Return the words of a table by language, in the order of its rows; `_` is a gap."""
+    return {
+        language: [word if word == "_" else word.replace("_", " ") for word in listed.split()]
+        for language, listed in _tables()[table].items()
+    }
 
 
 def full_names(table: Table, *languages: str) -> tuple[str, ...]:
     """Return the full names of months or weekdays in lowercase, in order; in all languages if none is given."""
-    rows = _rows(table)
-    return tuple(name for language in languages or rows for name in rows[language][: _SIZES[table]])
+    found = rows(table)
+    return tuple(name for language in languages or found for name in found[language][: _SIZES[table]])
 
 
-def all_names(table: Table, *languages: str) -> tuple[str, ...]:
-    """Return the names like `full_names`, including the short forms."""
-    rows = _rows(table)
-    return tuple(name for language in languages or rows for name in rows[language] if name != "_")
+def all_names(table: str, *languages: str) -> tuple[str, ...]:
+    """Return the names like `full_names`, including the short forms; none for a language that has no row."""
+    found = rows(table)
+    return tuple(name for language in languages or found for name in found.get(language, ()) if name != "_")
 
 
 @cache
-def _numbers(table: Table) -> Mapping[str, int]:
+def numbers(table: str) -> Mapping[str, int]:
     """Return the number, from 1, of each folded name."""
-    rows = _rows(table).values()
-    return {fold_case(name): n % _SIZES[table] + 1 for names in rows for n, name in enumerate(names)}
+    size = _SIZES[table]
+    return {fold_case(name): n % size + 1 for names in rows(table).values() for n, name in enumerate(names)}
 
 
 def any_of(names: Iterable[str]) -> str:
@@ -78,50 +60,10 @@ def any_of(names: Iterable[str]) -> str:
     return "|".join(map(re.escape, sorted(set(names), key=lambda name: (-len(name), name))))
 
 
-def _month(languages: tuple[str, ...] = ()) -> str:
-    """Return the pattern of a month in a folded text; a short form may have a full stop."""
-    full = {*map(fold_case, full_names("months", *languages))} - _OTHER_WORDS
-    short = {*map(fold_case, all_names("months", *languages))} - full - _OTHER_WORDS
-    return rf"(?P<month>(?:{any_of(full)})\b|(?:{any_of(short)})\b\.?)"
-
-
-class _Grammar(msgspec.Struct, frozen=True):
-    """Patterns of dates in a folded text. A text that does not match `hint` matches no `dates` and no `stretches`."""
-
-    hint: re.Pattern[str]
-    dates: tuple[re.Pattern[str], ...]
-    stretches: tuple[re.Pattern[str], ...]
-    weekday: re.Pattern[str]
-
-
-@cache
-def _grammar() -> _Grammar:
-    """Return the patterns, most complete first. A month alone, or before its day, is read only in English."""
-    month, english, german = _month(), _month(("en",)), _month(("de",))
-    unit = rf"(?P<unit>day|week|weekend|{any_of(full_names('weekdays', 'en'))})"
-    side = rf"\b{unit}\s+(?P<side>{'|'.join(_SIDES)})\s+"
-    dates = (
-        rf"\b{_YEAR}-(?P<month_number>[01]?\d)-(?P<day>[0-3]?\d)\b",
-        rf"\b(?P<day>[0-3]?\d)\.\s*{german}(?:{_YEAR_AFTER})?",
-        rf"{_DAY_FIRST}{month}(?:{_YEAR_AFTER})?",
-        rf"{_DAY_FIRST}(?P<month>{any_of(_OTHER_WORDS)})\b\.?{_YEAR_AFTER}",
-        rf"\b{english}\.?\s+{_DAY}\b(?:,?\s+{_YEAR}\b)?",
-        rf"\b{month},?\s+(?:of\s+|del?\s+)?{_YEAR}\b",
-        rf"\b{english}",
-        rf"\b{_YEAR}\b",
-    )
-    stretches = (
-        rf"{side}(?:the\s+)?{_DAY}\s+(?:of\s+)?{english}{_OF_YEAR}",
-        rf"{side}{english}\.?\s+{_DAY}\b{_OF_YEAR}",
-        rf"\b(?P<nth>{'|'.join(_ORDINALS)})\s+{unit}\s+(?:of|in)\s+{english}{_OF_YEAR}",
-        rf"\b(?P<part>early|mid|late|(?:beginning|start|middle|end)\s+of)(?:\s+in)?[\s-]+{english}{_OF_YEAR}",
-    )
-    return _Grammar(
-        hint=re.compile(rf"\d|\b(?:{any_of(all_names('months', 'en'))})\b"),
-        dates=tuple(map(regex, dates)),
-        stretches=tuple(map(regex, stretches)),
-        weekday=re.compile(rf"\b({any_of(map(fold_case, full_names('weekdays')))})s?\b"),
-    )
+def any_in(*tables: str, language: str) -> str:
+    """Return the folded words of tables in a language as alternatives; a blank stands for any white space."""
+    words = any_of(fold_case(name) for table in tables for name in all_names(table, language))
+    return words.replace("\\ ", r"\s+")
 
 
 class Day(msgspec.Struct, frozen=True):
@@ -146,7 +88,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
     `unit` is `day`, `week`, `weekend`, or a weekday. Relative to a month, it is the `nth` unit (-1: the last). Relative
     to a date (`day`), it is the unit before (`side` -1), after (1), or around it (0). Without a unit, it is the days
-    `first` to `last` of a month.
+    `first` to `last` of a month, or as many `months` from one on.
     """
 
     month: int
@@ -157,6 +99,7 @@ class Stretch(msgspec.Struct, frozen=True):
     side: int = 0
     first: int = 0
     last: int = 0
+    months: int = 1
 
     def stretch(self, year: int) -> tuple[date, date] | None:
         """Return its first and last day in a year; `None` if the calendar does not contain it."""
@@ -164,7 +107,9 @@ class Stretch(msgspec.Struct, frozen=True):
         try:
             if self.day:
                 return _beside(date(year, self.month, self.day), self.unit, self.side)
-            begin, end = date(year, self.month, 1), _end_of_month(year, self.month)
+            begin, end = date(year, self.month, 1), end_of_month(year, self.month)
+            if self.months > 1:
+                return begin, end_of_months(begin, self.months)
             if not self.unit:
                 return begin.replace(day=self.first), min(end, begin + timedelta(days=self.last - 1))
             return _nth(begin, end, self.unit, self.nth)
@@ -172,8 +117,15 @@ class Stretch(msgspec.Struct, frozen=True):
             return None
 
 
-def _end_of_month(year: int, month: int) -> date:
+def end_of_month(year: int, month: int) -> date:
+    """Return the last day of a month."""
     return date(year, 12, 31) if month == 12 else date(year, month + 1, 1) - timedelta(days=1)
+
+
+def end_of_months(begin: date, months: int) -> date:
+    """Return the last day of as many months, the first of which begins on a day. Raises `ValueError`."""
+    last = begin.year * 12 + begin.month - 1 + months - 1
+    return end_of_month(last // 12, last % 12 + 1)
 
 
 def _beside(named: date, unit: str, side: int) -> tuple[date, date]:
@@ -184,7 +136,7 @@ def _beside(named: date, unit: str, side: int) -> tuple[date, date]:
         first = named + timedelta(days=(-7, -named.weekday(), 1)[side + 1])
         return first, first + timedelta(days=6)
     length = 2 if unit == "weekend" else 1
-    weekday = _SATURDAY if unit == "weekend" else _numbers("weekdays")[unit]
+    weekday = _SATURDAY if unit == "weekend" else numbers("weekdays")[unit]
     if side < 0:
         last = named - timedelta(days=1)
         first = last - timedelta(days=(last.isoweekday() - weekday - length + 1) % 7 + length - 1)
@@ -200,7 +152,7 @@ def _nth(begin: date, end: date, unit: str, nth: int) -> tuple[date, date] | Non
         size = 7 if unit == "week" else 1
         first = end - timedelta(days=size - 1) if nth < 0 else begin + timedelta(days=size * (nth - 1))
         return (first, min(end, first + timedelta(days=size - 1))) if first <= end else None
-    weekday = _SATURDAY if unit == "weekend" else _numbers("weekdays")[unit]
+    weekday = _SATURDAY if unit == "weekend" else numbers("weekdays")[unit]
     if nth < 0:
         first = end - timedelta(days=(end.isoweekday() - weekday) % 7)
     else:
@@ -208,73 +160,76 @@ def _nth(begin: date, end: date, unit: str, nth: int) -> tuple[date, date] | Non
     return (first, first + timedelta(days=1 if unit == "weekend" else 0)) if first <= end else None
 
 
-def named_days(text: str) -> tuple[Day | Stretch, ...]:
-    """Return the days that a text names. Each part of the text is read once, as the most complete date that it fits."""
-    grammar, text = _grammar(), fold_case(_CASED.sub("___", text))
-    found: list[Day | Stretch] = []
-    is_dated = grammar.hint.search(text) is not None
-    for pattern in grammar.stretches if is_dated else ():
-        found += [_stretch(written.groupdict()) for written in pattern.finditer(text)]
-        text = pattern.sub(" _ ", text)
-    for pattern in grammar.dates if is_dated else ():
-        for written in pattern.finditer(text):
-            parts = written.groupdict()
-            day = Day(int(parts.get("year") or 0), _month_of(parts), int(parts.get("day") or 0))
-            if day.month <= 12 and day.day <= 31:
-                found.append(day)
-        text = pattern.sub(" _ ", text)
-    found += [Day(weekday=_numbers("weekdays")[name]) for name in grammar.weekday.findall(text)]
-    return tuple(dict.fromkeys(found))
+def seasons(name: str, year: int) -> Iterator[Stretch]:
+    """Return the season of a year: three months. A winter is both that end or begin in the year."""
+    month = numbers("seasons")[name] * 3
+    if month == 12:
+        yield Stretch(month=month, year=year - 1, months=3)
+    yield Stretch(month=month, year=year, months=3)
 
 
-def _stretch(parts: Mapping[str, str | None]) -> Stretch:
-    first, last = _PARTS.get(" ".join((parts.get("part") or "").split()), (0, 0))
-    return Stretch(
-        month=_month_of(parts),
-        year=int(parts.get("year") or 0),
-        day=int(parts.get("day") or 0),
-        unit=parts.get("unit") or "",
-        nth=_ORDINALS.get(parts.get("nth") or "", 0),
-        side=_SIDES.get(parts.get("side") or "", 0),
-        first=first,
-        last=last,
-    )
+def number_of(table: Table, name: str | None) -> int:
+    """Return the number of a name that may be written with other blanks; 0 for none."""
+    return numbers(table)[" ".join(name.split())] if name else 0
 
 
-def _month_of(parts: Mapping[str, str | None]) -> int:
-    name = (parts.get("month") or "").rstrip(".")
-    return int(parts.get("month_number") or 0) or (_numbers("months")[name] if name else 0)
+def part_of(name: str | None) -> tuple[int, int]:
+    """Return the first and last day of a part of a month; zeros for none."""
+    part = number_of("parts", name)
+    return (10 * part - 9, 31 if part == len(full_names("parts", "en")) else 10 * part) if part else (0, 0)
 
 
-def relative_spans(text: str, now_us: int | None) -> tuple[tuple[int, int], ...]:
-    """Return the time spans (µs) of a text's relative times: midnight to midnight, as wide as the text is vague."""
-    if now_us is None:
-        return ()
-    today = now_us - now_us % DAY_US
-    found = []
-    for near in _NEAR.finditer(text):
-        back = {"today": 0, "yesterday": 1}.get(near["day"].lower(), 2)
-        found.append((today - back * DAY_US, today - (back - 1) * DAY_US))
-    found += [_before(now_us, last["unit"].lower()) for last in _LAST.finditer(text)]
-    found += [(_start(now_us, this["unit"].lower()), today + DAY_US) for this in _THIS.finditer(text)]
-    for ago in _AGO.finditer(text):
-        count = ago["count"].lower()
-        unit = _UNIT_DAYS[ago["unit"].lower()]
-        middle = today - (_COUNTS[count] if count in _COUNTS else int(count)) * unit * DAY_US
-        found.append((middle - unit // 2 * DAY_US, middle + (unit // 2 + 1) * DAY_US))
-    return tuple(found)
+def unit_of(name: str) -> str:
+    """Return the English name of a unit in any language; a weekday as it is."""
+    name = " ".join(name.split())
+    number = numbers("units").get(name) or numbers("short_units").get(name)
+    return full_names("units", "en")[number - 1] if number else name
 
 
-def _start(now_us: int, unit: str) -> int:
-    """Return the start of the week (from Monday), month or year that contains a time."""
-    day = datetime.fromtimestamp(now_us // 1_000_000, UTC).replace(hour=0, minute=0, second=0)
+_UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+
+
+def periods(language: str, *only: str) -> str:
+    """Return the words of a language for the units from a week on, or for these units, as alternatives."""
+    names = map(fold_case, (*all_names("units", language), *all_names("short_units", language)))
+    return any_of(name for name in names if (unit_of(name) in only if only else unit_of(name) != "day"))
+
+
+def begin_of(day: date, unit: str) -> date:
+    """Return the first day of the week (from Monday), month or year that contains a day."""
     if unit == "week":
-        day -= timedelta(days=day.weekday())
-    else:
-        day = day.replace(day=1) if unit == "month" else day.replace(day=1, month=1)
-    return int(day.timestamp()) * 1_000_000
+        return day - timedelta(days=day.weekday())
+    return day.replace(day=1) if unit == "month" else day.replace(day=1, month=1)
 
 
-def _before(now_us: int, unit: str) -> tuple[int, int]:
-    end = _start(now_us, unit)
-    return _start(end - 1, unit), end
+def days_ago(count: int, unit: str, today: date) -> tuple[date, date]:
+    """Return the days around so many units ago, as vague as the unit. Raises `OverflowError`."""
+    if unit == "weekend":
+        first, last = period(unit, today, back=True)
+        return first - timedelta(weeks=count - 1), last - timedelta(weeks=count - 1)
+    around = timedelta(days=_UNIT_DAYS[unit] // 2)
+    middle = today - timedelta(days=count * _UNIT_DAYS[unit])
+    return middle - around, middle + around
+
+
+def period(name: str, today: date, *, back: bool) -> tuple[date, date]:
+    """Return this unit, weekday, month or season, or the last one, by its folded name in any language.
+
+    The last one has ended; of this one, a week, month or year ends today. Raises `OverflowError`.
+    """
+    unit, name = unit_of(name), name.rstrip(".")
+    if unit in ("week", "month", "year"):
+        begin = begin_of(today, unit)
+        return (begin_of(begin - timedelta(days=1), unit), begin - timedelta(days=1)) if back else (begin, today)
+    if unit == "weekend" or name in numbers("weekdays"):
+        weekday = _SATURDAY if unit == "weekend" else numbers("weekdays")[name]
+        first = begin_of(today, "week") + timedelta(days=weekday - 1)
+        length = timedelta(days=1 if unit == "weekend" else 0)
+        first -= timedelta(weeks=back and first + length >= today)
+        return first, first + length
+    month = numbers("months").get(name) or numbers("seasons")[name] * 3
+    months = 1 if name in numbers("months") else 3
+    begin = date(today.year, month, 1)
+    while back and end_of_months(begin, months) >= today:
+        begin = begin.replace(year=begin.year - 1)
+    return begin, end_of_months(begin, months)

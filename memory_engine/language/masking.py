@@ -7,12 +7,13 @@ a secret leaves as a placeholder such as `[secret-1:key]`, and the value returns
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from memory_engine.core.lazy import lazy_module, regex
+from memory_engine.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from memory_engine.language import secrets
@@ -44,8 +45,8 @@ class Mask(Protocol):
 
     A text may pass it twice on its way: what it puts in the place of a secret, it must leave.
 
-    Where a value must come back (a summary must not lose it), a mask needs a method `find` too: see `FindingMask`. A
-    mask may have a `name`: the vectors of texts that it changed are then kept apart from those of other masks.
+    Where a value must come back (a summary must not lose it), a mask needs a method `find` too: see `FindingMask`.
+    Vectors are kept apart by the `name` of the mask, else by that of its function or class (see `name_of`).
     """
 
     def __call__(self, text: str, destination: Destination, /) -> str:
@@ -72,10 +73,15 @@ class SecretMask:
     `[secret:key]` replaces each for good, by its kind alone, so that nothing made of the text depends on the secret.
     """
 
-    name = ""
-
     def __init__(self, kinds: "Collection[SecretKind]" = MASKED_KINDS) -> None:
         self._kinds = tuple(kinds)
+
+    @property
+    def name(self) -> str:
+        """Empty for the default: its vectors go by the name of the embedder alone."""
+        if type(self) is SecretMask and self._kinds == MASKED_KINDS:
+            return ""
+        return f"{_named_as(type(self))}({','.join(self._kinds)})"
 
     def __repr__(self) -> str:
         return "SecretMask()" if self._kinds == MASKED_KINDS else f"SecretMask({self._kinds!r})"
@@ -100,6 +106,36 @@ class MaskInForce(msgspec.Struct, frozen=True):
     """The mask of an engine; `None` lets every text leave as it is."""
 
     mask: Mask | None = SECRETS
+
+
+UNMASKED = "unmasked"
+"""The name of vectors of texts that no mask changes."""
+
+
+def name_of(mask: Mask | None) -> str:
+    """Return the name by which vectors made behind a mask are known: its own, else that of its function or class.
+
+    Raises `InvalidArgument` for a function that has none of its own: another one would pass for it.
+    """
+    if mask is None:
+        return UNMASKED
+    named: object = getattr(mask, "name", None)
+    if isinstance(named, str):
+        return named
+    function = getattr(mask, "__func__", mask)
+    if isinstance(mask, partial) or "<lambda>" in getattr(function, "__name__", "") or _holds_values(function):
+        why = 'vectors are kept apart by its name: give it one (`mask.name = "v1"`), and another when it changes'
+        raise InvalidArgument("mask", mask, why)
+    return _named_as(function if hasattr(function, "__qualname__") else type(mask))
+
+
+def _holds_values(function: object) -> bool:
+    """Whether a function was made with values of its own, as each that a function returns is."""
+    return bool(getattr(function, "__closure__", None))
+
+
+def _named_as(named: object) -> str:
+    return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}"
 
 
 def without_secrets(text: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from memory_engine.core.aside import aside
 from memory_engine.core.cancellation import TookTooLong, in_time
 from memory_engine.errors import InvalidVector, ModelError
-from memory_engine.language.masking import CHARS_AN_ITEM, Mask
+from memory_engine.language.masking import CHARS_AN_ITEM, Mask, name_of
 from memory_engine.llm.failures import safe_to_record, unforeseen
 
 _log = logging.getLogger("memory_engine.recall")
@@ -84,14 +84,15 @@ class MaskedEmbedder:
     """An embedder whose texts have each secret replaced by its kind: no vector depends on a secret."""
 
     def __init__(self, inner: Embedder, mask: Mask | None) -> None:
+        """Raises `InvalidArgument` for a mask that no name tells from others."""
         self.inner = inner
         self._mask = mask
+        self._mask_name = name_of(mask)
 
     @property
     def name(self) -> str:
-        """The other's name, with that of a mask which has one: the vectors of two masks never mix."""
-        named: object = getattr(self._mask, "name", "")
-        return f"{self.inner.name}+{named}" if isinstance(named, str) and named else self.inner.name
+        """The other's name, with that of the mask, unless it is the default: the vectors of two masks never mix."""
+        return f"{self.inner.name}+{self._mask_name}" if self._mask_name else self.inner.name
 
     @property
     def dimension(self) -> int:
@@ -127,8 +128,8 @@ class MaskedQueryEmbedder(MaskedEmbedder):
 
 
 def masked_embedder(embedder: Embedder, mask: Mask | None) -> Embedder:
-    """Return the embedder behind the mask, if there is one."""
-    if mask is None or isinstance(embedder, MaskedEmbedder):
+    """Return the embedder behind the mask. Raises `InvalidArgument` for a mask that no name tells from others."""
+    if isinstance(embedder, MaskedEmbedder):
         return embedder
     kind = MaskedQueryEmbedder if query_method(embedder) is not None else MaskedEmbedder
     return kind(embedder, mask)

@@ -238,7 +238,8 @@ class Rows(Generic[V]):
     def clear(self) -> None:
         """Remove every row."""
         self.revision += 1
-        self._changed = {} if self._kept is None else dict.fromkeys(self.keys())
+        # also those that an unwritten change dropped before: without it they would come back
+        self._changed = dict.fromkeys(self._kept or ())
         self._ranges = [*self._ranges, ("", _LAST_KEY)] if self._kept is None else self._ranges
         self._values.clear()
         self._sorted = None

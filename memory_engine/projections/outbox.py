@@ -59,17 +59,32 @@ def check_destinations(event: Event, tenant_id: str) -> None:
     The only events that leave a tenant deliver to an industry: approved patterns, and their end.
     """
     for delivery in event.deliveries() if isinstance(event, Delivering) else ():
-        destination = delivery.destination
-        check_identifier(f"{destination.kind} id", destination.id)
-        if destination.kind == "industry":
-            if event.event_delivers != "industry" or not tenant_id or destination.tenant_id:
-                why = f"it is for industry {destination.id!r}; nothing but a tenant's approved patterns goes there"
-                raise InvalidEvent(event.event_type, "destination", why)
-            continue
+        check_identifier(f"{delivery.destination.kind} id", delivery.destination.id)
+        if delivery.destination.kind == "industry" and event.event_delivers != "industry":
+            raise _strays(event.event_type, delivery.destination, tenant_id)
+        check_destination(event.event_type, delivery.destination, tenant_id)
+
+
+def check_destination(event_type: str, destination: Destination, tenant_id: str) -> None:
+    """Raise `InvalidEvent` where a fact of a thread of this tenant would leave it, other than for an industry."""
+    if not is_within(destination, tenant_id):
+        raise _strays(event_type, destination, tenant_id)
+
+
+def is_within(destination: Destination, tenant_id: str) -> bool:
+    """Whether facts of a tenant's threads may go there: to threads of the same tenant, and from a tenant to a pool."""
+    if destination.kind == "industry":
+        return bool(tenant_id) and not destination.tenant_id
+    return tenant_id == (destination.id if destination.kind == "tenant" else destination.tenant_id)
+
+
+def _strays(event_type: str, destination: Destination, tenant_id: str) -> InvalidEvent:
+    if destination.kind == "industry":
+        why = f"it is for industry {destination.id!r}; nothing but a tenant's approved patterns goes there"
+    else:
         to = destination.id if destination.kind == "tenant" else destination.tenant_id
-        if to != tenant_id:
-            why = f"it is for tenant {to!r}, its thread belongs to tenant {tenant_id!r}; facts stay within a tenant"
-            raise InvalidEvent(event.event_type, "destination", why)
+        why = f"it is for tenant {to!r}, its thread belongs to tenant {tenant_id!r}; facts stay within a tenant"
+    return InvalidEvent(event_type, "destination", why)
 
 
 class OutboxFold:

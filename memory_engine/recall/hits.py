@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_event
-from memory_engine.core.clock import to_datetime
+from memory_engine.core.clock import local_time, to_datetime
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.recall.candidates import Choice
@@ -44,12 +44,12 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """A passage that was found. It counts as recalled: nothing is learned from it a second time.
 
     `text` is the passage: the `n`-th (from 0) of the event `event_id` at `seq` of the thread. `kind` is one of `KINDS`,
-    `role` and `speaker` say who said it, `at` when (the time of recording, if no other is known). `about` is the title
-    or heading above it. `score` is from 0 to 1 within its search; `why` names the signals that it mostly rests on, and
-    `parts`, if you asked for them, what each added. `key` names what the passage belongs to ("preference:verbosity",
-    "document:<id>:…"). `likeness` is the model's cosine of question and passage, if both have a vector. `alike` are ids
-    of events whose near-duplicates were left out. `superseded_by` is the newest statement found on the matter you ask
-    about, if this one is outdated by it.
+    `role` and `speaker` say who said it, `at` when (the time of recording, if no other is known), in the zone of the
+    search (see `EngineConfig.timezone`). `about` is the title or heading above it. `score` is from 0 to 1 within its
+    search; `why` names the signals that it mostly rests on, and `parts`, if you asked for them, what each added. `key`
+    names what the passage belongs to ("preference:verbosity", "document:<id>:…"). `likeness` is the model's cosine of
+    question and passage, if both have a vector. `alike` are ids of events whose near-duplicates were left out.
+    `superseded_by` is the newest statement found on the matter you ask about, if this one is outdated by it.
     """
 
     json_names = (
@@ -100,7 +100,7 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def day(self) -> str:
-        """The day on which it was said, in UTC."""
+        """The day on which it was said, in the zone of the search."""
         return day_of(self.at)
 
     def _said(self) -> str:
@@ -226,7 +226,7 @@ class Shown(msgspec.Struct, frozen=True):
 
     @property
     def at(self) -> datetime:
-        """When it was said."""
+        """When it was said, in UTC: what is embedded depends on no zone."""
         return to_datetime(self.at_us)
 
     def embedded(self) -> str:
@@ -288,6 +288,7 @@ class RankedHits:
     read: Collection[int]
     gap: Callable[[str], AbstractContextManager[None]]
     explain: bool = field(kw_only=True)
+    zone: tzinfo = field(kw_only=True)
 
     async def first(self, count: int) -> list[Hit]:
         """The hits of the first so many ranked, and of those behind them that are read to see what is true now.
@@ -346,7 +347,7 @@ class RankedHits:
             kind=one.text.kind,
             role=one.text.role,
             speaker=one.text.speaker,
-            at=to_datetime(one.at_us),
+            at=local_time(one.at_us, self.zone),
             thread_id=choice.thread_ids[ranked.place >> THREAD_BITS],
             seq=one.event.seq,
             n=one.n,

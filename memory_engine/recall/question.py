@@ -2,23 +2,24 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date
+from datetime import UTC, date, tzinfo
 from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from memory_engine.core.clock import DAY_US, EPOCH
+from memory_engine.core.clock import DAY_US, local_day, midnight_us
 from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.language.lists import word_lists
 from memory_engine.language.rough import begins_sentence
 from memory_engine.language.text import fold_case, is_unspaced, terms, words
 
 if TYPE_CHECKING:
-    from memory_engine.language import dates
+    from memory_engine.language import dates, dates_relative
     from memory_engine.language.dates import Day, Stretch
 else:
     dates = lazy_module("memory_engine.language.dates")
+    dates_relative = lazy_module("memory_engine.language.dates_relative")
 
 TERMS_MAX = 32
 TEXT_CHARS_MAX = 4_096
@@ -75,10 +76,10 @@ class Question(msgspec.Struct, frozen=True):
 
     `names` are the terms of capitalized words inside a sentence. `days` are the dates that the question names; `spans`
     are its relative times ("last week") as (from, until) in microseconds UTC; `listed` are the time spans, ends
-    included, of which every passage may be meant. `asks_for` is "time", "number" or "". `of_you` is True if it asks for
-    what an assistant has said, `to_you` if it may ask for that, `of_me` if it is about who asks. `exact` are the terms of
-    identifiers, paths and long numbers in it. `further` are terms by which passages become candidates
-    in addition to `terms`.
+    included, of which every passage may be meant. Days begin and end in `zone`. `asks_for` is "time", "number" or "".
+    `of_you` is True if it asks for what an assistant has said, `to_you` if it may ask for that, `of_me` if it is about
+    who asks. `exact` are the terms of identifiers, paths and long numbers in it. `further` are terms by which passages
+    become candidates in addition to `terms`.
     """
 
     text: str
@@ -93,14 +94,27 @@ class Question(msgspec.Struct, frozen=True):
     of_me: bool = False
     exact: tuple[str, ...] = ()
     further: tuple[str, ...] = ()
+    zone: tzinfo = UTC
 
     def nearness(self, at_us: int) -> float:
         """Return how well a time fits the best of the days and spans, from 0 to 1; 0 if the question names none.
 
-        All times of a day (UTC) fit equally well.
+        All times of a day fit equally well.
         """
-        days = max((_nearness(day, at_us) for day in self.days), default=0.0)
-        return max(days, max((_within(span, at_us) for span in self.spans), default=0.0))
+        return self._nearness_of(local_day(at_us, self.zone))
+
+    def nearnesses(self, times_us: Iterable[int]) -> list[float]:
+        """Return the nearness of each time."""
+        days = [local_day(at_us, self.zone) for at_us in times_us]
+        nearness = {day: self._nearness_of(day) for day in set(days)}
+        return [nearness[day] for day in days]
+
+    def _nearness_of(self, at: date) -> float:
+        best = max((_nearness(day, at) for day in self.days), default=0.0)
+        if not self.spans:
+            return best
+        at_us = midnight_us(at.toordinal(), self.zone)
+        return max(best, *(_within(span, at_us) for span in self.spans))
 
     def may_hold_the_answer(self, passage: Sequence[str]) -> bool:
         """Return True if a passage (its terms) contains a thing of the kind that the question asks for, if any."""
@@ -118,25 +132,27 @@ def _names(text: str) -> Iterator[str]:
     return (name.group() for name in _NAME.finditer(text) if not begins_sentence(text, name.start()))
 
 
-def read_question(text: str, *, now_us: int | None = None) -> Question:
-    """Read a question. Relative times are resolved in UTC if `now_us` (microseconds) is given.
+def read_question(text: str, *, now_us: int | None = None, zone: tzinfo = UTC) -> Question:
+    """Read a question. Relative times are resolved in `zone` if `now_us` (microseconds) is given.
 
-    Accepts any string. The same string and time give the same question.
+    Accepts any string. The same string, time and zone give the same question.
     """
     read = text[:TEXT_CHARS_MAX]
-    days, spans = dates.named_days(read), dates.relative_spans(read, now_us)
+    today = None if now_us is None else local_day(now_us, zone)
+    days, relative = dates_relative.read_dates(read, today)
     return Question(
         text=text,
         terms=tuple(dict.fromkeys(terms(text)))[:TERMS_MAX],
         names=frozenset(term for name in _names(read) for term in terms(name)),
         days=days,
-        spans=spans,
-        listed=_listed(days, spans, now_us) if now_us is not None and (days or spans) else (),
+        spans=tuple((_starts_us(first, zone), _ends_us(last, zone)) for first, last in relative),
+        listed=() if today is None else _listed(days, relative, today, zone),
         asks_for=next((kind for kind, pattern in _ASKED if pattern.search(read)), ""),
         of_you=_OF_YOU.search(read) is not None,
         to_you=_TO_YOU.search(read) is not None,
         of_me=_has_any(fold_case(read), "of_me"),
         exact=tuple(dict.fromkeys(term for one in _EXACT.finditer(read) for term in terms(one.group()))),
+        zone=zone,
     )
 
 
@@ -146,9 +162,8 @@ def _has_any(folded: str, name: str) -> bool:
     return any(any(one in word for one in sought) if is_unspaced(word) else word in sought for word in words(folded))
 
 
-def _nearness(named: "Day | Stretch", at_us: int) -> float:
-    """Return how well a time fits a day, from 0 to 1: people talk about an event on its day and in the days after."""
-    at = _date_of(at_us)
+def _nearness(named: "Day | Stretch", at: date) -> float:
+    """Return how well a day fits a named one, from 0 to 1: people talk about an event on its day and soon after."""
     if isinstance(named, dates.Day):
         if named.weekday:
             return 0.5 if at.isoweekday() == named.weekday else 0.0
@@ -176,26 +191,25 @@ def _within(span: tuple[int, int], at_us: int) -> float:
 
 
 def _listed(
-    days: "Iterable[Day | Stretch]", spans: Iterable[tuple[int, int]], now_us: int
+    days: "Iterable[Day | Stretch]", relative: Iterable[tuple[date, date]], today: date, zone: tzinfo
 ) -> tuple[tuple[int, int], ...]:
     """Return the spans (from, until; microseconds) whose passages are all candidates: named days and the day after.
 
     A date without a year is searched in the last ten years.
     """
-    found: list[tuple[int, int]] = []
-    this_year = _date_of(now_us).year
+    found: list[tuple[date, date]] = []
     for day in days:
-        years = (day.year,) if day.year else range(this_year, max(0, this_year - YEARS_BACK), -1)
-        stretches = filter(None, map(day.stretch, years))
-        found += [(_midnight(first), _midnight(last) + 2 * DAY_US - 1) for first, last in stretches]
-    found += [(start, end + DAY_US - 1) for start, end in spans if end - start <= LISTED_DAYS_MAX * DAY_US]
-    return tuple(dict.fromkeys(found))
+        years = (day.year,) if day.year else range(today.year, max(0, today.year - YEARS_BACK), -1)
+        found += filter(None, map(day.stretch, years))
+    listed = [(first, last) for first, last in (*found, *relative) if (last - first).days < LISTED_DAYS_MAX]
+    spans = ((_starts_us(first, zone), _ends_us(last, zone, later=1) - 1) for first, last in listed)
+    return tuple(dict.fromkeys(spans))
 
 
-def _date_of(at_us: int) -> date:
-    """Return the date (UTC) of a time, or the nearest date that a calendar can represent."""
-    return date.fromordinal(min(max(EPOCH.toordinal() + at_us // DAY_US, 1), date.max.toordinal()))
+def _starts_us(day: date, zone: tzinfo) -> int:
+    return midnight_us(day.toordinal(), zone)
 
 
-def _midnight(day: date) -> int:
-    return (day.toordinal() - EPOCH.toordinal()) * DAY_US
+def _ends_us(day: date, zone: tzinfo, *, later: int = 0) -> int:
+    """Return the end of a day, or of the day so many days later."""
+    return midnight_us(day.toordinal() + 1 + later, zone)

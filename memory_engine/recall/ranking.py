@@ -20,7 +20,6 @@ from typing import Protocol
 
 import msgspec
 
-from memory_engine.core.clock import DAY_US
 from memory_engine.language.text import terms
 from memory_engine.recall.question import Question
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN
@@ -204,8 +203,7 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     if spoken := _spoken(question, candidates, statistics, named):
         columns["speaker"] = spoken
     if question.days or question.spans:
-        nearness = {day: question.nearness(day * DAY_US) for day in {c.at_us // DAY_US for c in candidates}}
-        columns["date"] = [nearness[c.at_us // DAY_US] for c in candidates]
+        columns["date"] = question.nearnesses(c.at_us for c in candidates)
     if question.asks_for:
         columns["asked"] = [1.0 if question.may_hold_the_answer(c.terms) else 0.0 for c in candidates]
     if meaning:

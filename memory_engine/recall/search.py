@@ -11,6 +11,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from datetime import tzinfo
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +21,7 @@ from msgspec.structs import replace
 
 from memory_engine.core.aside import on_thread
 from memory_engine.core.cancellation import finished
+from memory_engine.core.clock import zone_of
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import (
@@ -92,7 +95,8 @@ def _check_limit(_asked: object, _attribute: object, value: int) -> None:
 class Asked:
     """A checked request. `upto` is the seq to search as of (0: now); times are microseconds, ends included.
 
-    `now_us` is the moment at which the question is asked, if not now.
+    `now_us` is the moment at which the question is asked, if not now; its days are those of `zone` (`None`: of the
+    thread's or engine's zone).
 
     `parts` names, by thread, the parts to search; threads that it does not name are searched whole.
     """
@@ -105,12 +109,13 @@ class Asked:
     since_us: int | None = None
     until_us: int | None = None
     now_us: int | None = None
+    zone: tzinfo | None = None
     explain: bool = False
 
 
-def _read(text: str, now_us: int) -> "tuple[Question, superseding.Current]":
+def _read(text: str, now_us: int, zone: tzinfo) -> "tuple[Question, superseding.Current]":
     """The question, with the terms of what it asks about, and what is true of that."""
-    question = read_question(text, now_us=now_us)
+    question = read_question(text, now_us=now_us, zone=zone)
     current = superseding.Current(question)
     return replace(question, further=current.further), current
 
@@ -177,8 +182,8 @@ class Searching:
         gaps = _Gaps(are_many=are_many, until_s=now_s + config.search_index_timeout_s)
         text = asked.query[:QUERY_CHARS_MAX]
         now_us = self._kernel.now_us() if asked.now_us is None else asked.now_us
-        # the first one compiles what questions are read with
-        question, current = _read(text, now_us) if self._has_read else await on_thread(lambda: _read(text, now_us))
+        read = partial(_read, text, now_us, asked.zone or zone_of(config.timezone))
+        question, current = read() if self._has_read else await on_thread(read)  # the first one compiles patterns
         self._has_read = True
         deadline_s = asyncio.get_running_loop().time() + config.search_model_timeout_s
         meaning = await self._meaning(text, deadline_s) if text.strip() else _Meaning()
@@ -193,7 +198,9 @@ class Searching:
                 gathered = await self._gathered(threads, asked, question, meaning, gaps)
             choice = gathered.choice()
             ranked = await self._ranked(question, choice, wanted, current)
-            best = RankedHits(self._kernel, choice, ranked, current.read, gaps.of, explain=asked.explain)
+            best = RankedHits(
+                self._kernel, choice, ranked, current.read, gaps.of, explain=asked.explain, zone=question.zone
+            )
             hits = await best.first(count)
         hits, failure = await self._reranked(text, hits)
         settled = current.settled(hits)

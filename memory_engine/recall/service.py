@@ -4,15 +4,16 @@ The arguments of a search are checked first: a wrong value is refused, never sea
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, tzinfo
 
 from attrs import evolve
 
-from memory_engine.core.clock import to_us
-from memory_engine.core.threads import WHAT_IF
-from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
+from memory_engine.core.clock import to_us, zone_of
+from memory_engine.core.threads import TIMEZONE, WHAT_IF
+from memory_engine.errors import InvalidArgument, InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.base import close
 from memory_engine.llm.vectors import Embedder, MaskedEmbedder, checked_embedder, masked_embedder
 from memory_engine.recall.candidates import Choice
@@ -29,6 +30,8 @@ from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.snapshots import forgotten_at
+
+_log = logging.getLogger("memory_engine.recall")
 
 SIMILARITIES_MAX = 256
 """Indexes of likeness that are kept in memory, each of one view of one thread."""
@@ -76,10 +79,27 @@ class Recall:
         self, threads: Threads, asked: Asked, count: int
     ) -> tuple[Found, AsyncGenerator[list[Hit]], Choice]:
         where = threads.exact if threads.thread_ids is None else threads.thread_ids
+        if asked.zone is None and len(threads.thread_ids or ()) == 1:
+            asked = evolve(asked, zone=await self.zone(*threads.thread_ids or ()))
         with self._kernel.span("search_memory", {"threads": where, "query": asked.query}) as span:
             parts = await self._searching.search_in_parts(threads, asked, count)
             span.say({"hits": len(parts[0])})
             return parts
+
+    async def zone(self, thread_id: str) -> tzinfo:
+        """Return the zone of a thread's days: the one that its metadata names, else the engine's.
+
+        Raises `MissingTimeZones`.
+        """
+        runtime = self._kernel[OpenThreads].get(thread_id)
+        found = () if runtime is not None else await self._kernel.store.threads(ThreadFilter(id=thread_id))
+        records = (record for record, _ in found) if runtime is None else (runtime.record,)
+        name = next((record.metadata.get(TIMEZONE, "") for record in records), "")
+        try:
+            return zone_of(name or self._kernel.config.timezone)
+        except InvalidArgument as error:
+            _log.warning("a search goes by the engine's time zone: in the metadata of thread %r, %s", thread_id, error)
+            return zone_of(self._kernel.config.timezone)
 
     async def search_store(self, asked: Asked, thread_ids: Sequence[str] | None, where: ThreadFilter) -> Found:
         """Search these threads, or all that match: no what-ifs, and a pooled kind only where `where` names it."""

@@ -5,6 +5,7 @@ from math import inf
 from attrs import Attribute, field, frozen
 
 from memory_engine.core.arguments import checked_count, checked_flag, checked_number, checked_type
+from memory_engine.core.clock import zone_of
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.errors import InvalidArgument
 
@@ -50,6 +51,10 @@ def _policy(_config: object, attribute: "Attribute[CompactionPolicy]", value: Co
 
 def _text(_config: object, attribute: "Attribute[str]", value: str) -> None:
     checked_type(attribute.name, value, str, give="a text")
+
+
+def _zone(_config: object, attribute: "Attribute[str]", value: str) -> None:
+    zone_of(checked_type(attribute.name, value, str, give="an IANA name, such as 'Europe/Berlin' or 'UTC'"))
 
 
 def _limits(_config: object, attribute: "Attribute[ConversationLimits]", value: "ConversationLimits") -> None:
@@ -108,6 +113,10 @@ class EngineConfig:
     all threads should keep. The hooks before a compaction have `before_compaction_timeout_s` together. With
     `scopes_required`, `create_thread`, `open_thread` and adapters raise `ScopeRequired` unless they are given a user or
     a tenant.
+
+    `timezone` is an IANA name ("Europe/Berlin"): in this zone a question's days and relative times ("yesterday", "on 5
+    May") are resolved, and the days of hits and recalled passages shown, except of threads whose metadata names another
+    `timezone`. Other names raise `InvalidArgument`; a machine without a time zone database `MissingTimeZones`.
     """
 
     compaction: CompactionPolicy = field(default=CompactionPolicy(), validator=_policy)
@@ -132,3 +141,4 @@ class EngineConfig:
     read_only: bool = field(default=False, validator=_flag)
     check_hashes: bool = field(default=True, validator=_flag)
     scopes_required: bool = field(default=False, validator=_flag)
+    timezone: str = field(default="UTC", validator=_zone)

@@ -15,20 +15,21 @@ from memory_engine.core.threads import PAUSED
 from memory_engine.errors import (
     EngineClosed,
     IdempotencyConflict,
+    InvalidEvent,
     InvalidIdentifier,
     MemoryEngineError,
     ThreadClosed,
     ThreadNotFound,
     WrongThreadKind,
 )
-from memory_engine.projections.outbox import FACTS, OUTBOX, OutboxFact, WaitingFact
+from memory_engine.projections.outbox import FACTS, OUTBOX, OutboxFact, WaitingFact, check_destination, is_within
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.correlation import UNLINKED, Links, linked
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import scope_of
 from memory_engine.runtime.thread_runtime import ThreadRuntime
-from memory_engine.store.protocol import Store
+from memory_engine.store.protocol import Store, ThreadFilter
 from memory_engine.store.reader import Imported, imported_of
 
 _log = logging.getLogger("memory_engine.relay")
@@ -41,6 +42,7 @@ class _Round(msgspec.Struct):
     """The outcome of one outbox. Facts for a thread in `stuck` wait, in their order; threads in `onward` come next."""
 
     patient: bool
+    tenant_id: str = ""
     arrived: list[str] = msgspec.field(default_factory=list)
     refused: list[RefusedFact] = msgspec.field(default_factory=list)
     errors: list[MemoryEngineError] = msgspec.field(default_factory=list)
@@ -165,6 +167,7 @@ class Relay:
                     await prepare(source)
             waiting = [row for _, row in (await source.rows(OUTBOX)).items()]
             elsewhere = await imported_of(self._kernel.store, thread_id) if waiting else Imported()
+            done.tenant_id = await self._tenant_of(thread_id) if waiting else ""
             for row in waiting:
                 if row.fact.seq not in elsewhere and row.fact.destination not in done.stuck:
                     await self._carry(row, thread_id, done)
@@ -174,6 +177,11 @@ class Relay:
 
     async def _carry(self, row: WaitingFact, thread_id: str, done: "_Round") -> None:
         fact = row.fact
+        try:
+            check_destination(fact.type, fact.destination, done.tenant_id)
+        except InvalidEvent as error:  # where a server lets a role write, it may write a row that no event brought
+            self._refuse(fact, thread_id, error, done)
+            return
         try:
             target = scope_of(self._kernel, fact.destination)
             if not done.patient and await self._is_paused(target.id):
@@ -187,18 +195,25 @@ class Relay:
             if target.kind == "tenant" and isinstance(event, MemoryForget):
                 done.onward[target.id] = None
         except _FOR_GOOD as error:
-            _log.warning("fact %s of thread %r can never arrive: %s", fact.id, thread_id, error)
-            done.refused.append(RefusedFact(fact.id, str(error)))
-            if done.patient:
-                done.errors.append(error)
+            self._refuse(fact, thread_id, error, done)
         except MemoryEngineError as error:
             done.stuck.add(fact.destination)
+            done.errors.append(error)
+
+    def _refuse(self, fact: OutboxFact, thread_id: str, error: MemoryEngineError, done: "_Round") -> None:
+        _log.warning("fact %s of thread %r can never arrive: %s", fact.id, thread_id, error)
+        done.refused.append(RefusedFact(fact.id, str(error)))
+        if done.patient:
             done.errors.append(error)
 
     async def _links(self, thread_id: str, fact: OutboxFact) -> Links:
         """The links of a fact's arrival: the event that brought it, and that event's correlation id."""
         row = (await self._kernel.reader.rows_at(thread_id, [fact.seq])).get(fact.seq)
         return Links(fact.event_id, row.correlation_id if row is not None else "")
+
+    async def _tenant_of(self, thread_id: str) -> str:
+        found = await self._kernel.store.threads(ThreadFilter(id=thread_id))
+        return found[0][0].tenant_id if found else ""
 
     async def _is_paused(self, thread_id: str) -> bool:
         try:
@@ -234,7 +249,9 @@ class Relay:
         return {target: ids for target, ids in found.items() if ids}
 
     async def _drawn_from(self, thread_id: str, event_ids: Collection[str] | None) -> list[OutboxFact]:
-        facts = [fact for _, fact in (await ThreadHandle(self._kernel, thread_id).rows(FACTS)).items()]
+        held = [fact for _, fact in (await ThreadHandle(self._kernel, thread_id).rows(FACTS)).items()]
+        tenant_id = await self._tenant_of(thread_id) if held else ""
+        facts = [fact for fact in held if is_within(fact.destination, tenant_id)]  # else none was delivered
         if event_ids is None:
             return facts
         wanted = frozenset(event_ids)

@@ -63,13 +63,15 @@ class RowSpan(msgspec.Struct, frozen=True, kw_only=True):
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
     """Where pieces of bytes stand: places by piece. `files` of `size` bytes were read.
 
-    `how` says how the store can tell, where it is not by the bytes of its files alone.
+    `how` says how the store can tell, where it is not by the bytes of its files alone. `unread` names files that could
+    not be read, and why.
     """
 
     files: Sequence[str] = ()
     size: int = 0
     places: Mapping[bytes, Sequence[str]] = {}
     how: str = ""
+    unread: Sequence[str] = ()
 
 
 class StoredText(msgspec.Struct, frozen=True, gc=False):

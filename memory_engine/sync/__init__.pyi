@@ -1026,7 +1026,14 @@ class MemoryTools:
     """Runs a model's calls on a thread's memory. `scratchpad` is the conversation that the agent works in."""
     def call(self, name: str, arguments: str | bytes | Mapping[str, object] = "{}") -> ToolAnswer:
         """Run one call; its arguments are the model's JSON text, or a mapping."""
-    def __init__(self, memory: Thread, scratchpad: Thread | None = None, *, viewer: Viewer | None = None) -> None: ...
+    def __init__(
+        self,
+        memory: Thread,
+        scratchpad: Thread | None = None,
+        *,
+        viewer: Viewer | None = None,
+        changes_shared: bool = False,
+    ) -> None: ...
 
 def open(
     path: PathLike | Store = "memory.db",

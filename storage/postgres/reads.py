@@ -131,16 +131,19 @@ class Reads:
     async def lineage(self, thread_id: str) -> list[LogPart]:
         """The logs that a thread's history is made of, oldest first.
 
-        Raises `IntegrityError` where forks lead in a circle, or to nowhere.
+        Raises `IntegrityError` where forks lead in a circle, to nowhere, or to another tenant's thread.
         """
         parts: dict[UUID, LogPart] = {}
-        last = LAST_SEQ
+        last, tenant_id = LAST_SEQ, None
         at: UUID | None = tid_of(thread_id)
         while at is not None:
-            row = await self.one("SELECT forked_tid, forked_seq FROM @.threads WHERE tid = $1", at)
+            row = await self.one("SELECT forked_tid, forked_seq, tenant_id FROM @.threads WHERE tid = $1", at)
             if row is None or at in parts:
                 circle, nowhere = "the threads that it was forked from lead back to it", "the thread it was forked from"
                 raise IntegrityError(thread_id, last, circle if row is not None else f"{nowhere} is gone")
+            if tenant_id not in (None, row["tenant_id"]):
+                raise IntegrityError(thread_id, last, "the thread it was forked from belongs to another tenant")
+            tenant_id = row["tenant_id"]
             first = ((row["forked_seq"] or 0) if row["forked_tid"] is not None else 0) + 1
             parts[at] = LogPart(at, first, last)
             at, last = row["forked_tid"], min(last, first - 1)
@@ -327,10 +330,14 @@ class Reads:
         return [row["id"] for row in rows if not is_scope_id(row["id"])]
 
     async def forks(self, thread_id: str) -> list[str]:
-        """Ids of the threads that were forked from a thread, also from one whose head's row is gone."""
+        """Ids of the threads that were forked from a thread, also from one whose head's row is gone.
+
+        A row of another tenant is not a fork: a role can write one that claims any thread as its origin.
+        """
         tid = tid_of(thread_id)
         rows = await self.fetch(
-            "SELECT t.id FROM @.threads t LEFT JOIN @.heads h ON h.tid = t.tid WHERE t.forked_tid = $1 "
+            "SELECT t.id FROM @.threads t JOIN @.threads o ON o.tid = t.forked_tid AND o.tenant_id = t.tenant_id "
+            "LEFT JOIN @.heads h ON h.tid = t.tid WHERE t.forked_tid = $1 "
             "AND t.tid <> $1 AND h.status IS DISTINCT FROM $2 ORDER BY t.made_us, t.tid",
             tid,
             DELETED,

@@ -5,7 +5,6 @@ bytes that no page uses are zeroed (see `wiping`).
 """
 
 import sqlite3
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,11 +25,8 @@ from memory_engine.store.acts import Act
 from memory_engine.store.protocol import KEPT_ROWS, CommitUnit, Traces
 
 if TYPE_CHECKING:
-    import subprocess
-
     from memory_engine.storage.sqlite import wiping
 else:
-    subprocess = lazy_module("subprocess")
     wiping = lazy_module("memory_engine.storage.sqlite.wiping")
 
 THROUGH_THE_KEY = "the file was written anew from its rows, and these were read through its key"
@@ -95,21 +91,21 @@ def erase(raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit,
 def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
     """Where pieces stand in the files of a store. Another process reads them, as `pages` says.
 
-    Graphs that an older release left beside it are looked through too, if they could not be deleted.
+    Graphs that an older release left beside it are looked through too, if they could not be deleted. Where no such
+    process can be started, nothing is read, which `unread` says: read here, the file would lose SQLite's locks on it.
     """
     files: dict[str, int] = {}
     for file in (Path(path), Path(f"{path}-wal"), *sorted(Path(f"{path}-graphs").glob("*"))):
         with suppress(FileNotFoundError):
             files[str(file)] = file.stat().st_size
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", str(wiping.PAGES), "find", *files],
-        input="\n".join(piece.hex() for piece in pieces),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    sought = "\n".join(piece.hex() for piece in pieces)
+    try:
+        hits = msgspec.json.decode(wiping.answer("find", *files, told=sought.encode()), type=list[tuple[str, int, int]])
+    except (wiping.UnknownPages, msgspec.MsgspecError) as error:
+        why = str(error) or "the answer cannot be read"
+        return Traces(unread=tuple(f"{Path(name).name}: the program that reads it failed: {why}" for name in files))
     places: dict[bytes, list[str]] = {}
-    for name, offset, n in msgspec.json.decode(done.stdout, type=list[tuple[str, int, int]]):
+    for name, offset, n in hits:
         places.setdefault(pieces[n], []).append(f"{Path(name).name} at byte {offset:,}")
     return Traces(files=tuple(files), size=sum(files.values()), places=places)
 

@@ -40,18 +40,29 @@ class UnknownPages(Exception):
 
 def dirty_pages(path: str) -> list[int]:
     """The pages with unused bytes that are not zero: one reading of the file. Raises `UnknownPages`."""
-    if not sys.executable or sys.platform == "win32":  # there a lock cannot be shared
+    if sys.platform == "win32":  # there a lock cannot be shared
         raise UnknownPages
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", str(PAGES), "dirty", path],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
     try:
-        return msgspec.json.decode(done.stdout, type=list[int])
+        return msgspec.json.decode(answer("dirty", path), type=list[int])
     except msgspec.MsgspecError as error:
         raise UnknownPages from error
+
+
+def answer(act: str, *paths: str, told: bytes = b"") -> bytes:
+    """What the program answers that does this with files. Raises `UnknownPages` where it cannot be run."""
+    try:
+        done = subprocess.run(_words(act, *paths), input=told, capture_output=True, check=False)
+    except OSError as error:
+        raise UnknownPages(f"{sys.executable}: {error.strerror or error}") from error
+    if done.returncode:
+        raise UnknownPages(f"{sys.executable} ended with {done.returncode}")
+    return done.stdout
+
+
+def _words(act: str, *paths: str) -> list[str]:
+    if not sys.executable:
+        raise UnknownPages("this process knows no Python to start (`sys.executable`)")
+    return [sys.executable, "-I", "-S", str(PAGES), act, *paths]
 
 
 class PageWiper:
@@ -61,13 +72,16 @@ class PageWiper:
     """
 
     def __init__(self, path: str, lock: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(PAGES), "zero", path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(lock,),
-        )
+        try:
+            self._process = subprocess.Popen(
+                _words("zero", path),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(lock,),
+            )
+        except OSError as error:
+            raise UnknownPages from error
 
     def close(self) -> None:
         """End the program."""

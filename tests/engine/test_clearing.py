@@ -131,6 +131,38 @@ async def test_a_clearing_waits_for_a_compaction_under_way() -> None:
             assert (await thread.verify()).ok
 
 
+NOTED = e.ScratchpadWritten(content="The bicycle has a flat tyre")
+
+
+@on_both_back_ends
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [e.ThreadCleared(), e.ThreadCleared()],
+        [e.MemoryForget(seqs=(5,)), e.ThreadCleared()],
+        [e.ThreadCleared(), e.CycleStarted(question="In stock?"), e.MemoryForget(seqs=(5,)), e.ThreadCleared()],
+        [e.ThreadCleared(), e.CycleStarted(question="In stock?"), e.ThreadCleared(), NOTED],
+    ],
+    ids=["cleared twice", "forgotten before", "forgotten between", "noted after"],
+)
+async def test_rows_that_were_dropped_in_the_same_commit_do_not_come_back(
+    back_end: str, batch: list[memory_engine.Event], tmp_path: Path
+) -> None:
+    """Whatever else one commit did before its clearing: here, in a later process, and as the log gives them."""
+    place = place_of(back_end, tmp_path)
+    async with memory_engine.open(place) as engine:
+        thread = await engine.create_thread("t")
+        await tell(thread)
+        await thread.dispatch_all(batch)
+        left = await shown(thread)
+        assert {} == left["views"]["conversation"]  # type: ignore[index]
+        assert ("blue" in str(left), "stock" in str(left)) == (False, False)
+        report = await thread.verify()
+        assert report.ok, report.divergence
+    async with memory_engine.open(place) as engine:
+        assert left == await shown(engine.thread("t"))
+
+
 class Counter:
     """Counts the messages of a thread, for good."""
 

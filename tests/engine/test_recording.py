@@ -1,6 +1,7 @@
 """A response that streams in: as if it had come whole, or what had come when it broke."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
@@ -373,3 +374,40 @@ async def test_a_response_that_cannot_be_recorded_says_so(thread: Thread) -> Non
     last = (await events_of(thread))[-1]
     assert isinstance(last, e.LlmTextResponse)
     assert "Let me see." == last.content
+
+
+async def endless() -> AsyncIterator[Json]:
+    """A stream that never ends."""
+    while True:
+        yield CHAT[3]
+
+
+async def silent() -> AsyncIterator[Json]:
+    """A stream that falls silent after two chunks."""
+    for one in CHAT[3:5]:
+        yield one
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("stream", [endless, silent, lambda: itertools.repeat(CHAT[3]), lambda: [endless()]])
+async def test_a_stream_given_whole_is_refused_at_once(thread: Thread, stream: Callable[[], object]) -> None:
+    """Nothing waits for it to end: its pieces are fed one by one, by whoever waits for them."""
+    for new_only in (False, True):
+        with pytest.raises(errors.InvalidMessage, match="is not a value of JSON"):
+            await thread.record(stream(), new_only=new_only)
+    with pytest.raises(errors.InvalidMessage, match=r"is not a value of JSON|this is a list"):
+        async with thread.recording() as turn:
+            turn.feed(stream())
+    assert 0 == await thread.last_seq()
+
+
+async def test_a_deadline_between_two_pieces_keeps_what_came(thread: Thread) -> None:
+    """As the page on recording shows it."""
+    pieces = silent()
+    with pytest.raises(TimeoutError):  # noqa: PT012 - the block is the page's
+        async with thread.recording() as turn:
+            while (piece := await asyncio.wait_for(anext(pieces, None), timeout=0.02)) is not None:
+                turn.feed(piece)
+    [said] = [one.event async for one in thread.events()]
+    assert isinstance(said, e.LlmTextResponse)
+    assert ("Let me see.", "TimeoutError") == (said.content, said.interrupted)

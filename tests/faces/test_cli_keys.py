@@ -158,3 +158,14 @@ def test_a_server_takes_no_key(run: Run, old: str, monkeypatch: pytest.MonkeyPat
     assert "pw" not in err
     monkeypatch.setenv(options.KEY_VARIABLE, OLD)
     assert "takes no key" not in run("stats", "--db", "postgresql://ann:pw@127.0.0.1:1/x?connect_timeout=1")[2]
+
+
+def test_compactors_are_compared_on_encrypted_logs_and_on_others(run: Run, path: Path, old: str, new: str) -> None:
+    """The key is for those that need one; without it, or with a wrong one, the file is named and the others read."""
+    asyncio.run(filled(path.with_name("plain.db"), None, TEXT))
+    found = json.loads(run("compare-compactors", str(path.parent), "--key-file", old, "--json")[1])
+    assert [] == found["unread"]
+    assert {str(path), str(path.with_name("plain.db"))} == {row["log"].partition("#")[0] for row in found["logs"]}
+    for keys in ((), ("--key-file", new)):
+        code, out, _ = run("compare-compactors", str(path.parent), *keys, "--json")
+        assert (1, [str(path)]) == (code, [one["path"] for one in json.loads(out)["unread"]])

@@ -5,13 +5,14 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import pytest
 
 import memory_engine
-from memory_engine import Engine, EngineConfig, InitialChunk, LlmTextResponse, UserMessage
+from memory_engine import Engine, EngineConfig, InitialChunk, LlmTextResponse, RetentionRule, UserMessage
 from memory_engine.core.threads import CompactionPolicy, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import CopyRefused, InvalidArgument, ReadOnly, StorageFailed
 from memory_engine.storage.memory import MemoryStore
@@ -213,6 +214,22 @@ async def test_what_was_erased_after_it_was_copied_is_erased_there_too(source: s
         report = await here.copy_to(there)
         assert (True, await contents(here)) == (report.ok, await contents(there))
         assert all(one.ok for one in await there.verify())
+    assert b"xylophonic" not in bytes_of(*beside(target))
+
+
+async def test_what_a_retention_destroyed_is_destroyed_there_too(source: str, tmp_path: Path) -> None:
+    """The retention comes along, with the acts that it was done by."""
+    target = str(tmp_path / "target.db")
+    async with memory_engine.open(source) as here, memory_engine.open(target) as there:
+        thread = await here.create_thread("late", kind="notes")
+        await thread.dispatch(UserMessage(content="xylophonic"))
+        await here.copy_to(there)
+        rule = RetentionRule(act="erase", kind="notes", older_than=timedelta(microseconds=1))
+        await here.retain([rule], by="the officer")
+        report = await here.copy_to(there)
+        assert report.ok
+        assert [one.kind for one in await here.acts()] == [one.kind for one in await there.acts()]
+        assert {"retention", "erase"} <= {one.kind for one in await there.acts()}
     assert b"xylophonic" not in bytes_of(*beside(target))
 
 

@@ -186,9 +186,16 @@ def _drop(shown: dict[str, int], chunk_ids: Iterable[str]) -> None:
 
 
 async def check_state(thread: Thread, events: Sequence[RecordedEvent]) -> None:
-    """The state holds the messages that the log says, in order."""
+    """The state holds the messages that the log says, in order.
+
+    An act that is finished while this looks forgets events, and no state of an earlier seq shows them from then on: log
+    and state are read until nothing came between.
+    """
+    state = await thread.state(at=len(events))
+    while len(events) != (await thread.kernel.store.head(thread.id)).seq:
+        events = [event async for event in thread.events()]
+        state = await thread.state(at=len(events))
     origins = _origins(events)
-    state = await thread.state(at=events[-1].seq) if events else await thread.state()
     held = [origins.get(one.chunk.id, -1) for one in state.placed() if one.chunk.type in CHUNKS]
     expected = visible(events, origins)
     if held != expected:

@@ -107,7 +107,7 @@ async def deleted_while_held(thread: Thread) -> None:
 
 async def deleted_while_read(thread: Thread, store: FaultyStore, patched: pytest.MonkeyPatch) -> None:
     """Somebody reads an older moment of the file, for longer than an act waits."""
-    patched.setattr("memory_engine.administration.erasing.WAIT_S", 0.0)
+    patched.setattr("memory_engine.administration.proof.WAIT_S", 0.0)
     store.is_read = True
     await thread.delete()
 

@@ -171,7 +171,7 @@ async def test_what_is_erased_during_a_backup_is_erased_in_it(
 
     if moment == "while it checks":
         monkeypatch.setattr(backup, "checked", checked_late)
-    monkeypatch.setattr("memory_engine.administration.erasing.WAIT_S", 0.2)
+    monkeypatch.setattr("memory_engine.administration.proof.WAIT_S", 0.2)
     copy = tmp_path / "copy.db"
     async with memory_engine.open(str(tmp_path / "m.db")) as engine:
         event_id = await talked(thread := await engine.create_thread("t"))

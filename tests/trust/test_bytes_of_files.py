@@ -1,6 +1,7 @@
 """A proof of an erase looks for bytes in files that others go on writing, and shorten."""
 
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import memory_engine
+from memory_engine import UserMessage
+from memory_engine.administration.proof import find_texts
 from memory_engine.storage.sqlite import pages
 from memory_engine.storage.sqlite.erasing import find_bytes
 
@@ -50,3 +54,23 @@ def test_a_file_that_gets_shorter_while_it_is_read_stops_no_proof(tmp_path: Path
     finally:
         stop.set()
         writer.join()
+
+
+@pytest.mark.parametrize("python", ["", None, "/nowhere/python", "/bin/true", "/bin/false", "/bin/echo"])
+async def test_where_no_program_can_be_started_a_proof_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str | None
+) -> None:
+    """As in an application that is one file, or that may start none. What was erased is destroyed all the same."""
+    place = tmp_path / "m.db"
+    async with memory_engine.open(str(place)) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch(UserMessage(content="the word is quicksilver"), event_id="order")
+        monkeypatch.setattr(sys, "executable", python)
+        report = await thread.erase(["order"])
+        assert report.is_done
+        assert report.proof is not None
+        assert (False, ()) == (report.proof.ok, report.proof.files)
+        assert "m.db: the program that reads it failed" in report.proof.unread[0]
+        monkeypatch.undo()
+        assert (await find_texts(engine.kernel, ["the word is quicksilver"])).ok
+    assert b"quicksilver" not in place.read_bytes()

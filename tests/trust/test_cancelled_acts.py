@@ -12,7 +12,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, UserMessage
-from memory_engine.administration import erasing
+from memory_engine.administration import proof
 from memory_engine.storage.sqlite.wiping import Watch, emptied
 from tests.cancelling import Call, assert_nobody_writes, by_task, moments
 from tests.conversations import NEVER, opened
@@ -25,7 +25,7 @@ SECRET = "the safe opens with 4471-Ostrava"
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """An act that nothing is in the way of waits for nobody; one that waits fails soon."""
-    monkeypatch.setattr(erasing, "WAIT_S", SOON_S)
+    monkeypatch.setattr(proof, "WAIT_S", SOON_S)
 
 
 def delete(_engine: Engine, thread: Thread, _target: Path) -> Call:
@@ -129,7 +129,7 @@ async def test_closing_does_not_wait_for_an_act_that_a_reader_is_in_the_way_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The act is left to the next opening, which finishes it; the log says so."""
-    monkeypatch.setattr(erasing, "WAIT_S", 1000.0)
+    monkeypatch.setattr(proof, "WAIT_S", 1000.0)
     path = str(tmp_path / "memory.db")
     async with memory_engine.open(path, config=EngineConfig(busy_timeout_s=0.2)) as engine:
         thread = await engine.create_thread()

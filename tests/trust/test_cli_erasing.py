@@ -10,6 +10,7 @@ import pytest
 
 import memory_engine
 from memory_engine import events as e
+from memory_engine.errors import ErasureUnfinished
 from tests.command_line import Run
 from tests.patterns import approved, joined, texts
 from tests.trust.test_erasing import SAID, SECRET, held, talked
@@ -143,7 +144,7 @@ def test_an_act_that_was_cut_off_is_listed_and_finished(run: Run, path: Path) ->
     async def begin() -> None:
         async with memory_engine.open(str(path)) as engine:
             real, engine.store.wipe = engine.store.wipe, _never  # type: ignore[method-assign]
-            with pytest.raises(OSError, match="cut off"):
+            with pytest.raises(ErasureUnfinished, match="cut off"):
                 await engine.thread("t").erase([(await engine.store.read_at("t", [2]))[0].id])
             engine.store.wipe = real  # type: ignore[method-assign]
 

@@ -254,7 +254,7 @@ async def test_a_reader_of_old_pages_is_waited_for_and_then_named(
     engine: Engine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The act never says that it is done; it goes on when it is called again."""
-    monkeypatch.setattr("memory_engine.administration.erasing.WAIT_S", 0.2)
+    monkeypatch.setattr("memory_engine.administration.proof.WAIT_S", 0.2)
     thread = await engine.create_thread("t")
     event_id = await talked(thread)
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:

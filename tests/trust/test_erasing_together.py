@@ -1,16 +1,19 @@
 """Acts that meet: one erases while another does, or has; a thread goes, and another comes by its id."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, Engine, EngineConfig, UserMessage
-from memory_engine.administration.erasing import ErasurePlan
+from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, RetentionRule, UserMessage
+from memory_engine.administration.erasing import ErasurePlan, ErasureReport
 from memory_engine.store.acts import Act
+from memory_engine.store.protocol import Traces
+from memory_engine.testing import FakeCompactor, Hangs
 from tests.scripted_compactors import Scripted, a_line_each
 
 WORDS = ("plum", "quince", "sorrel", "teasel")
@@ -75,3 +78,132 @@ async def test_an_act_on_a_thread_that_has_gone_leaves_its_successor_alone(engin
     assert [("left", {"t": 0})] == [(report.act, dict(report.erased)) for report in reports]
     assert [] == [act for act in await engine.acts() if not act.done_at_us]
     assert ["another first word"] == [chunk.text for chunk in (await successor.state()).chunks()]
+
+
+async def test_an_act_amid_which_its_thread_is_made_again_leaves_the_successor_alone(tmp_path: Path) -> None:
+    """It waits for a compaction while another process deletes the thread; others have its id and its seqs then."""
+    config = EngineConfig(compaction=CompactionPolicy(enabled=False))
+    compactor, place = FakeCompactor(Hangs("too late")), str(tmp_path / "m.db")
+    async with (
+        memory_engine.open(place, config=config, compactor=compactor) as one,
+        memory_engine.open(place, config=config) as other,
+    ):
+        thread = await one.create_thread("t")
+        for word in WORDS:
+            await thread.dispatch(UserMessage(content=f"{secret(word)} grows by the river. " * 9), event_id=word)
+        compacting = asyncio.ensure_future(thread.compact())
+        await compactor.begun.wait()
+        began = await thread.last_seq()
+        erasing = asyncio.ensure_future(thread.erase(["plum"]))
+        while await thread.last_seq() == began:  # noqa: ASYNC110 - the thread forgets first: no event tells that
+            await asyncio.sleep(0)
+        await other.thread("t").delete()
+        successor = await other.create_thread("t")
+        texts = [f"The heron number {n} stands in the reeds." for n in range(8)]
+        await successor.dispatch_all([UserMessage(content=text) for text in texts])
+        compactor.release()
+        report = await erasing
+        await asyncio.wait([compacting])
+        assert compacting.exception() is not None
+        assert ({"t": 0}, True) == (dict(report.erased), report.is_done)
+        assert texts == [chunk.text for chunk in (await successor.state()).chunks()]
+        assert (await successor.verify()).ok
+
+
+async def test_an_act_leaves_events_alone_that_bear_the_ids_of_those_it_was_for(engine: Engine) -> None:
+    """In a later thread of the same id, in another thread, and in a fork that had parted before: it is done."""
+    thread = await engine.create_thread("t")
+    await thread.dispatch(UserMessage(content="hello"))
+    fork = await thread.fork(at=1)
+    other = await engine.create_thread("u")
+    for one, text in ((thread, "what is to go"), (fork, "the fork's"), (other, "another's")):
+        await one.dispatch(UserMessage(content=text), event_id="order")
+    erased = await thread.erase(["order"])
+    assert {"t": 1} == erased.erased
+    await fork.delete()
+    await thread.delete()
+    later = await engine.create_thread("t")
+    await later.dispatch_all([UserMessage(content="hello"), NewEvent(UserMessage(content="later"), id="order")])
+    [act] = [act for act in await engine.acts() if act.id == erased.act]
+    await engine.store.put_act(msgspec.structs.replace(act, done_at_us=0, outcome=""))  # as a copy has it
+    [report] = await engine.finish_acts()
+    assert {"t": 0} == report.erased
+    assert ["hello", "later"] == [chunk.text for chunk in (await later.state()).chunks()]
+    assert ["another's"] == [chunk.text for chunk in (await other.state()).chunks()]
+
+
+async def test_retention_erases_events_that_bear_the_ids_of_erased_ones(engine: Engine) -> None:
+    """What an act did to an earlier thread of the same id says nothing about this one's."""
+    first = await engine.create_thread("t")
+    await first.dispatch(UserMessage(content="the first"), event_id="order")
+    await first.erase(["order"])
+    await first.delete()
+    thread = await engine.create_thread("t")
+    await thread.dispatch(UserMessage(content="the second"), event_id="order")
+    await engine.retain([RetentionRule(act="erase", older_than=timedelta(microseconds=1))])
+    assert [] == [chunk.text for chunk in (await thread.state()).chunks()]
+
+
+@pytest.mark.parametrize("doing", ["erase", "delete"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_copy_that_another_act_destroys_meanwhile_fails_no_proof(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doing: str, *, elsewhere: bool
+) -> None:
+    """It goes between the look at the bytes and the look at the rows: in the same engine, or in another one."""
+    said = f"{secret('plum')} grows by the river"
+    for name in ("t", "u"):
+        await (await engine.create_thread(name)).dispatch(UserMessage(content=said), event_id="plum")
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        looks = engine.store.traces
+        theirs: list[ErasureReport] = []
+
+        async def looked(pieces: Sequence[bytes]) -> Traces:
+            found = await looks(pieces)
+            if not theirs:
+                monkeypatch.undo()
+                thread = (other if elsewhere else engine).thread("u")
+                theirs.append(await (thread.delete() if doing == "delete" else thread.erase(["plum"])))
+            return found
+
+        monkeypatch.setattr(engine.store, "traces", looked)
+        mine = await engine.thread("t").erase(["plum"])
+    assert [(True, ()), (True, ())] == [(one.proof.ok, one.proof.left) for one in (mine, *theirs) if one.proof]
+    assert set() == held(tmp_path)
+
+
+async def test_equal_words_erased_at_once_are_proved_gone(engine: Engine, tmp_path: Path) -> None:
+    """Each act finds the other's copies as what others say, or not at all."""
+    said = f"{secret('sorrel')} grows by the river"
+    threads = [await engine.create_thread(f"t{n}") for n in range(6)]
+    for thread in threads:
+        await thread.dispatch(UserMessage(content=said), event_id="sorrel")
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        doing = [(other if n % 2 else engine).thread(one.id).erase(["sorrel"]) for n, one in enumerate(threads)]
+        for report in await asyncio.gather(*doing):
+            assert report.proof is not None
+            assert () == report.proof.left
+    assert set() == held(tmp_path)
+
+
+async def test_what_nobody_destroys_is_left_at_once(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy in a file beside, which no act reaches: the proof says where, without waiting for anybody."""
+    thread = await engine.create_thread("t")
+    await thread.dispatch(UserMessage(content=f"{secret('teasel')} grows by the river"), event_id="teasel")
+    beside = tmp_path / "m.db-graphs"
+    beside.mkdir()
+    (beside / "old").write_text(f"{secret('teasel')} grows by the river")
+    looks = 0
+    traces = engine.store.traces
+
+    async def counted(pieces: Sequence[bytes]) -> Traces:
+        nonlocal looks
+        looks += 1
+        return await traces(pieces)
+
+    monkeypatch.setattr(engine.store, "traces", counted)
+    report = await thread.erase(["teasel"])
+    assert report.proof is not None
+    assert not report.proof.ok
+    assert 1 == looks

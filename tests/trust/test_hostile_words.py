@@ -5,6 +5,7 @@ A pattern that may begin at each of many signs, and then looks through all that 
 
 import json
 from collections.abc import Callable, Coroutine
+from datetime import date
 from functools import partial
 
 import pytest
@@ -16,7 +17,7 @@ from memory_engine.context.excerpt import excerpt
 from memory_engine.core import excerpts
 from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.files import facts
-from memory_engine.language import dates, identification, prose, rough, secrets, sentences, text
+from memory_engine.language import dates_relative, identification, prose, rough, secrets, sentences, text
 from memory_engine.recall import question, superseding
 from memory_engine.views.layers import summaries
 from memory_engine.views.patterns.redaction import EmbeddedRedactor, says_anything
@@ -48,8 +49,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "language": identification.language_of,
     "one_line": lambda said: excerpts.one_line(said, 40),
     "escaped": excerpts.escaped,
-    "named_days": dates.named_days,
-    "relative_spans": lambda said: dates.relative_spans(said, 1_700_000_000_000_000),
+    "named_days": dates_relative.named_days,
+    "relative_days": lambda said: dates_relative.relative_days(said, date(2023, 11, 14)),
     "read_question": question.read_question,
     "read_claims": lambda said: superseding.read_claims(said, MATTER) if MATTER else None,
     "own statements": lambda said: list(statements.statements(said)),

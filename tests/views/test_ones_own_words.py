@@ -268,3 +268,48 @@ async def test_W10_facts_of_people_survive_a_restart_and_a_rebuild(tmp_path: Pat
         assert (await user.verify()).ok
         assert ["I am allergic to walnuts"] == [one.content for one in await user.memory.entries("semantic")]
         assert "allergic to walnut" not in await all_that_is_shown(engine, await talk(engine, "bob"))
+
+
+async def kept(engine: Engine) -> dict[str, int]:
+    """The episodic entries of the agent, which its users share, and of each user."""
+    owners = {
+        "agent": engine.agent("helper", tenant_id="acme"),
+        "ann": engine.user("ann", tenant_id="acme"),
+        "bo": engine.user("bo", tenant_id="acme"),
+    }
+    return {name: (await owner.memory.get_stats()).episodic_entry_count for name, owner in owners.items()}
+
+
+@pytest.mark.parametrize("tool", ["memory_clear", "memory_compact"])
+@pytest.mark.parametrize("is_allowed", [False, True])
+async def test_the_tools_of_one_user_change_what_is_shared_only_if_they_may(
+    engine: Engine, tool: str, *, is_allowed: bool
+) -> None:
+    """Else they change what is this user's own; another user's is never changed."""
+    agent = engine.agent("helper", tenant_id="acme")
+    for n in range(3):
+        await agent.memory.append("episodic", f"found out {n}")
+    talks = {name: await talk(engine, name) for name in ("ann", "bo")}
+    for name, thread in talks.items():
+        for n in range(3):
+            await engine.user(name, tenant_id="acme").memory.append("episodic", f"{name} said {n}")
+        await thread.dispatch(UserMessage(content="Forget the episodes."))
+    arguments = {"confirm": True} if tool == "memory_clear" else {"keep_last": 1}
+    tools = MemoryTools(agent, talks["ann"], changes_shared=is_allowed)
+    answer = await tools.call(tool, {"layer": "episodic", **arguments})
+    assert not answer.is_error
+    left = 0 if tool == "memory_clear" else 2
+    expected = {"agent": 3, "ann": 3, "bo": 3} | {"agent" if is_allowed else "ann": left}
+    assert expected == await kept(engine)
+    assert ("stays" in answer.text) == (tool == "memory_clear" and not is_allowed)
+
+
+async def test_working_notes_and_an_agent_without_a_user_are_its_own(engine: Engine) -> None:
+    """Working notes are of the task at hand; where no user is served, the agent clears its memory."""
+    agent = engine.agent("helper", tenant_id="acme")
+    for layer in ("working", "episodic"):
+        await agent.memory.append(layer, "a note")
+    await MemoryTools(agent, await talk(engine, "ann")).call("memory_clear", {"layer": "working", "confirm": True})
+    assert (0, 1) == ((await agent.memory.get_stats()).working_memory_tokens, (await kept(engine))["agent"])
+    await MemoryTools(agent, await talk(engine, "")).call("memory_clear", {"layer": "episodic", "confirm": True})
+    assert 0 == (await kept(engine))["agent"]

@@ -89,7 +89,10 @@ OWNED: list[st.SearchStrategy[Event]] = [
     st.builds(e.DocumentRemoved, document_id=NAMES, seqs=st.lists(SEQS, max_size=2).map(tuple)),
 ]
 EVENTS = st.lists(st.one_of(*CONVERSATION, *OWNED[5:]), max_size=14)
+CLEARED: list[st.SearchStrategy[Event]] = [st.builds(e.ThreadCleared)] * 8
+EVENTS_AND_CLEARINGS = st.lists(st.one_of(*CONVERSATION, *OWNED[5:], *CLEARED), max_size=14)
 CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, tokens_min=0, keep_recent=1))
+UNCOMPACTED = EngineConfig(compaction=CompactionPolicy(enabled=False))
 
 Snapshot = dict[str, dict[str, object]]
 
@@ -191,6 +194,24 @@ async def test_every_view_survives_a_failed_commit(events: Sequence[Event], comm
         await thread.settle()
         head = (await thread.info()).events
         assert await views(thread) == await views(thread, at=head)
+        assert (await thread.verify()).ok
+
+
+@settings(max_examples=40)
+@given(EVENTS_AND_CLEARINGS, st.integers(0, 4), st.integers(1, 6))
+async def test_every_view_is_the_same_however_its_events_were_committed(
+    events: Sequence[Event], alone: int, batch: int
+) -> None:
+    """One by one, or several in one commit: what a commit does to a row is the sum of what its events do."""
+    async with memory_engine.open(":memory:", config=UNCOMPACTED) as engine:
+        thread = await engine.create_thread()
+        await each(thread, events[:alone])
+        for first in range(alone, len(events), batch):
+            await thread.dispatch_all(events[first : first + batch])
+        held = {one.name: (await thread.rows(one)).encoded() for one in thread.kernel.projections}
+        head = await thread.last_seq()
+        made = {one.name: await rows_at(one, engine.reader, thread.id, head) for one in thread.kernel.projections}
+        assert {name: rows.encoded() for name, rows in made.items()} == held
         assert (await thread.verify()).ok
 
 

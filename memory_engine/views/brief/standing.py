@@ -34,6 +34,8 @@ FIRST_CHARS = 480
 """The first characters of the first request rank above all other statements; the rest of it ranks by worth."""
 STANDING_MAX = 2_000
 """Maximum number of current statements of closed messages that are kept: more than a context has room for."""
+UNREVIEWED_MAX = 2 * STANDING_MAX
+"""With more current statements than this, all are reviewed at once, however few messages came since the last time."""
 SPENT_MAX = 2_000
 """Maximum number of spent statements that are kept, for readers of the whole brief."""
 REVIEW_MIN = 16
@@ -145,15 +147,28 @@ def settle(talk: Talk) -> None:
     result.
     """
     for seq in talk.closing:
-        for one in talk.heard[seq].statements:
-            if not one.empty:
-                one.ruling = ruling(talk, one)
-                (talk.spent if one.ruling.status == "spent" else talk.closed)[one.key] = None
+        _close(talk, talk.heard[seq])
     talk.closing.clear()
-    while len(talk.spent) > SPENT_MAX:
-        del talk.spent[next(iter(talk.spent))]
-    if talk.messages >= talk.reviewed + max(REVIEW_MIN, talk.reviewed // 4):
+    is_due = talk.messages >= talk.reviewed + max(REVIEW_MIN, talk.reviewed // 4)
+    if is_due or len(talk.closed) > UNREVIEWED_MAX:
         _review(talk)
+    while len(talk.spent) > SPENT_MAX:
+        key = next(iter(talk.spent))
+        del talk.spent[key]
+        talk.drop(key)
+    talk.drop_terms()
+    talk.drop_cycles()
+
+
+def _close(talk: Talk, message: TalkMessage) -> None:
+    if not message.statements:
+        del talk.heard[message.seq]
+    for one in list(message.statements.values()):
+        if one.empty:
+            talk.drop(one.key)
+            continue
+        one.ruling = ruling(talk, one)
+        (talk.spent if one.ruling.status == "spent" else talk.closed)[one.key] = None
 
 
 def _review(talk: Talk) -> None:
@@ -167,6 +182,8 @@ def _review(talk: Talk) -> None:
     if len(talk.closed) > STANDING_MAX:
         ranked = sorted(talk.closed, key=lambda key: (-_of(talk.statement(key)).worth, key))
         talk.closed = dict.fromkeys(sorted(ranked[:STANDING_MAX]))
+        for key in ranked[STANDING_MAX:]:
+            talk.drop(key)
 
 
 def closed_of(talk: Talk) -> Iterator[Judged]:
@@ -176,7 +193,7 @@ def closed_of(talk: Talk) -> Iterator[Judged]:
 
 def open_of(talk: Talk) -> Iterator[Judged]:
     """Yield the statements of open messages, with their current rulings."""
-    keys = (one.key for seq in (*talk.closing, *talk.open) for one in talk.heard[seq].statements)
+    keys = (one.key for seq in (*talk.closing, *talk.open) for one in talk.heard[seq].statements.values())
     return (_judged(talk, key, is_closed=False) for key in keys)
 
 
@@ -188,7 +205,7 @@ def spent_of(talk: Talk) -> Iterator[Judged]:
 def first_of(talk: Talk) -> Iterator[Judged]:
     """Yield the spent statements at the beginning of the first request: contexts show all of that."""
     if talk.first and talk.first not in talk.open:
-        keys = (one.key for one in talk.heard[talk.first].statements if not one.empty)
+        keys = (one.key for one in talk.heard[talk.first].statements.values() if not one.empty)
         judged = (_judged(talk, key, is_closed=True) for key in keys)
         yield from (one for one in judged if one.first and one.ruling.status == "spent")
 

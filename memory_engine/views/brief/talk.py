@@ -47,6 +47,12 @@ COMMON_MIN = 64
 """A term that occurs in more messages than this is not used to find statements on the same subject."""
 ALIKE_MAX = 16
 """A new statement is compared with at most this many statements per term, the newest ones."""
+TERMS_MAX = 20_000
+"""Maximum number of terms that are counted besides those of the statements that are kept."""
+CYCLES_MAX = 20_000
+"""Maximum number of cycles and exchanges that are remembered with their questions, while those are not all kept."""
+LATER_CHARS_MAX = 160
+"""Maximum number of characters that are kept of the statement that corrects another."""
 WORK_CALLS = 10
 """After this many calls since a person's last message, the agent's texts count as reports of its work and are kept."""
 REPORTS_MAX = 8
@@ -92,7 +98,8 @@ class TalkStatement(msgspec.Struct, array_like=True):
 
     `taken` holds the terms that the agent used, `taken_at` the seq of the event that last added to them. The same
     person said about the same at `repeated_at`, the very same at `said_again_at`. `corrected_by` is the key of the
-    statement that corrects it. `ruling` is set once its message is closed (see `standing.settle`).
+    statement that corrects it, `later` the beginning of its text. `ruling` is set once its message is closed (see
+    `standing.settle`).
     """
 
     seq: int
@@ -111,6 +118,7 @@ class TalkStatement(msgspec.Struct, array_like=True):
     repeated_at: int = 0
     said_again_at: int = 0
     corrected_by: Key | None = None
+    later: str = ""
     ruling: Ruling | None = None
 
     @property
@@ -124,7 +132,7 @@ class TalkMessage(msgspec.Struct, array_like=True):
 
     `asked` is the agent's last question before it, of the event at `asked_at`. `is_reply`: the agent said something
     since the message before; `told` are the terms of its statements that the agent used in that. `terms` are those of
-    all its statements, until it is closed.
+    all its statements, until it is closed. `statements` are those that are kept, by their number.
     """
 
     seq: int
@@ -140,7 +148,7 @@ class TalkMessage(msgspec.Struct, array_like=True):
     replied_chars: int = 0
     replied_at: int = 0
     thanked_at: int = 0
-    statements: list[TalkStatement] = []
+    statements: dict[int, TalkStatement] = {}
 
 
 class AgentReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -153,8 +161,10 @@ class AgentReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Talk(msgspec.Struct):
     """What people have said up to the event at `seq`, and how the agent dealt with it. Plain data: it can be stored.
 
-    `heard` holds the messages by seq. `open` are the newest of them, whose statements may still be dealt with;
-    `closing` those just closed, for `standing.settle`; `closed` and `spent` the statements of older messages. `forgot`:
+    `heard` holds by seq the messages of which a statement is kept. `open` are the newest of them, whose statements may
+    still be dealt with; `closing` those just closed, for `standing.settle`; `closed` and `spent` the statements of
+    older messages. A statement that is in neither any more is dropped, but for those of the `first` request: the size
+    of a talk does not depend on the length of its log. `by_term` finds the kept statements by their terms. `forgot`:
     something was forgotten, of which `counts` and `vocabulary` may still hold single words. Of the terms that the agent
     used since the newest message, `done`, the `fresh` ones were not yet looked for in all open messages.
     """
@@ -229,14 +239,15 @@ class Talk(msgspec.Struct):
             {key: None for key in found if key[0] not in seqs} for found in (self.closed, self.spent)
         )
         self.reports = [one for one in self.reports if one.seq not in seqs]
-        self.by_term = {term: [key for key in found if key[0] not in seqs] for term, found in self.by_term.items()}
+        kept = ((term, [key for key in found if key[0] not in seqs]) for term, found in self.by_term.items())
+        self.by_term = {term: found for term, found in kept if found}
         self.heard = {seq: message for seq, message in self.heard.items() if seq not in seqs}
         for message in self.heard.values():
             if message.asked_at in seqs:
                 message.asked, message.asked_at = "", 0
-            for one in message.statements:
+            for one in message.statements.values():
                 if one.corrected_by is not None and one.corrected_by[0] in seqs:
-                    one.corrected_by = None
+                    one.corrected_by, one.later = None, ""
                 if one.said_again_at in seqs:
                     one.said_again_at = 0
         if self.asked_at in seqs:
@@ -251,19 +262,18 @@ class Talk(msgspec.Struct):
     def _hear(self, message: TalkMessage, text: str) -> None:
         message.chars, message.is_reply = len(text), bool(self.told)
         message.asked, message.asked_at = self.asked, self.asked_at
-        message.statements = [_read(message.seq, n, one) for n, one in enumerate(statements_of(text))]
-        message.terms = terms = frozenset[str]().union(*(one.terms for one in message.statements))
+        message.statements = {n: _read(message.seq, n, one) for n, one in enumerate(statements_of(text))}
+        message.terms = terms = frozenset[str]().union(*(one.terms for one in message.statements.values()))
         message.told = self.told & terms
         self.asked, self.asked_at, self.told, self.done, self.fresh = "", 0, *[frozenset[str]()] * 3
         self.messages += 1
         self.heard[message.seq] = message
         self.speakers.setdefault(message.speaker)
-        for term in terms:
-            self.counts[term] = self.counts.get(term, 0) + 1
-        for one in message.statements:
+        _count(self.counts, terms)
+        for one in message.statements.values():
             self._compare(message, one)
         self._thank(message)
-        if not self.first and any(not one.empty for one in message.statements):
+        if not self.first and any(not one.empty for one in message.statements.values()):
             self.first = message.seq
         self.newest = message.seq
         self.open.append(message.seq)
@@ -273,7 +283,7 @@ class Talk(msgspec.Struct):
 
     def _thank(self, message: TalkMessage) -> None:
         """Mark the messages that a thank-you closes: those since which the agent has called something."""
-        if not all(one.empty or one.courteous for one in message.statements):
+        if not all(one.empty or one.courteous for one in message.statements.values()):
             return
         calls = 0
         for earlier in self._newest_first():
@@ -288,14 +298,19 @@ class Talk(msgspec.Struct):
         """Mark the earlier statements of the same speaker that this one repeats or corrects, then index its terms."""
         if later.statement.material or later.empty:
             return
+        for term in later.terms:
+            if self.counts[term] > COMMON_MIN:
+                self.by_term.pop(term, None)
         shared: dict[Key, set[str]] = {}
         for term in later.terms:
-            for key in self.by_term.get(term, ()) if self.counts[term] <= COMMON_MIN else ():
+            for key in self.by_term.get(term, ()):
                 if key[0] != message.seq and self.heard[key[0]].speaker == message.speaker:
                     shared.setdefault(key, set()).add(term)
         for key, terms in shared.items():
             _relate(self.statement(key), later, terms)
         for term in later.terms:
+            if self.counts[term] > COMMON_MIN:
+                continue
             known = self.by_term.setdefault(term, [])
             known.append(later.key)
             if len(known) > ALIKE_MAX:
@@ -315,8 +330,7 @@ class Talk(msgspec.Struct):
         newest.replied_chars += len(text)
         newest.replied_at = newest.replied_at or seq
         terms = terms_of(text, parts=True)
-        for term in terms - self.told:
-            self.vocabulary[term] = self.vocabulary.get(term, 0) + 1
+        _count(self.vocabulary, terms - self.told)
         if question := _last_question(text):
             self.asked, self.asked_at = question, seq
         if newest.calls >= WORK_CALLS and (report := _report(seq, text)) is not None:
@@ -329,7 +343,7 @@ class Talk(msgspec.Struct):
             if acted or len(text) > max(ACK_CHARS_MAX, 3 * message.chars):
                 self._take_up(message, seq)
             if message is newest:
-                for one in message.statements:
+                for one in message.statements.values():
                     one.answered_at = one.answered_at or seq
 
     def _act(self, seq: int, calls: Sequence[ToolCall], text: str = "") -> None:
@@ -351,9 +365,40 @@ class Talk(msgspec.Struct):
         """Record the terms of a message's statements that the agent used in this turn, if they are more than before."""
         if message.terms.isdisjoint(self.fresh):
             return
-        for one in message.statements:
+        for one in message.statements.values():
             if not one.terms.isdisjoint(self.fresh) and len(found := one.terms & self.done) > len(one.taken):
                 one.taken, one.taken_at = found, seq
+
+    # what is kept
+
+    def drop(self, key: Key) -> None:
+        """Drop a statement of a closed message, and the message with its last one. The first request is kept whole."""
+        seq, n = key
+        if seq == self.first:
+            return
+        message = self.heard[seq]
+        for term in message.statements.pop(n).terms:
+            known = self.by_term.get(term, [])
+            if key in known:
+                known.remove(key)
+            if not known:
+                self.by_term.pop(term, None)
+        if not message.statements:
+            del self.heard[seq]
+
+    def drop_cycles(self) -> None:
+        """Of too many cycles, drop those whose questions are not kept."""
+        if len(self.asked_in) > CYCLES_MAX:
+            self.asked_in = {cycle: seq for cycle, seq in self.asked_in.items() if seq in self.heard}
+
+    def drop_terms(self) -> None:
+        """Of too many counted terms, drop the rarest and oldest quarter, but none of a statement that is kept."""
+        for counted in (self.counts, self.vocabulary):
+            if len(counted) <= TERMS_MAX + len(self.by_term):
+                continue
+            free = sorted((term for term in counted if term not in self.by_term), key=counted.__getitem__)
+            for term in free[: len(free) - TERMS_MAX * 3 // 4]:
+                del counted[term]
 
     # weights
 
@@ -362,6 +407,11 @@ class Talk(msgspec.Struct):
         said = self.counts.get(term, 0)
         own = (self.messages + 2 - said) / (self.messages + 1) / max(said, 1)
         return own / (1 + VOCABULARY * self.vocabulary.get(term, 0))
+
+
+def _count(counts: dict[str, int], terms: frozenset[str]) -> None:
+    for term in sorted(terms):  # the oldest are dropped first: in an order that is the same in every process
+        counts[term] = counts.get(term, 0) + 1
 
 
 def _refill(talk: Talk, other: Talk) -> None:
@@ -381,7 +431,7 @@ def _relate(earlier: TalkStatement, later: TalkStatement, terms: set[str]) -> No
         return
     named = any(is_value(term) for term in terms) or bool(terms & earlier.names & later.names)
     if later.force.corrects and (named or alike >= 0.4):
-        earlier.corrected_by = later.key
+        earlier.corrected_by, earlier.later = later.key, later.statement.text[:LATER_CHARS_MAX]
     elif alike >= 0.6 and not later.asks:
         earlier.repeated_at = later.seq
 

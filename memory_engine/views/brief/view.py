@@ -33,8 +33,6 @@ PINS_TOKENS_MAX = 2_000
 """Maximum number of estimated tokens of all pins of a thread."""
 SHOWN_MAX = 1_000
 """Maximum number of statements of closed messages that are considered for a context."""
-LATER_CHARS_MAX = 160
-"""Maximum number of characters of a later statement that are shown with the one that it supersedes."""
 
 Kind = Literal["forbids", "binds", "prefers", "corrects", "asks", "says", "material", "pin", "report"]
 """Form of a statement; or its source: pasted `material`, a `pin`, or the agent's `report`."""
@@ -240,7 +238,6 @@ def _reported(thread_id: str, report: AgentReport) -> list[BriefStatement]:
 def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
     said, ruling = one.said, one.ruling
     message = talk.message(said)
-    later = said.corrected_by and talk.statement(said.corrected_by).statement.text[:LATER_CHARS_MAX]
     return BriefStatement(
         text=said.statement.text,
         seq=message.seq,
@@ -257,7 +254,7 @@ def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
         request=one.request,
         first=one.first,
         asked=message.asked if said.leans else "",
-        later=(later or "") if ruling.status == "superseded" else "",
+        later=said.later if ruling.status == "superseded" else "",
     )
 
 

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from memory_engine.core.chunks import Category, Chunk, ChunkType, content_text
-from memory_engine.core.events.base import ToolCall
+from memory_engine.core.events.base import SummaryLine, ToolCall
 from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import StateView
 from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import InvalidParameters
 from memory_engine.views.conversation.fold import CycleRow, ExchangeRow, SummaryRow, seqs_of
+from memory_engine.views.conversation.texts import section_of
 from memory_engine.views.screen.events import told
 from memory_engine.views.screen.view import ScreenRow
 from memory_engine.views.tool_cache.view import CacheEntry
@@ -30,7 +31,10 @@ _GOES_ON = SPOKEN | {ChunkType.AGENT_ACTION, ChunkType.CLARIFICATION, ChunkType.
 
 @frozen(kw_only=True)
 class Remembered:
-    """The parts that the messages are made of. `chunks` are those of the open cycle so far."""
+    """The parts that the messages are made of. `chunks` are those of the open cycle so far.
+
+    `is_summary_by_model`: a model wrote some of the summary, so that nothing tells whose words its lines hold.
+    """
 
     system: Sequence[Chunk]
     summary: SummaryRow | None
@@ -41,6 +45,7 @@ class Remembered:
     cycle: CycleRow | None
     chunks: Sequence[Chunk]
     loose_summaries: Sequence[Chunk] = ()
+    is_summary_by_model: bool = False
 
 
 def arranged(memory: Remembered) -> list[Chunk]:
@@ -48,7 +53,7 @@ def arranged(memory: Remembered) -> list[Chunk]:
     shown = _answered_keys(memory.chunks)
     return [
         *memory.system,
-        *_summary(memory.summary),
+        *_summary(memory.summary, by_model=memory.is_summary_by_model),
         *memory.loose_summaries,
         *_turns(memory.exchanges, memory.screen),
         *_uncached(memory.screen, memory.finished_at),
@@ -110,10 +115,15 @@ def _call_pair(seq: int, call: ToolCall, result: str) -> tuple[Chunk, Chunk]:
     )
 
 
-def _summary(summary: SummaryRow | None) -> Iterator[Chunk]:
+def _summary(summary: SummaryRow | None, *, by_model: bool) -> Iterator[Chunk]:
     if summary is not None and summary.text:
+        texts = () if by_model else filter(str.strip, summary.text.splitlines())
         yield Chunk(
-            id=f"{summary.seq}.summary", type=ChunkType.COMPACTED, content=summary.text, category=Category.MEMORY
+            id=f"{summary.seq}.summary",
+            type=ChunkType.COMPACTED,
+            content=summary.text,
+            lines=tuple(SummaryLine(section_of(text), text) for text in texts),
+            category=Category.MEMORY,
         )
 
 

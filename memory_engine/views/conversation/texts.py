@@ -4,6 +4,8 @@ import unicodedata
 from collections.abc import Sequence
 
 from memory_engine.core.lazy import regex
+from memory_engine.core.origins import UNATTRIBUTED
+from memory_engine.core.sections import DECIDED, SAID
 
 ELLIPSIS = "…"
 _ELLIPSIS_BYTES = 3
@@ -56,17 +58,28 @@ def one_line(text: str, bytes_max: int) -> str:
     return cut(" ".join(text.split()), bytes_max)
 
 
+USER, AGENT, FOUND = "User: ", "Agent: ", "Found out: "
+"""The beginnings of a summary's lines, which say whose words follow. A text is put on one line, so it begins none."""
+
+
 def format_exchange(question: str, answer: str, *, question_bytes: int, answer_bytes: int) -> str:
     """An exchange as two lines of a summary; one for a question that nobody answered."""
-    asked = f"User: {one_line(question, question_bytes)}"
+    asked = f"{USER}{one_line(question, question_bytes)}"
     if not answer.strip():
         return f"{asked} (not answered)"
-    return f"{asked}\nAgent: {one_line(answer, answer_bytes)}"
+    return f"{asked}\n{AGENT}{one_line(answer, answer_bytes)}"
 
 
 def format_finding(snippet: str, bytes_max: int) -> str:
     """A snippet of the scratchpad as a line of a summary."""
-    return f"Found out: {one_line(snippet, bytes_max)}"
+    return f"{FOUND}{one_line(snippet, bytes_max)}"
+
+
+def section_of(line: str) -> str:
+    """The section of a summary's line that no model wrote: whose words it holds."""
+    if line.startswith(USER):
+        return SAID
+    return DECIDED if line.startswith(AGENT) or _LEFT_OUT.fullmatch(line) else UNATTRIBUTED
 
 
 def joined(*parts: str) -> str:

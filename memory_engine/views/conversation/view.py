@@ -362,6 +362,7 @@ class Conversation:
         return Remembered(
             system=await aside(partial(system_chunks, state), items=len(state)),
             summary=summary,
+            is_summary_by_model=tally.compressions > 0,
             exchanges=in_order(exchanges, loose.exchanges),
             loose_summaries=loose.summaries,
             screen=screen,
