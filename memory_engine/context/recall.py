@@ -27,7 +27,7 @@ from memory_engine.context.excerpt import excerpt
 from memory_engine.context.live import over_newest
 from memory_engine.context.ownership import Viewer, visible
 from memory_engine.context.recall_from import searchable
-from memory_engine.context.rendering import IN_NO_STATE, RenderedChunk
+from memory_engine.context.rendering import IN_NO_STATE, Message, RenderedChunk
 from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
@@ -144,7 +144,7 @@ def _beside(
     kernel: Kernel, query: str, hits: Sequence[Hit], beside: Sequence[str], max_tokens: int
 ) -> tuple[str, tuple[Hit, ...]]:
     notice = Chunk(id="beside", type=ChunkType.NOTICE, content="", retention=Retention.EPHEMERAL)
-    given = tuple({"role": "user", "content": text} for text in beside)
+    given: tuple[Message, ...] = tuple({"role": "user", "content": text} for text in beside)
     draft = ContextDraft(
         state=State(),
         thread_id="",

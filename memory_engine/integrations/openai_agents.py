@@ -103,13 +103,13 @@ class MemoryEngineSession:
         With `recall=True`, a message before the newest one of the user says what the user's other conversations, and
         items of this one that the input lacks, hold on it. All calls of a run get the same. It is not stored.
         """
-        given = cast("list[Item]", data.model_data.input)
+        given: list[Item] = [*data.model_data.input]
         at = newest_request([(item.get("role") == "user", _text(item)) for item in given])
         if at is None or not self._recall_tokens:
             return data.model_data
         text = await self._home.run(self._recalled, given, at)
         found: list[Item] = [{"type": "message", "role": "user", "content": text}] if text else []
-        return replace(data.model_data, input=cast("list[TResponseInputItem]", [*given[:at], *found, *given[at:]]))
+        return replace(data.model_data, input=[*given[:at], *found, *given[at:]])
 
     async def pop_item(self) -> "TResponseInputItem | None":
         """Remove and return the latest item, or `None`. Its message is forgotten too."""

@@ -25,7 +25,7 @@ _REQUESTS_MAX = 256
 
 def recall_tokens_of(recall: bool, recall_tokens: int) -> int:
     """The tokens to recall: 0 if recall is off. Raises `InvalidArgument` unless they are a positive number."""
-    if not isinstance(recall_tokens, int) or isinstance(recall_tokens, bool) or recall_tokens < 1:
+    if type(recall_tokens) is not int or recall_tokens < 1:
         raise InvalidArgument("recall_tokens", recall_tokens, "give a positive number of tokens")
     return recall_tokens if recall else 0
 
@@ -55,7 +55,7 @@ async def recalled(  # noqa: PLR0913 - what is asked for, by keyword
     found = evolve(found, hits=tuple(hit for hit in found.hits if not _is_own_call(hit, thread_id)))
     viewer = Viewer(threads.user_id, thread_id)
     text, hits = await recalled_beside(threads.engine.kernel, viewer, found, [*beside, query], max_tokens)
-    return requests.keep(place, _Recalled(request, text, hits)) if request else text
+    return requests.keep(place, _OfRequest(request, text, hits)) if request else text
 
 
 async def _found(threads: OwnedThreads, thread: Thread | None, query: str, limit: int) -> Found:
@@ -86,7 +86,7 @@ def _is_own_call(hit: Hit, thread_id: str) -> bool:
     return hit.thread_id == thread_id and (hit.kind, hit.role) == ("tool", "assistant")
 
 
-class _Recalled(msgspec.Struct, frozen=True):
+class _OfRequest(msgspec.Struct, frozen=True):
     """What was recalled for a request, and the passages in it."""
 
     request: str
@@ -101,9 +101,9 @@ class _Requests:
     """What was recalled for the newest request of each thread, by owner: the same for all calls of its model."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[_Place, _Recalled] = OrderedDict()
+        self._kept: OrderedDict[_Place, _OfRequest] = OrderedDict()
 
-    async def get(self, threads: OwnedThreads, place: _Place) -> _Recalled | None:
+    async def get(self, threads: OwnedThreads, place: _Place) -> _OfRequest | None:
         """What was kept, unless a source was forgotten or erased since."""
         kept = self._kept.get(place)
         if kept is None or await are_found(threads.engine.kernel, kept.hits):
@@ -112,7 +112,7 @@ class _Requests:
             del self._kept[place]
         return None
 
-    def keep(self, place: _Place, recalled: _Recalled) -> str:
+    def keep(self, place: _Place, recalled: _OfRequest) -> str:
         """Keep it, unless a concurrent call was first, and return the text that is kept. The oldest ones go."""
         kept = self._kept.get(place)
         if kept is not None and kept.request == recalled.request:

@@ -40,7 +40,7 @@ class Turn:
 class Talk(Protocol):
     """A framework with this adapter."""
 
-    def __call__(self, engine: Engine, turn: Turn) -> Awaitable[list[list[str]]]:
+    def __call__(self, engine: Engine, turn: Turn, /) -> Awaitable[list[list[str]]]:
         """The texts that the model was given, for each of its calls in the turn."""
         ...
 

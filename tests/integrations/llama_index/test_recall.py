@@ -26,8 +26,8 @@ async def test_a_model_is_given_what_its_user_said_elsewhere(tmp_path: Path) -> 
 
     async def talk(_engine: Engine, turn: Turn) -> list[list[str]]:
         """A run of an agent with a buffer, on an engine of its own."""
-        with sync.open(places[-1]) as engine:
-            return await run(engine, turn)
+        with sync.open(places[-1]) as own:
+            return await run(own, turn)
 
     async def run(engine: sync.Engine, turn: Turn) -> list[list[str]]:
         seen: list[list[str]] = []
