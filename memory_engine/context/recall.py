@@ -33,7 +33,7 @@ from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.context import RecalledPassage
 from memory_engine.core.state import State
-from memory_engine.errors import ThreadNotFound
+from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.language.text import terms
 from memory_engine.recall.candidates import Choice
 from memory_engine.recall.extractors import MEMORY
@@ -170,7 +170,7 @@ async def are_found(kernel: Kernel, hits: Iterable[Hit]) -> bool:
     for thread_id, places in by_thread.items():
         try:
             looked = await kernel[Recall].indexing.look_up(thread_id, LookUp(near=tuple(places)))
-        except ThreadNotFound:
+        except (ThreadNotFound, IntegrityError):
             return False
         if not places.issubset(looked.chosen):
             return False
