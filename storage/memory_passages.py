@@ -130,7 +130,7 @@ class MemoryPassages:
         )
 
     async def members(self, threads: Threads) -> Sequence[Member]:
-        """The threads of a look-up over several, in the order of their making."""
+        """The threads of a look-up over several."""
         records = self._matching(threads)
         numbers = (self._tid(record.id) for record in records)
         return [

@@ -417,7 +417,7 @@ class PassageIndex(Protocol):
         ...
 
     async def members(self, threads: Threads) -> Sequence[Member]:
-        """The threads of a look-up over several, whether they have an index or not, in the order of their making."""
+        """The threads of a look-up over several, whether they have an index or not."""
         ...
 
     async def index_words_of(self, threads: Threads) -> None:

@@ -78,7 +78,7 @@ class PostgresPassages:
         )
 
     async def members(self, threads: Threads) -> Sequence[Member]:
-        """The threads of a look-up over several, in the order of their making."""
+        """The threads of a look-up over several."""
         return await self._pool.read_all(lambda connection: members(Reads(connection, self._schema), threads))
 
     async def index_words_of(self, threads: Threads) -> None:

@@ -159,7 +159,7 @@ class SQLitePassages:
             is_more = await self._writer.run(partial(_index_words, thread_id, known))
 
     async def members(self, threads: Threads) -> Sequence[Member]:
-        """The threads of a look-up over several, in the order of their making."""
+        """The threads of a look-up over several."""
         return await self._read(lambda raw: listed(raw, threads))
 
     async def index_words_of(self, threads: Threads) -> None:
