@@ -13,6 +13,7 @@ and an embedder that is down delays vectors but never loses them.
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
@@ -84,12 +85,14 @@ Ended: TypeAlias = "asyncio.Future[Exception | None]"
 class Indexing:
     """Brings indexes up to date, each by one task at a time (of an event loop).
 
-    With an `overlay` the engine only reads.
+    An engine that only reads has an overlay, which `overlaid` makes at its first search.
     """
 
-    def __init__(self, kernel: Kernel, overlay: OverlaidIndex | None = None) -> None:
+    def __init__(self, kernel: Kernel, overlaid: Callable[[Store], OverlaidIndex]) -> None:
         self._kernel = kernel
-        self._overlay = overlay
+        self._overlaid = overlaid
+        self._made: OverlaidIndex | None = None
+        self._making = threading.Lock()
         self._locks = OfLoop[WeakValueDictionary[str, asyncio.Lock]](WeakValueDictionary)
         self._under_way = OfLoop[dict[object, Ended]](dict)
         self._waited_s = 0.0
@@ -99,8 +102,18 @@ class Indexing:
     @property
     def passages(self) -> PassageIndex:
         """The index that searches ask."""
-        stored = self._kernel.store.passages
-        return stored if self._overlay is None else self._overlay
+        overlay = self._overlay
+        return self._kernel.store.passages if overlay is None else overlay
+
+    @property
+    def _overlay(self) -> OverlaidIndex | None:
+        if not self._kernel.config.read_only:
+            return None
+        store = self._kernel.store
+        with self._making:  # event loops of several threads may ask at once
+            if self._made is None:
+                self._made = self._overlaid(store)
+        return self._made
 
     async def look_up(self, thread_id: str, wanted: LookUp, until_s: float = 0.0) -> LookedUp:
         """The matches in a thread's index, up to date with its log, or as far as it is at a time of the loop's clock.
@@ -214,8 +227,8 @@ class Indexing:
 
     async def close(self) -> None:
         """Let go of indexes in memory."""
-        if self._overlay is not None:
-            await self._overlay.close()
+        if self._made is not None:
+            await self._made.close()
 
     async def is_indexed(self, thread_id: str) -> bool:
         """Whether a thread has an index: one that cannot be read is one to be made again."""
@@ -230,8 +243,8 @@ class Indexing:
 
     async def _read(self, thread_id: str, progress: IndexProgress | None, *, gives_way: bool = False) -> int:
         """Write the passages of the events that the index lacks by now; how many events these were."""
-        kernel, passages = self._kernel, self.passages
-        kept = passages if self._overlay is None else self._overlay.own
+        kernel, passages, overlay = self._kernel, self.passages, self._overlay
+        kept = passages if overlay is None else overlay.own
         looked = await kept.look_up(thread_id, _NOTHING)
         first, pages, began_s = max(0, looked.seq), 0, asyncio.get_running_loop().time()
         async for page in kernel.reader.pages(thread_id, after=first, upto=looked.head):

@@ -43,8 +43,7 @@ class Recall:
         self._mask = kernel.mask
         if models.embedder is not None:
             models.embedder = masked_embedder(models.embedder, self._mask)
-        overlay = models.passage_overlay(kernel.store) if kernel.config.read_only else None
-        self.indexing = Indexing(kernel, overlay)
+        self.indexing = Indexing(kernel, models.passage_overlay)
         self.embedding = Embedding(kernel, models, self.indexing)
         self._ahead = IndexingAhead(kernel, self.indexing)
         self._searching = Searching(kernel, models, self.indexing, self.embedding)
