@@ -58,7 +58,7 @@ from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.runtime.probe import MaskedProbe, Probe, ProbedModel
 from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.storage.places import Durability, open_store
-from memory_engine.store.passages import Extractor
+from memory_engine.store.passages import Extractor, OverlaidIndex
 from memory_engine.store.protocol import Store
 from memory_engine.views.brief import plugin as brief
 from memory_engine.views.checkpoints import plugin as checkpoints
@@ -242,6 +242,7 @@ def _search_models(embedder: str | Embedder | None, ranker: Ranker, reranker: Re
         embedder=_embedder(embedder, reranker),
         vector_index=_vector_index,
         passage_vectors=_passage_vectors,
+        passage_overlay=_passage_overlay,
         ranker=ranker,
         reranker=reranker,
     )
@@ -489,3 +490,10 @@ def _passage_vectors(dimension: int) -> PassageVectors:
     from memory_engine.storage.vectors.quantized import QuantizedVectors
 
     return QuantizedVectors(dimension)
+
+
+def _passage_overlay(store: Store) -> OverlaidIndex:
+    """The index of an engine that only reads, beside that of its store."""
+    from memory_engine.storage.sqlite.passage_overlay import PassageOverlay
+
+    return PassageOverlay(store)

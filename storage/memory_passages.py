@@ -16,6 +16,7 @@ from memory_engine.storage.passages import is_whole
 from memory_engine.store.passages import (
     LookedUp,
     LookUp,
+    Member,
     PassageChange,
     Threads,
     VectorRows,
@@ -127,6 +128,15 @@ class MemoryPassages:
             behind=list(behind),
             lacking=lacking,
         )
+
+    async def members(self, threads: Threads) -> Sequence[Member]:
+        """The threads of a look-up over several."""
+        records = self._matching(threads)
+        numbers = (self._tid(record.id) for record in records)
+        return [
+            Member(record.id, tid, tid, record.tenant_id, self._head_of(record.id))
+            for record, tid in zip(records, numbers, strict=True)
+        ]
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads."""

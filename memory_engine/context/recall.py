@@ -22,23 +22,24 @@ from msgspec.structs import replace
 from memory_engine.context.budget import ContextPolicy
 from memory_engine.context.builder import ContextBuilder, ContextDraft
 from memory_engine.context.choice import HeldWindow
-from memory_engine.context.context import Context
+from memory_engine.context.context import Context, Spent
 from memory_engine.context.covered import Covered
 from memory_engine.context.excerpt import excerpt
 from memory_engine.context.live import over_newest
 from memory_engine.context.ownership import Viewer, visible
 from memory_engine.context.recall_from import searchable
-from memory_engine.context.rendering import IN_NO_STATE
+from memory_engine.context.rendering import IN_NO_STATE, Message, RenderedChunk
 from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.aside import aside
+from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.clock import local_time
 from memory_engine.core.events.context import RecalledPassage
 from memory_engine.core.state import State
-from memory_engine.errors import ThreadNotFound
+from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.language.text import terms
 from memory_engine.recall.candidates import Choice
 from memory_engine.recall.extractors import MEMORY
-from memory_engine.recall.hits import Hit, Shown, shown
+from memory_engine.recall.hits import Found, Hit, Shown, shown
 from memory_engine.recall.question import TERMS_MAX
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN, Repetitions
 from memory_engine.recall.search import LIMIT_MAX, Asked
@@ -120,7 +121,7 @@ async def recalled_into(thread: ThreadHandle, state: State, recall: RecallReques
     async with aclosing(behind):
         hits: Sequence[Hit] | None = found.hits
         while hits is not None:
-            seen = await _seen_in(thread, hits) if others else hits
+            seen = await _seen_in(kernel, Viewer((await thread.info()).user_id, thread.id), hits) if others else hits
             if not block.take(h for h in seen if h.thread_id != thread.id or h.seq <= state.seq):
                 break
             hits = await anext(behind, None)
@@ -130,13 +131,60 @@ async def recalled_into(thread: ThreadHandle, state: State, recall: RecallReques
     return evolve(await aside(block.context, items=len(draft.pieces)), recall_failure=found.failure)
 
 
-async def _seen_in(thread: ThreadHandle, hits: Sequence[Hit]) -> list[Hit]:
+async def recalled_beside(
+    kernel: Kernel, viewer: Viewer, found: Found, beside: Sequence[str], max_tokens: int
+) -> tuple[str, tuple[Hit, ...]]:
+    """Return a message of at most `max_tokens` with the best hits that a viewer may see, and these hits.
+
+    It is for a model whose request is built elsewhere: `beside` are the texts of that request, which are not repeated.
+    Returns an empty message if nothing remains.
+    """
+    seen = await _seen_in(kernel, viewer, found.hits)
+    return await aside(partial(_beside, kernel, found.query, seen, beside, max_tokens), items=len(beside) + len(seen))
+
+
+def _beside(
+    kernel: Kernel, query: str, hits: Sequence[Hit], beside: Sequence[str], max_tokens: int
+) -> tuple[str, tuple[Hit, ...]]:
+    notice = Chunk(id="beside", type=ChunkType.NOTICE, content="", retention=Retention.EPHEMERAL)
+    given: tuple[Message, ...] = tuple({"role": "user", "content": text} for text in beside)
+    draft = ContextDraft(
+        state=State(),
+        thread_id="",
+        pieces=(RenderedChunk(notice, given, IN_NO_STATE),),
+        standing=(),
+        spent=Spent(),
+        room=max_tokens,
+        before=0,
+        builder=kernel[ContextBuilder],
+    )
+    block = _Block(draft, frozenset(terms(query)[:TERMS_MAX]))
+    said = {_plain(text) for text in beside}
+    block.take(hit for hit in hits if _plain(hit.text) not in said)
+    shown, chosen = block.rendered()
+    return "\n".join(str(message["content"]) for message in shown.messages) if shown else "", chosen
+
+
+async def are_found(kernel: Kernel, hits: Iterable[Hit]) -> bool:
+    """Return whether a search can still find all of these: none was forgotten or erased, and none has ended."""
+    by_thread: dict[str, set[int]] = {}
+    for hit in hits:
+        by_thread.setdefault(hit.thread_id, set()).add(hit.seq << PLACES_BITS | hit.n)
+    for thread_id, places in by_thread.items():
+        try:
+            looked = await kernel[Recall].indexing.look_up(thread_id, LookUp(near=tuple(places)))
+        except (ThreadNotFound, IntegrityError):
+            return False
+        if not places.issubset(looked.chosen):
+            return False
+    return True
+
+
+async def _seen_in(kernel: Kernel, viewer: Viewer, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits that may be shown in a thread: an agent's memory also holds what other users said."""
-    kernel = thread.kernel
-    viewer = Viewer((await thread.info()).user_id, thread.id)
     entries: dict[str, set[int]] = {}
     for hit in hits:
-        if hit.kind == MEMORY and hit.thread_id != thread.id:
+        if hit.kind == MEMORY and hit.thread_id != viewer.thread_id:
             entries.setdefault(hit.thread_id, set()).add(hit.seq)
     seen = {there: await visible(kernel, there, seqs, viewer) for there, seqs in entries.items()}
     everything = frozenset(hit.seq for hit in hits)
@@ -177,7 +225,7 @@ async def _draft(
 class _Block:
     """The chosen passages, within the room."""
 
-    def __init__(self, draft: ContextDraft, query_terms: frozenset[str], choice: Choice) -> None:
+    def __init__(self, draft: ContextDraft, query_terms: frozenset[str], choice: Choice | None = None) -> None:
         self._draft = draft
         self._query_terms = query_terms
         self._choice = choice
@@ -229,15 +277,20 @@ class _Block:
 
     def context(self) -> Context:
         """Return the context with the chosen passages."""
+        block, chosen = self.rendered()
+        return evolve(self._draft.finished(block), recalled=chosen)
+
+    def rendered(self) -> tuple[RenderedChunk | None, tuple[Hit, ...]]:
+        """Return the block and the passages in it: `None` and none if nothing fits, or if a renderer hides it."""
         chosen = sorted(self._chosen, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n))
         while chosen:
             block = self._draft.block("\n".join([HEADING, *_lines(chosen)]))
             if not block.messages:
                 break  # a renderer hides the recalled block
             if self._draft.tokens(block) <= self._draft.room:
-                return evolve(self._draft.finished(block), recalled=tuple(chosen))
+                return block, tuple(chosen)
             chosen.remove(self._chosen.pop())  # a renderer added text, or a tokenizer counts more at the joints
-        return self._draft.finished()
+        return None, ()
 
     def _add(self, hit: Hit, size: int, said: frozenset[str]) -> None:
         self._left -= size
@@ -251,7 +304,7 @@ class _Block:
         return len(said) >= REPEATED_TERMS_MIN and self._said.get((hit.role, hit.speaker), said) is not None
 
     def _terms(self, hit: Hit) -> frozenset[str]:
-        return _terms(hit, self._choice.terms_at(hit.passage))
+        return _terms(hit, None if self._choice is None else self._choice.terms_at(hit.passage))
 
     def _size(self, hit: Hit) -> int:
         """Return the tokens of a passage, including its day heading if it is the first passage of that day."""

@@ -64,7 +64,7 @@ async def state(inspection: Inspection, query: Query) -> object:
 async def context(inspection: Inspection, query: Query) -> object:
     """The context that a model would be sent after a seq, and what a question (`query`) recalls into it.
 
-    Raises `ContextBudgetError`, and `ReadOnly` for a question if there is no index and none may be made.
+    Raises `ContextBudgetError`.
     """
     past, max_tokens = await inspection.past(query), query.number_if_given("max_tokens", least=1)
     question = query.text("query", "")
@@ -86,10 +86,7 @@ async def context(inspection: Inspection, query: Query) -> object:
 
 
 async def recall(inspection: Inspection, query: Query) -> object:
-    """What memory finds for a question, as of a seq, best first, with what each signal added to a hit's score.
-
-    Raises `ReadOnly` if there is no index and none may be made.
-    """
+    """What memory finds for a question, as of a seq, best first, with what each signal added to a hit's score."""
     past, kernel = await inspection.past(query), inspection.engine.kernel
     question = checked_query(query.text("query"))
     limit = query.number("limit", HITS, least=1, most=HITS_MAX)

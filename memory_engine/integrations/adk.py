@@ -32,6 +32,7 @@ from memory_engine.integrations.adk_events import (
     event_of,
     messages_of,
     prefixed,
+    shown_in,
     state_of,
     texts_of,
     thread_id_of,
@@ -40,6 +41,7 @@ from memory_engine.integrations.adk_memory import MemoryEngineMemoryService
 from memory_engine.integrations.brief import brief_of
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
+from memory_engine.integrations.recalled import RECALL_TOKENS, recall_tokens_of, recalled
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.life import forgetting
@@ -74,12 +76,15 @@ class MemoryEngineSessionService(BaseSessionService):
 
     Await it on any event loop. A session's user is the thread's user, its app the thread's agent. State of the
     user (`user:`) is kept in the user's own thread, state of the app (`app:`) in the agent's; it gets there through the
-    outbox, in the commit of the event that sets it.
+    outbox, in the commit of the event that sets it. `recall` is for `show_recall`.
     """
 
-    def __init__(self, engine: Engine, *, tenant_id: str = "") -> None:
+    def __init__(
+        self, engine: Engine, *, tenant_id: str = "", recall: bool = False, recall_tokens: int = RECALL_TOKENS
+    ) -> None:
         self.engine = engine
         self._tenant_id = tenant_id
+        self._recall_tokens = recall_tokens_of(recall, recall_tokens)
         self._home = HomeLoop()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -135,13 +140,41 @@ class MemoryEngineSessionService(BaseSessionService):
 
         It says what people said and still holds, as far as the request does not say it. The session stays as it is.
         """
-        session = callback_context.session
-        beside = [part.text for content in llm_request.contents for part in content.parts or () if part.text]
+        session, beside = callback_context.session, _texts(llm_request)
         owned = self._owned(session.app_name, session.user_id)
         thread_id = self._id(session.app_name, session.user_id, session.id)
         text = await self._home.run(brief_of(owned, thread_id, beside=beside))
         if text:
             llm_request.contents.insert(0, Content(role="user", parts=[Part(text=text)]))
+
+    async def show_recall(self, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Put what is recalled before the user's newest message: an agent takes this as its `before_model_callback`.
+
+        With `recall=True` it says what the user's other sessions in the app, and events of this one that the request
+        lacks, hold on that message, in at most `recall_tokens` tokens. It is the same for all calls until the user's
+        next message. The session stays as it is.
+        """
+        session = callback_context.session
+        said = next(
+            (event for event in reversed(session.events) if event.author == "user" and _said(event.content)), None
+        )
+        if said is None or not self._recall_tokens:
+            return
+        query = _said(said.content)
+        text = await self._home.run(
+            recalled(
+                self._owned(session.app_name, session.user_id),
+                self._id(session.app_name, session.user_id, session.id),
+                query,
+                max_tokens=self._recall_tokens,
+                beside=_texts(llm_request),
+                request=said.id,
+            )
+        )
+        contents = llm_request.contents
+        at = next((n for n in reversed(range(len(contents))) if _said(contents[n]) == query), 0)
+        if text:
+            contents.insert(at, Content(role="user", parts=[Part(text=text)]))
 
     # on the engine's loop
 
@@ -334,6 +367,14 @@ class MemoryEngineSessionService(BaseSessionService):
             return []
         ids = await self.engine.reader.ids_at(kept.thread.id, seqs)
         return [NewEvent(await forgetting(kept.thread, event_ids=list(ids), reason="the session was rewound"))]
+
+
+def _said(content: Content | None) -> str:
+    return "\n".join(texts_of(content).values())
+
+
+def _texts(llm_request: LlmRequest) -> list[str]:
+    return [text for content in llm_request.contents for text in shown_in(content)]
 
 
 def _session(app_name: str, user_id: str, session_id: str, head: SessionHead) -> AdkSession:

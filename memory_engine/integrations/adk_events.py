@@ -104,6 +104,11 @@ async def messages_of(thread: ThreadHandle, event: Event, event_id: str) -> list
     return [NewEvent(said_by(content, event.author, text), f"{event_id}.said")] if text else []
 
 
+def shown_in(content: types.Content) -> list[str]:
+    """What a content says and what its tools gave back, as it is stored."""
+    return [str(message["content"]) for message in _openai(content, True) if message.get("content")]
+
+
 def _openai(content: types.Content, is_users: bool) -> list[dict[str, Any]]:
     """A content as messages of chat completions: results first, then the texts beside them."""
     parts = content.parts or []

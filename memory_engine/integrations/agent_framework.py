@@ -25,10 +25,11 @@ from memory_engine.errors import InvalidArgument, MissingExtra, ThreadNotFound
 from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
+from memory_engine.integrations.recalled import RECALL_TOKENS, recall_tokens_of, recalled
 from memory_engine.views.sessions.view import as_json
 
 try:
-    from agent_framework import Content, HistoryProvider, Message
+    from agent_framework import AgentSession, Content, HistoryProvider, Message, SessionContext, SupportsAgentRun
 except ImportError:
     raise MissingExtra("histories of Agent Framework", "agent-framework") from None
 
@@ -42,8 +43,9 @@ class MemoryEngineHistoryProvider(HistoryProvider):
     """A `HistoryProvider` in an engine's threads. Make it on the loop that the engine was opened on; await it on any.
 
     `history` is what a run begins with: `"all"` messages, or the thread's `"context"` within `max_tokens`,
-    with what was compacted and what is known of the user. The first message makes the thread, with these scopes; both
-    methods raise `ThreadDiffers` for the thread of another user or tenant.
+    with what was compacted and what is known of the user. With `recall`, a message between history and input says what
+    the user's other conversations hold on the input, in at most `recall_tokens` tokens; it is not stored. The first
+    message makes the thread, with these scopes; methods raise `ThreadDiffers` for the thread of another user or tenant.
     """
 
     def __init__(  # noqa: PLR0913 - those of the base class, and scopes
@@ -56,6 +58,8 @@ class MemoryEngineHistoryProvider(HistoryProvider):
         user_id: str = "",
         tenant_id: str = "",
         agent_id: str = "",
+        recall: bool = False,
+        recall_tokens: int = RECALL_TOKENS,
         load_messages: bool = True,
         store_inputs: bool = True,
         store_context_messages: bool = False,
@@ -82,7 +86,30 @@ class MemoryEngineHistoryProvider(HistoryProvider):
             agent_id=agent_id,
             metadata={MARK: "conversation"},
         )
+        self._recall_tokens = recall_tokens_of(recall, recall_tokens)
         self._home = HomeLoop()
+
+    async def before_run(
+        self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
+    ) -> None:
+        """Load the history into a run's context, then what is recalled for its input."""
+        await super().before_run(agent=agent, session=session, context=context, state=state)
+        asked = context.input_messages
+        if not self._recall_tokens or not asked or str(asked[0].role) != "user":
+            return  # an input that answers calls of the history stays directly behind them
+        query = "\n".join(message.text for message in asked if str(message.role) == "user" and message.text)
+        given = [one for message in context.get_messages(include_input=True) for one in _openai(message)]
+        text = await self._home.run(
+            recalled(
+                self._threads,
+                context.session_id or DEFAULT,
+                query,
+                max_tokens=self._recall_tokens,
+                beside=[str(one["content"]) for one in given if one["content"]],
+            )
+        )
+        if text:
+            context.extend_messages(self, [Message("user", [text])])
 
     async def get_messages(self, session_id: str | None, *, state: dict[str, Any] | None = None) -> list[Message]:
         """The history, oldest first."""

@@ -15,6 +15,8 @@ from memory_engine.views.brief.view import people, weighed
 
 BRIEF_TOKENS = 2_000
 """Tokens that a brief takes at most where nothing else is said."""
+BRIEF_MARK = "[Brief]"
+"""The beginning of a brief's text."""
 
 
 async def brief_of(
@@ -43,4 +45,4 @@ async def brief_text(thread: Thread, *, beside: Iterable[str] = (), max_tokens: 
     offered = [replace(one, request=False) for one in offered]  # the request itself is in what the framework sends
     whole = RankedBlock.whole("brief", HEADING.format(who=people(brief)), offered)
     block = whole.within(max_tokens, thread.kernel[ContextBuilder].counter)
-    return f"[Brief] {block.text}" if block.lines else ""
+    return f"{BRIEF_MARK} {block.text}" if block.lines else ""

@@ -23,8 +23,10 @@ from memory_engine.engine import Engine
 from memory_engine.errors import InvalidMessage, MissingExtra, ThreadNotFound
 from memory_engine.integrations.brief import BRIEF_TOKENS, brief_of
 from memory_engine.integrations.home import HomeLoop
+from memory_engine.integrations.langgraph_messages import name_of, openai_of, text_of, with_text
 from memory_engine.integrations.langgraph_store import MemoryEngineStore
 from memory_engine.integrations.owned import OwnedThreads
+from memory_engine.integrations.recalled import RECALL_TOKENS, newest_request, recall_tokens_of, recalled
 from memory_engine.runtime.life import forget
 from memory_engine.runtime.messages import as_events, recorded_ids
 from memory_engine.views.checkpoints.events import CheckpointName, CheckpointSaved
@@ -33,7 +35,7 @@ from memory_engine.views.checkpoints.pieces import JSON
 from memory_engine.views.checkpoints.view import CheckpointCache, Checkpoints, Draft, Given, Saved, Write
 
 try:
-    from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_openai_messages
+    from langchain_core.messages import BaseMessage, HumanMessage
     from langgraph.checkpoint.base import (
         WRITES_IDX_MAP,
         BaseCheckpointSaver,
@@ -78,7 +80,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
     Await it on any event loop, or call it without `await` from any thread but the engine's own: there
     such a call raises `RuntimeError`, since it would wait for itself. `messages` is the channel whose messages become
     events. New threads get the scopes; every method raises `ThreadDiffers` for a thread of another user or tenant, and
-    lists none.
+    lists none. `recall` is for `awith_recall`.
     """
 
     def __init__(  # noqa: PLR0913 - scopes are keywords of the public face
@@ -89,11 +91,14 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         user_id: str = "",
         tenant_id: str = "",
         agent_id: str = "",
+        recall: bool = False,
+        recall_tokens: int = RECALL_TOKENS,
         serde: "SerializerProtocol | None" = None,
     ) -> None:
         super().__init__(serde=serde)
         self.engine = engine
         self._messages = messages
+        self._recall_tokens = recall_tokens_of(recall, recall_tokens)
         self._threads = OwnedThreads(
             engine=engine, user_id=user_id, tenant_id=tenant_id, agent_id=agent_id, metadata=MARK
         )
@@ -148,11 +153,32 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         It says what people said and still holds, as far as the messages do not say it, behind a system message at their
         beginning. Give the result to the model, and do not return it from a node: the state keeps the talk alone.
         """
-        given = [*messages]
-        beside = [_text(one) for one in given]
+        beside = [text_of(one) for one in messages]
         text = await self._home.run(brief_of(self._threads, _thread_id(config), beside=beside, max_tokens=max_tokens))
-        at = 1 if given and isinstance(given[0], SystemMessage) else 0
-        return [*given[:at], *([HumanMessage(text)] if text else ()), *given[at:]]
+        return with_text(messages, text)
+
+    async def awith_recall(
+        self, config: "RunnableConfig", messages: "Sequence[BaseMessage]"
+    ) -> "builtins.list[BaseMessage]":
+        """The messages of a model's request, with one before the newest of the user that holds what is recalled for it.
+
+        With `recall=True` it says what the user's other threads, and messages of this one that are not given, hold on
+        the newest message, in at most `recall_tokens` tokens; else the messages stay as they are. It is the same until
+        the user's next message. Give the result to the model, and do not return it from a node.
+        """
+        beside = [text_of(one) for one in messages]
+        at = newest_request([(isinstance(one, HumanMessage), text_of(one)) for one in messages])
+        text = await self._home.run(
+            recalled(
+                self._threads,
+                _thread_id(config),
+                "" if at is None else beside[at],
+                max_tokens=self._recall_tokens,
+                beside=beside,
+                request="" if at is None else messages[at].id or f"{at} {beside[at]}",
+            )
+        )
+        return with_text(messages, text, at)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Destroy a thread: its checkpoints, its messages and everything derived from them. Its id is free again."""
@@ -405,9 +431,9 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         """Messages as events; one that is not a chat message is kept in its checkpoint only."""
         if not said:
             return ()
-        names = [_name(message, digest) for digest, message in said.items()]
+        names = [name_of(message, digest) for digest, message in said.items()]
         try:
-            messages = [_openai(message) for message in said.values()]
+            messages = [openai_of(message) for message in said.values()]
             return await as_events(checkpoints.thread, messages, names, format="openai.chat")
         except InvalidMessage as error:
             _log.warning("messages of thread %r are kept in their checkpoint only: %s", checkpoints.thread.id, error)
@@ -418,7 +444,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         gone = await checkpoints.gone_items(draft, self._messages)
         old = {digest: self._loads((MSGPACK, item)) for digest, item in gone.items()}
         names = [
-            _name(message, digest)
+            name_of(message, digest)
             for digest, message in old.items()
             if isinstance(message, BaseMessage) and message.id in message_ids
         ]
@@ -448,25 +474,6 @@ def _matches(metadata: str, filter: Mapping[str, Any] | None) -> bool:
         return True
     known = json.loads(metadata)
     return all(known.get(key) == value for key, value in filter.items())
-
-
-def _text(message: "BaseMessage") -> str:
-    content: object = message.content
-    parts = content if isinstance(content, list) else [content]
-    return " ".join(str(part.get("text", "")) if isinstance(part, Mapping) else str(part) for part in parts)
-
-
-def _name(message: "BaseMessage", digest: bytes) -> str:
-    """The name of one version of a message, which makes the ids of its events."""
-    return f"langgraph {message.id or ''} {digest.hex()}"
-
-
-def _openai(message: "BaseMessage") -> Any:
-    """A message as a client of chat completions sends it; parts that have no form there become text."""
-    try:
-        return convert_to_openai_messages(message)
-    except ValueError:
-        return convert_to_openai_messages(message.model_copy(update={"content": str(message.text)}))
 
 
 def _same(value: Form) -> Form:

@@ -15,6 +15,7 @@ inspector work on it.
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -22,11 +23,13 @@ from typing import Any
 from memory_engine import sync
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
+from memory_engine.core.origins import SPOKEN
 from memory_engine.engine import Engine
-from memory_engine.errors import MissingExtra
+from memory_engine.errors import MissingExtra, ThreadNotFound
 from memory_engine.integrations.brief import BRIEF_TOKENS, brief_of
 from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
 from memory_engine.integrations.owned import OwnedThreads
+from memory_engine.integrations.recalled import RECALL_TOKENS, newest_request, recall_tokens_of, recalled
 from memory_engine.views.sessions.view import as_json
 
 try:
@@ -39,6 +42,7 @@ try:
         ToolCallBlock,
     )
     from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.memory import ChatMemoryBuffer
     from llama_index.core.storage.chat_store.base import BaseChatStore
 except ImportError:
     raise MissingExtra("LlamaIndex's chat store", "llama-index") from None
@@ -51,15 +55,26 @@ class MemoryEngineChatStore(BaseChatStore):
     """A `BaseChatStore` in the threads of an engine that `memory_engine.sync.open` opened; any thread may call it.
 
     The first message of a key makes its thread, with these scopes. A key whose thread is of another user or tenant
-    raises `ThreadDiffers` in every method, and is not listed.
+    raises `ThreadDiffers` in every method, and is not listed. `recall` is for `with_recall`.
     """
 
     _engine: sync.Engine = PrivateAttr()
+    _recall_tokens: int = PrivateAttr()
     _owner: "partial[OwnedThreads]" = PrivateAttr()
 
-    def __init__(self, engine: sync.Engine, *, user_id: str = "", tenant_id: str = "", agent_id: str = "") -> None:
+    def __init__(  # noqa: PLR0913 - scopes are keywords of the public face
+        self,
+        engine: sync.Engine,
+        *,
+        user_id: str = "",
+        tenant_id: str = "",
+        agent_id: str = "",
+        recall: bool = False,
+        recall_tokens: int = RECALL_TOKENS,
+    ) -> None:
         super().__init__()
         self._engine = engine
+        self._recall_tokens = recall_tokens_of(recall, recall_tokens)
         self._owner = partial(
             OwnedThreads,
             user_id=user_id,
@@ -103,10 +118,28 @@ class MemoryEngineChatStore(BaseChatStore):
         async def brief(engine: Engine) -> str:
             return await brief_of(self._owner(engine=engine), key, beside=beside, max_tokens=max_tokens)
 
-        text = self._engine.call(brief)
-        at = 1 if given and given[0].role == MessageRole.SYSTEM else 0
-        shown = [ChatMessage(role=MessageRole.USER, content=text)] if text else []
-        return [*given[:at], *shown, *given[at:]]
+        return _with(given, self._engine.call(brief), _front(given))
+
+    def with_recall(self, key: str, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+        """The messages of a request, with one before the newest of the user that holds what is recalled for it.
+
+        With `recall=True` it says what the user's other conversations, and messages of this key that are not given,
+        hold on the newest message, in at most `recall_tokens` tokens; else the messages stay as they are. It is the
+        same until the user's next message is stored. Give the result to the model; do not store it.
+        """
+        given = [*messages]
+        if not self._recall_tokens:
+            return given
+        beside = [one.content or "" for one in given]
+        at = newest_request([(one.role == MessageRole.USER, text) for one, text in zip(given, beside, strict=True)])
+        query = "" if at is None else beside[at]
+
+        async def search(engine: Engine) -> str:
+            owned = self._owner(engine=engine)
+            request = "" if at is None else f"{await _said_at(owned, key)} {query}"
+            return await recalled(owned, key, query, max_tokens=self._recall_tokens, beside=beside, request=request)
+
+        return _with(given, self._engine.call(search), _front(given) if at is None else at)
 
     def add_message(self, key: str, message: ChatMessage) -> None:
         """Add a message."""
@@ -157,6 +190,43 @@ class MemoryEngineChatStore(BaseChatStore):
 
     def _entries(self, engine: Engine, key: str) -> EntryList:
         return EntryList(self._owner(engine=engine), key)
+
+
+class MemoryEngineChatBuffer(ChatMemoryBuffer):
+    """A `ChatMemoryBuffer` on a `MemoryEngineChatStore` that gives its messages `with_recall`.
+
+    What is recalled is in addition to the `token_limit`. `get_all` gives the stored messages alone.
+    """
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name of the class, which the framework writes."""
+        return "MemoryEngineChatBuffer"
+
+    def get(self, input: str | None = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
+        """The newest messages that fit, with what is recalled for the last one of the user."""
+        messages = super().get(input=input, initial_token_count=initial_token_count, **kwargs)
+        if isinstance(self.chat_store, MemoryEngineChatStore):
+            return self.chat_store.with_recall(self.chat_store_key, messages)
+        return messages
+
+
+def _with(messages: list[ChatMessage], text: str, at: int) -> list[ChatMessage]:
+    shown = [ChatMessage(role=MessageRole.USER, content=text)] if text else []
+    return [*messages[:at], *shown, *messages[at:]]
+
+
+def _front(messages: list[ChatMessage]) -> int:
+    return 1 if messages and messages[0].role == MessageRole.SYSTEM else 0
+
+
+async def _said_at(threads: OwnedThreads, key: str) -> int:
+    """The seq of the newest message of a person in a key's thread; 0 if there is none."""
+    thread = await threads.find(key)
+    with suppress(ThreadNotFound):
+        newest = (await thread.state()).newest() if thread is not None else ()
+        return next((chunk.said_at for chunk in newest if chunk.type in SPOKEN), 0)
+    return 0
 
 
 def _dumped(message: ChatMessage) -> Json:

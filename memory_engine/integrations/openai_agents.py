@@ -10,12 +10,15 @@ and the inspector work on it.
 """
 
 import asyncio
+import json
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from memory_engine import sync
 from memory_engine.engine import Engine
@@ -23,6 +26,7 @@ from memory_engine.errors import EngineClosed, InvalidArgument, MissingExtra, Th
 from memory_engine.formats import openai_responses
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
+from memory_engine.integrations.recalled import RECALL_TOKENS, newest_request, recall_tokens_of, recalled
 from memory_engine.thread import Thread
 from memory_engine.views.session_items.view import Item, SessionItems
 
@@ -37,6 +41,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem  # pyright: ignore[reportMissingImports]
+    from agents.run_config import CallModelData, ModelInputData  # pyright: ignore[reportMissingImports]
 
 T = TypeVar("T")
 History = Literal["all", "context"]
@@ -51,7 +56,7 @@ class MemoryEngineSession:
 
     `history` is what the model gets: `"all"` items, or the thread's `"context"` within `max_tokens`,
     with what was compacted and what is known of the user. The first item makes the thread, with these scopes; every
-    method raises `ThreadDiffers` for the thread of another user or tenant.
+    method raises `ThreadDiffers` for the thread of another user or tenant. `recall` is for `with_recall`.
     """
 
     session_settings: SessionSettings | None
@@ -66,6 +71,8 @@ class MemoryEngineSession:
         user_id: str = "",
         tenant_id: str = "",
         agent_id: str = "",
+        recall: bool = False,
+        recall_tokens: int = RECALL_TOKENS,
         session_settings: SessionSettings | dict[str, object] | None = None,
     ) -> None:
         if history not in ("all", "context"):
@@ -75,6 +82,7 @@ class MemoryEngineSession:
         self._home = _OpenEngine(engine) if isinstance(engine, Engine) else _OwnEngine(os.fspath(engine))
         self._history = history
         self._max_tokens = max_tokens
+        self._recall_tokens = recall_tokens_of(recall, recall_tokens)
         self._owner = partial(OwnedThreads, user_id=user_id, tenant_id=tenant_id, agent_id=agent_id)
 
     async def get_items(self, limit: int | None = None) -> "list[TResponseInputItem]":
@@ -88,6 +96,20 @@ class MemoryEngineSession:
     async def add_items(self, items: "list[TResponseInputItem]") -> None:
         """Add items, all or none, and record each as a message of the thread."""
         await self._home.run(self._add, items)
+
+    async def with_recall(self, data: "CallModelData[Any]") -> "ModelInputData":
+        """The input of a model's call, for `RunConfig(call_model_input_filter=session.with_recall)`.
+
+        With `recall=True`, a message before the newest one of the user says what the user's other conversations, and
+        items of this one that the input lacks, hold on it. All calls of a run get the same. It is not stored.
+        """
+        given: list[Item] = [*data.model_data.input]
+        at = newest_request([(item.get("role") == "user", _text(item)) for item in given])
+        if at is None or not self._recall_tokens:
+            return data.model_data
+        text = await self._home.run(self._recalled, given, at)
+        found: list[Item] = [{"type": "message", "role": "user", "content": text}] if text else []
+        return replace(data.model_data, input=[*given[:at], *found, *given[at:]])
 
     async def pop_item(self) -> "TResponseInputItem | None":
         """Remove and return the latest item, or `None`. Its message is forgotten too."""
@@ -128,6 +150,17 @@ class MemoryEngineSession:
         if items:
             thread = await self._owner(engine=engine).open(self.session_id)
             await SessionItems(thread).add(items)
+
+    async def _recalled(self, engine: Engine, items: list[Item], at: int) -> str:
+        until = json.dumps(items[: at + 1], sort_keys=True, default=str)
+        return await recalled(
+            self._owner(engine=engine),
+            self.session_id,
+            _text(items[at]),
+            max_tokens=self._recall_tokens,
+            beside=[_text(item) for item in items],
+            request=sha256(until.encode("utf-8", "surrogatepass")).hexdigest(),
+        )
 
     async def _pop(self, engine: Engine) -> Item | None:
         thread = await self._find(engine)
@@ -184,6 +217,13 @@ class _OwnEngine:
             self._is_closed = True
             if self._engine is not None:
                 self._engine.close()
+
+
+def _text(item: Item) -> str:
+    """What an item says, or what a tool gave back."""
+    content: Any = item.get("content") or item.get("output") or ""
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(str(part.get("text") or "") if isinstance(part, Mapping) else str(part) for part in parts)
 
 
 def _latest(items: list[Item], limit: int) -> list[Item]:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from hashlib import sha256
 from typing import Any, Self, cast
 
 import msgspec
@@ -30,12 +31,23 @@ from memory_engine.context.context import Context
 from memory_engine.core.events.messages import LlmThinking
 from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
-from memory_engine.errors import Conflict, MissingExtra, ThreadDiffers, ThreadNotFound
+from memory_engine.errors import Conflict, ContextBudgetError, MissingExtra, ThreadDiffers, ThreadNotFound
 from memory_engine.integrations.entries import OwnMessage, entry_events
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
-from memory_engine.integrations.pydantic_ai_messages import dumped, from_openai, loaded, openai, said, texts_of
+from memory_engine.integrations.pydantic_ai_messages import (
+    dumped,
+    from_openai,
+    loaded,
+    openai,
+    preceded,
+    prompted,
+    said,
+    spoken,
+    texts_of,
+)
 from memory_engine.integrations.pydantic_ai_scopes import ScopedCalls
+from memory_engine.integrations.recalled import RECALL_TOKENS, recall_tokens_of, recalled
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.life import forgetting
 from memory_engine.thread import Thread
@@ -372,13 +384,20 @@ class MemoryEngineHistory(AbstractCapability[Any]):
 
     First come the summary of what was compacted and what is known of the user, then the latest messages as they
     were, calls with their results and thoughts. The run's own history does not change, only each request. The
-    conversation is one of `scope`; without it, of the store's user.
+    conversation is one of `scope`; without it, of the store's user. With `recall`, a part before the newest prompt says
+    what the user's other conversations, and messages of this one that do not fit, hold on it, in at most
+    `recall_tokens` of the budget (half of it at most): the same for all requests that answer the prompt.
     """
 
     store: MemoryEngineConversationStore
     _: KW_ONLY
     max_tokens: int
     scope: str | None = None
+    recall: bool = False
+    recall_tokens: int = RECALL_TOKENS
+
+    def __post_init__(self) -> None:
+        recall_tokens_of(self.recall, self.recall_tokens)
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -388,8 +407,33 @@ class MemoryEngineHistory(AbstractCapability[Any]):
         Raises `ContextBudgetError` if the run's own do not, `ThreadDiffers` for a conversation of another scope.
         """
         messages, owned = request_context.messages, self.store._threads(self.scope)
-        fitted = await self.store._home.run(_fitted(owned, ctx.conversation_id or "", messages, self.max_tokens))
+        most = min(recall_tokens_of(self.recall, self.recall_tokens), self.max_tokens // 2)
+        shown = partial(_with_recall, most=most) if most else _fitted
+        fitted = await self.store._home.run(shown(owned, ctx.conversation_id or "", messages, self.max_tokens))
         return replace(request_context, messages=fitted)
+
+
+async def _with_recall(
+    owned: OwnedThreads, thread_id: str, messages: list[ModelMessage], max_tokens: int, *, most: int
+) -> list[ModelMessage]:
+    """The messages that fit, with what is recalled for the newest prompt before it, if there is room for that."""
+    try:
+        fitted = await _fitted(owned, thread_id, messages, max_tokens - most)
+    except ContextBudgetError:
+        return await _fitted(owned, thread_id, messages, max_tokens)
+    prompt = next((one for one in reversed(messages) if prompted(one)), None)
+    at = next((n for n in reversed(range(len(fitted))) if fitted[n] == prompt), None)
+    if prompt is None or at is None:
+        return fitted
+    text = await recalled(
+        owned,
+        thread_id,
+        prompted(prompt),
+        max_tokens=most,
+        beside=[text for message in fitted for text in spoken(message)],
+        request=sha256(as_json(dumped(prompt)).encode()).hexdigest(),
+    )
+    return [*fitted[:at], preceded(prompt, text), *fitted[at + 1 :]] if text else fitted
 
 
 async def _fitted(

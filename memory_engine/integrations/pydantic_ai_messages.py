@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from memory_engine.core.events.base import Event
@@ -39,6 +40,27 @@ def texts_of(message: Json) -> dict[str, str]:
     return {f"message/parts/{n}/content": text for n, text in said if isinstance(text, str) and text}
 
 
+def prompted(message: ModelMessage) -> str:
+    """What a person asks in a message; empty if nothing."""
+    parts = message.parts if isinstance(message, ModelRequest) else ()
+    contents = [part.content for part in parts if isinstance(part, native.UserPromptPart)]
+    return "\n".join(text for one in contents for text in ([one] if isinstance(one, str) else _texts_in(one)))
+
+
+def _texts_in(content: Iterable[object]) -> Iterable[str]:
+    for one in content:
+        if isinstance(one, str | native.TextContent):
+            yield one if isinstance(one, str) else one.content
+
+
+def preceded(message: ModelMessage, text: str) -> ModelMessage:
+    """The request with a text before its first prompt."""
+    parts = list(message.parts)
+    at = next(n for n, part in enumerate(parts) if isinstance(part, native.UserPromptPart))
+    prompt = cast("native.UserPromptPart", parts[at])
+    return replace(message, parts=[*parts[:at], replace(prompt, content=text), *parts[at:]])
+
+
 # as chat completions' messages
 
 
@@ -51,13 +73,18 @@ def openai(message: ModelMessage) -> list[Json]:
 
 def said(message: ModelMessage) -> Event | None:
     """A message's text, for when its calls and results are out of order, or `None`."""
-    texts = [str(text) for one in openai(message) for text in (one.get("content"), *_calls_as_text(one)) if text]
+    texts = spoken(message)
     if not texts:
         return None
     if isinstance(message, ModelResponse):
         return LlmTextResponse(content="\n".join(texts))
     is_persons = any(isinstance(part, native.UserPromptPart) for part in message.parts)
     return UserMessage(content="\n".join(texts), origin="" if is_persons else "tool")
+
+
+def spoken(message: ModelMessage) -> list[str]:
+    """A message's contents and calls as texts."""
+    return [str(text) for one in openai(message) for text in (one.get("content"), *_calls_as_text(one)) if text]
 
 
 def _calls_as_text(message: Json) -> Iterable[str]:

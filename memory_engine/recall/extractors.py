@@ -1,11 +1,11 @@
 """Extractors: how an event's texts become passages, also for events without an extractor of their own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Event
-from memory_engine.store.passages import NOTHING, PASSAGES_MAX, Extracted, Extractor, Extractors, Text, checked
+from memory_engine.store.passages import NOTHING, PASSAGES_MAX, Extracted, Extractor, Extractors, Text
 
 WHOLE_MAX = 4_000
 """Characters up to which a text is one passage."""
@@ -15,6 +15,8 @@ MEMORY = "memory"
 """The kind of entries of the layers."""
 SUMMARY = "summary"
 """The kind of summaries. A search leaves them out unless you ask for them, since it finds their originals."""
+AT_US_MIN, AT_US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999, in microseconds since 1970: other numbers are in no calendar."""
 _BREAKS = ("\n\n", "\n", ". ", " ")
 
 
@@ -55,4 +57,40 @@ def silent(_event: Event, _seq: int) -> Extracted:
 
 def extractors_of(extractors: Mapping[str, Extractor]) -> Extractors:
     """These extractors, by event type, with checks of their results; other events bring the texts of their bodies."""
-    return Extractors({event_type: checked(extract) for event_type, extract in extractors.items()}, _noted)
+    return Extractors({event_type: _checked(extract) for event_type, extract in extractors.items()}, _noted)
+
+
+def _checked(extract: Extractor) -> Extractor:
+    """An extractor with checks: it raises `TypeError` or `ValueError` for passages that cannot be stored."""
+
+    def extract_checked(event: Event, seq: int) -> Extracted:
+        found = extract(event, seq)
+        if not isinstance(found, Extracted):
+            raise TypeError(f"it gave {type(found).__name__}, not Extracted")
+        for text in found.texts[:PASSAGES_MAX]:
+            _check_texts(text.text, text.about, surrogates=True)
+            _check_texts(text.kind, text.role, text.speaker, text.key)
+            _check_numbers(text.origins)
+            if text.at_us is not None:
+                _check_numbers((text.at_us,))
+                if not AT_US_MIN <= text.at_us <= AT_US_MAX:
+                    raise ValueError(f"at_us is {text.at_us}: no date has so many microseconds")
+        _check_texts(*found.keys, *found.prefixes, *found.drop_keys)
+        _check_numbers((*found.seqs, *found.twins, *found.drops, *found.origins))
+        return found
+
+    return extract_checked
+
+
+def _check_texts(*values: object, surrogates: bool = False) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r} is not a text")
+        if not surrogates and not value.isascii():
+            value.encode()  # raises a `ValueError`
+
+
+def _check_numbers(values: Iterable[object]) -> None:
+    for value in values:
+        if not isinstance(value, int):
+            raise TypeError(f"{value!r} is not a whole number")

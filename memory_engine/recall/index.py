@@ -3,7 +3,8 @@
 A thread has no index until somebody searches it. The first search has the log read; from then on the passages of an
 event are written by its own transaction. Where that did not happen (another process had not seen the index yet),
 the next search reads what is missing. Of a long log it waits for a moment only, and answers from what is there; the
-rest is read in a task of the engine, a page at a time.
+rest is read in a task of the engine, a page at a time. An engine that only reads does the same in memory, for the
+threads whose stored index is not whole.
 
 Vectors come after the event, by a queue that is the index itself, worked off in batches in the order of the log. What
 has no vector yet is known from the store, so nothing is lost when the process dies between an event and its vector,
@@ -12,6 +13,7 @@ and an embedder that is down delays vectors but never loses them.
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
@@ -24,12 +26,12 @@ import msgspec
 
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_event
+from memory_engine.core.loops import OfLoop
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import (
     EngineClosed,
     MemoryEngineError,
     ModelError,
-    ReadOnly,
     StorageError,
     StorageRefused,
     ThreadNotFound,
@@ -42,7 +44,17 @@ from memory_engine.recall.vectors import PassageVectorsFactory
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange, PassageStep, Threads, passage_step
+from memory_engine.store.passages import (
+    LookedUp,
+    LookUp,
+    OverlaidIndex,
+    PassageChange,
+    PassageIndex,
+    PassageStep,
+    Threads,
+    passage_step,
+)
+from memory_engine.store.protocol import Store
 from memory_engine.store.reader import PAGE
 
 AHEAD_MIN = 2_000
@@ -71,33 +83,56 @@ Ended: TypeAlias = "asyncio.Future[Exception | None]"
 
 
 class Indexing:
-    """Brings indexes up to date, each by one task at a time."""
+    """Brings indexes up to date, each by one task at a time (of an event loop).
 
-    def __init__(self, kernel: Kernel) -> None:
+    An engine that only reads has an overlay, which `overlaid` makes at its first search.
+    """
+
+    def __init__(self, kernel: Kernel, overlaid: Callable[[Store], OverlaidIndex]) -> None:
         self._kernel = kernel
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._under_way: dict[object, Ended] = {}
+        self._overlaid = overlaid
+        self._made: OverlaidIndex | None = None
+        self._making = threading.Lock()
+        self._locks = OfLoop[WeakValueDictionary[str, asyncio.Lock]](WeakValueDictionary)
+        self._under_way = OfLoop[dict[object, Ended]](dict)
         self._waited_s = 0.0
-        kernel.home.moved += [self._locks.clear, self._under_way.clear]
         self.wrote_s = -QUIET_S
         """When anything was committed last, by the loop's clock."""
+
+    @property
+    def passages(self) -> PassageIndex:
+        """The index that searches ask."""
+        overlay = self._overlay
+        return self._kernel.store.passages if overlay is None else overlay
+
+    @property
+    def _overlay(self) -> OverlaidIndex | None:
+        if not self._kernel.config.read_only:
+            return None
+        store = self._kernel.store
+        with self._making:  # event loops of several threads may ask at once
+            if self._made is None:
+                self._made = self._overlaid(store)
+        return self._made
 
     async def look_up(self, thread_id: str, wanted: LookUp, until_s: float = 0.0) -> LookedUp:
         """The matches in a thread's index, up to date with its log, or as far as it is at a time of the loop's clock.
 
         Without a time that is `search_index_timeout_s` from now.
 
-        Raises `ThreadNotFound`, `IntegrityError`, and `ReadOnly` where a read-only engine would have to make the index.
+        Raises `ThreadNotFound`, `IntegrityError`.
         """
-        passages, config = self._kernel.store.passages, self._kernel.config
-        until_s = until_s or asyncio.get_running_loop().time() + config.search_index_timeout_s
+        passages, timeout_s = self.passages, self._kernel.config.search_index_timeout_s
+        until_s = until_s or asyncio.get_running_loop().time() + timeout_s
         looked = await passages.look_up(thread_id, wanted)
-        needed = wanted.upto or looked.head  # not the events that others write meanwhile: they might never stop
+        # for the past too, of which later events may have forgotten something; not what others write meanwhile
+        needed = looked.head
         is_in_time = True
         while looked.seq < needed and is_in_time:
-            is_in_time = await self._brought(thread_id, looked.lacking, until_s)
+            to_index = looked.to_index or needed - max(0, looked.seq)
+            is_in_time = await self._brought(thread_id, to_index, until_s)
             looked = await passages.look_up(thread_id, wanted)
-        if looked.unindexed > UNINDEXED_MAX and not config.read_only:
+        if looked.unindexed > UNINDEXED_MAX:
             indexed = self._meanwhile(("words", thread_id), lambda: passages.index_words(thread_id))
             if looked.unread and await self._ended(indexed, until_s):
                 looked = await passages.look_up(thread_id, wanted)
@@ -108,18 +143,18 @@ class Indexing:
 
         Raises `ThreadNotFound`.
         """
-        passages = self._kernel.store.passages
+        passages = self.passages
         looked = await passages.look_up_among(threads, wanted)
         if looked.behind:
             for n, thread_id in enumerate(looked.behind):
                 is_in_time = True
                 with gap(thread_id):
-                    is_in_time = await self._brought(thread_id, looked.lacking, until_s)
+                    is_in_time = await self._brought(thread_id, looked.to_index or looked.lacking, until_s)
                 if not is_in_time:
                     self._meanwhile(("threads", threads), partial(self._bring_in, looked.behind[n:]))
                     break
             looked = await passages.look_up_among(threads, wanted)
-        if looked.unindexed > UNINDEXED_MAX and not self._kernel.config.read_only:
+        if looked.unindexed > UNINDEXED_MAX:
             indexed = self._meanwhile(("words", threads), lambda: passages.index_words_of(threads))
             if looked.unread and await self._ended(indexed, until_s):
                 looked = await passages.look_up_among(threads, wanted)
@@ -140,9 +175,10 @@ class Indexing:
 
     def _meanwhile(self, what: object, work: Callable[[], Coroutine[object, object, None]]) -> Ended:
         """Do this in a task of the engine, unless it is under way; the end of it, with the error that stopped it."""
-        ended = self._under_way.get(what)
+        under_way = self._under_way.here
+        ended = under_way.get(what)
         if ended is None or ended.done():
-            ended = self._under_way[what] = asyncio.get_running_loop().create_future()
+            ended = under_way[what] = asyncio.get_running_loop().create_future()
             self._kernel.tasks.spawn(self._carry_out(what, work, ended), until_close=True)
         return ended
 
@@ -155,8 +191,9 @@ class Indexing:
             outcome = error
         finally:
             ended.set_result(outcome)
-            if self._under_way.get(what) is ended:
-                del self._under_way[what]
+            under_way = self._under_way.here
+            if under_way.get(what) is ended:
+                del under_way[what]
 
     async def _ended(self, work: Ended, until_s: float) -> bool:
         """Whether work has ended by a time of the loop's clock. Raises what stopped it."""
@@ -174,19 +211,24 @@ class Indexing:
         If it `gives_way`, it leaves most of the time to commits, as long as there are any.
         """
         await self._passages(thread_id, progress, gives_way=gives_way)
-        await self._kernel.store.passages.index_words(thread_id)
+        await self.passages.index_words(thread_id)
 
     async def _passages(self, thread_id: str, progress: IndexProgress | None, *, gives_way: bool = False) -> None:
-        if self._kernel.config.read_only:
-            raise ReadOnly(f"the index that a search of thread {thread_id!r} needs")
-        lock = self._locks.setdefault(thread_id, asyncio.Lock())
+        lock = self._locks.here.setdefault(thread_id, asyncio.Lock())
         async with lock:
-            await self._kernel.store.passages.begin(thread_id)
+            await self.passages.begin(thread_id)
             while await self._read(thread_id, progress, gives_way=gives_way) > PAGE:
                 pass  # what was written meanwhile: the last of it is read while nobody writes
+            if self._overlay is not None:  # no commit of this engine will keep it
+                return
             runtime = await self._kernel[OpenThreads].taken(thread_id)
             if not runtime.indexed:
                 await runtime.exclusively(lambda: self._finish(runtime))
+
+    async def close(self) -> None:
+        """Let go of indexes in memory."""
+        if self._made is not None:
+            await self._made.close()
 
     async def is_indexed(self, thread_id: str) -> bool:
         """Whether a thread has an index: one that cannot be read is one to be made again."""
@@ -201,8 +243,9 @@ class Indexing:
 
     async def _read(self, thread_id: str, progress: IndexProgress | None, *, gives_way: bool = False) -> int:
         """Write the passages of the events that the index lacks by now; how many events these were."""
-        kernel, passages = self._kernel, self._kernel.store.passages
-        looked = await passages.look_up(thread_id, _NOTHING)
+        kernel, passages, overlay = self._kernel, self.passages, self._overlay
+        kept = passages if overlay is None else overlay.own
+        looked = await kept.look_up(thread_id, _NOTHING)
         first, pages, began_s = max(0, looked.seq), 0, asyncio.get_running_loop().time()
         async for page in kernel.reader.pages(thread_id, after=first, upto=looked.head):
             size = len(page) + sum(len(stored.payload) for stored in page) // BYTES_AN_ITEM
@@ -294,6 +337,7 @@ class SearchModels(msgspec.Struct, kw_only=True):
     embedder: Embedder | None
     vector_index: VectorIndexFactory
     passage_vectors: PassageVectorsFactory
+    passage_overlay: Callable[[Store], OverlaidIndex]
     ranker: Ranker
     reranker: Reranker | None
 
@@ -325,17 +369,18 @@ async def embed(
 class Embedding:
     """Embeds the passages that have no vector yet."""
 
-    def __init__(self, kernel: Kernel, models: SearchModels) -> None:
+    def __init__(self, kernel: Kernel, models: SearchModels, indexing: Indexing) -> None:
         self._kernel = kernel
         self._models = models
+        self._indexing = indexing
         self._dirty: dict[str, None] = {}
         self._at = ""
         self._task: asyncio.Task[None] | None = None
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks = OfLoop[WeakValueDictionary[str, asyncio.Lock]](WeakValueDictionary)
 
     def touched(self, thread_id: str) -> None:
-        """Note that a thread has passages without a vector; one that only reads leaves them to others."""
-        if self._models.embedder is None or self._kernel.tasks.closing or self._kernel.config.read_only:
+        """Note that a thread has passages without a vector."""
+        if self._models.embedder is None or self._kernel.tasks.closing:
             return
         self._dirty[thread_id] = None
         if self._task is None or self._task.done():
@@ -354,7 +399,7 @@ class Embedding:
         embedder = self._models.embedder
         if embedder is None:
             return 0
-        return (await self._kernel.store.passages.unembedded(thread_id, embedder.name, 0))[1]
+        return (await self._indexing.passages.unembedded(thread_id, embedder.name, 0))[1]
 
     async def catch_up(self, thread_id: str, progress: IndexProgress | None = None) -> None:
         """Embed the passages of a thread's index that have no vector.
@@ -364,13 +409,13 @@ class Embedding:
         embedder = self._models.embedder
         if embedder is None:
             return
-        lock = self._locks.setdefault(thread_id, asyncio.Lock())
+        lock = self._locks.here.setdefault(thread_id, asyncio.Lock())
         async with lock:
-            await embed_all(self._kernel, thread_id, embedder, progress)
-            store = self._kernel.store.passages
-            others = [model for model in await store.models(thread_id) if model != embedder.name]
+            passages = self._indexing.passages
+            await embed_all(self._kernel, passages, thread_id, embedder, progress)
+            others = [model for model in await passages.models(thread_id) if model != embedder.name]
             if others:
-                await store.drop_vectors(thread_id, others)
+                await passages.drop_vectors(thread_id, others)
 
     async def _work(self) -> None:
         wait_s = RETRY_S
@@ -425,15 +470,17 @@ class _Batches:
         return vectors
 
 
-async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress: IndexProgress | None) -> None:
+async def embed_all(
+    kernel: Kernel, passages: PassageIndex, thread_id: str, embedder: Embedder, progress: IndexProgress | None
+) -> None:
     """Embed the passages that a model has not embedded yet, in batches, each durable with its checkpoint.
 
     Raises `ModelError`, also where a batch takes longer than `EngineConfig.search_model_timeout_s`.
     """
-    store, batches = kernel.store.passages, kernel.made(_Batches)
+    batches = kernel.made(_Batches)
     done = 0
     while True:
-        places, waiting = await store.unembedded(thread_id, embedder.name, batches.size)
+        places, waiting = await passages.unembedded(thread_id, embedder.name, batches.size)
         if not places:
             return
         found = await shown(kernel.reader, kernel.extractors, thread_id, places)
@@ -442,7 +489,7 @@ async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress
         size = sum(map(len, vectors)) // NUMBERS_AN_ITEM
         numbers = await aside(partial(_quantized, vectors), items=size)
         kept = dict(zip(texts, numbers, strict=True))
-        await store.put_vectors(thread_id, embedder.name, kept, places[-1], first=places[0])
+        await passages.put_vectors(thread_id, embedder.name, kept, places[-1], first=places[0])
         done += len(places)
         if progress is not None:
             progress(done, done + waiting - len(places))

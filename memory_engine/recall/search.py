@@ -337,14 +337,14 @@ class Searching:
             lambda: VectorSpace(self._models.passage_vectors, dimension),
             at_most=SPACES_MAX,
         )
-        store = self._kernel.store
-        waiting = await space.follow_among(store, threads, embedder.name)
-        if 0 < sum(waiting.values()) <= BATCH and not self._kernel.config.read_only:
+        passages = self._indexing.passages
+        waiting = await space.follow_among(passages, threads, embedder.name)
+        if 0 < sum(waiting.values()) <= BATCH:
             try:
                 async with self._aside(), self._in_time(embedder.name, meaning.deadline_s):
                     for thread_id in waiting:
                         await self._embedding.catch_up(thread_id)
-                waiting = await space.follow_among(store, threads, embedder.name)
+                waiting = await space.follow_among(passages, threads, embedder.name)
             except ModelError:
                 pass  # the question could be embedded, but not these: they wait in the queue, and the result says so
         for thread_id in waiting:
@@ -385,7 +385,7 @@ class Searching:
         near = space.nearest(meaning.vector, read, part.among)
         looked = await self._indexing.look_up(thread_id, replace(wanted, near=tuple(near)), gaps.until_s)
         if looked.near < NEAREST and len(near) == read:
-            among = await self._kernel.store.passages.fitting(thread_id, wanted)
+            among = await self._indexing.passages.fitting(thread_id, wanted)
             near = space.nearest(meaning.vector, NEAREST, among)
             looked = await self._indexing.look_up(thread_id, replace(wanted, near=tuple(near)), gaps.until_s)
         return looked, space.cosines(meaning.vector, looked.chosen)
@@ -397,11 +397,11 @@ class Searching:
             return None
         await self._indexing.look_up(thread_id, LookUp(), gaps.until_s)
         waiting = await self._embedding.waiting(thread_id)
-        if 0 < waiting <= BATCH and not self._kernel.config.read_only:
+        if 0 < waiting <= BATCH:
             try:
                 async with self._aside(), self._in_time(embedder.name, meaning.deadline_s):
                     await self._embedding.catch_up(thread_id)
-                waiting = 0
+                    waiting = await self._embedding.waiting(thread_id)
             except ModelError:
                 pass  # the question could be embedded, but not these: they wait in the queue, and the result says so
         if waiting:
@@ -413,7 +413,7 @@ class Searching:
             lambda: VectorSpace(self._models.passage_vectors, dimension),
             at_most=SPACES_MAX,
         )
-        await space.follow(self._kernel.store, thread_id, model)
+        await space.follow(self._indexing.passages, thread_id, model)
         return space, waiting
 
     async def _reranked(self, query: str, hits: list[Hit]) -> tuple[list[Hit], str]:

@@ -46,8 +46,8 @@ class Recall:
         self._mask = kernel.mask
         if models.embedder is not None:
             models.embedder = masked_embedder(models.embedder, self._mask)
-        self.indexing = Indexing(kernel)
-        self.embedding = Embedding(kernel, models)
+        self.indexing = Indexing(kernel, models.passage_overlay)
+        self.embedding = Embedding(kernel, models, self.indexing)
         self._ahead = IndexingAhead(kernel, self.indexing)
         self._searching = Searching(kernel, models, self.indexing, self.embedding)
 
@@ -139,7 +139,8 @@ class Recall:
         return TextIndex(self._models.embedder, self._models.vector_index, timeout_s=timeout_s)
 
     async def prepare(self, thread_id: str, progress: IndexProgress | None = None) -> None:
-        """Bring a thread's index and its vectors up to date."""
+        """Bring a thread's stored index and its vectors up to date. Raises `ReadOnly`."""
+        self._kernel.check_writable(f"the search index of thread {thread_id!r}")
         await self.indexing.catch_up(thread_id, progress)
         await self.embedding.catch_up(thread_id, progress)
 
@@ -155,10 +156,11 @@ class Recall:
         for a value that is not an embedder), the old model stays.
         """
         given, embedder = checked_embedder(embedder), masked_embedder(embedder, self._mask)
-        threads = await self._kernel.store.passages.threads()
+        passages = self.indexing.passages
+        threads = await passages.threads()
         for thread_id in threads:
             with suppress(ThreadNotFound):  # it was deleted meanwhile
-                await embed_all(self._kernel, thread_id, embedder, progress)
+                await embed_all(self._kernel, passages, thread_id, embedder, progress)
         old, self._models.embedder = self.embedder, embedder
         try:
             for thread_id in threads:
@@ -191,7 +193,8 @@ class Recall:
         await self.embedding.settle()
 
     async def aclose(self) -> None:
-        """Close the models."""
+        """Close the models, and indexes in memory."""
+        await self.indexing.close()
         for model in (self._models.embedder, self._models.reranker):
             if model is not None:
                 await close(model, self._kernel.config.search_model_timeout_s)

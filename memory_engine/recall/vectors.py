@@ -8,8 +8,7 @@ from typing import Protocol
 from memory_engine.core.aside import on_thread
 from memory_engine.core.loops import OfLoop
 from memory_engine.llm.vectors import Vector
-from memory_engine.store.passages import PLACES_BITS, THREAD_BITS, Threads, VectorRows
-from memory_engine.store.protocol import Store
+from memory_engine.store.passages import PLACES_BITS, THREAD_BITS, PassageIndex, Threads, VectorRows
 
 SPACES_MAX = 64
 """Threads whose vectors are held in memory; the least recently searched ones are dropped."""
@@ -40,7 +39,7 @@ PassageVectorsFactory = Callable[[int], PassageVectors]
 
 
 class VectorSpace:
-    """One model's vectors of one thread, or of several. They are read from the store, and later ones as they come."""
+    """One model's vectors of one thread, or of several. They are read from the index, and later ones as they come."""
 
     def __init__(self, factory: PassageVectorsFactory, dimension: int) -> None:
         self._vectors = factory(dimension)
@@ -55,18 +54,18 @@ class VectorSpace:
         """The seq of the last event with a vector."""
         return self._upto >> PLACES_BITS
 
-    async def follow(self, store: Store, thread_id: str, model: str) -> None:
+    async def follow(self, passages: PassageIndex, thread_id: str, model: str) -> None:
         """Read the vectors that came since."""
         async with self._lock.here:
-            found = await store.passages.vectors(thread_id, model, self._upto)
+            found = await passages.vectors(thread_id, model, self._upto)
             if found:
                 await on_thread(lambda: self._vectors.add(found))
                 self._upto = found[-1].places[-1]
 
-    async def follow_among(self, store: Store, threads: Threads, model: str) -> Mapping[str, int]:
+    async def follow_among(self, passages: PassageIndex, threads: Threads, model: str) -> Mapping[str, int]:
         """The same of several threads; how many passages wait for a vector, by thread."""
         async with self._lock.here:
-            found = await store.passages.vectors_among(threads, model, self._known)
+            found = await passages.vectors_among(threads, model, self._known)
             if found.vectors:
                 await on_thread(lambda: self._add_among(found.vectors))
             self._known = found.upto

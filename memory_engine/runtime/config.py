@@ -107,12 +107,12 @@ class EngineConfig:
     yours that the engine awaits (the call of a tool for `cached_call`, a scorer, a predicate) have `call_timeout_s`,
     then `CallTimedOut` is raised. A search of a long log without an index waits up to
     `search_index_timeout_s`, then answers from what is indexed (`Found.unindexed` counts the rest). With `read_only`
-    the engine dispatches, delivers, compacts and mends nothing; read threads as they were (`thread.at`), since other
-    views are caches that it would have to write. With `check_hashes` every event is checked against its hash when read:
-    changed bytes raise `IntegrityError` and are never shown. `compaction_instructions` say what the summaries of
-    all threads should keep. The hooks before a compaction have `before_compaction_timeout_s` together. With
-    `scopes_required`, `create_thread`, `open_thread` and adapters raise `ScopeRequired` unless they are given a user or
-    a tenant.
+    the engine dispatches, delivers, compacts and mends nothing, and indexes in memory what a search needs; read threads
+    as they were (`thread.at`), since other views are caches that it would have to write. With `check_hashes` every
+    event is checked against its hash when read: changed bytes raise `IntegrityError` and are never shown.
+    `compaction_instructions` say what the summaries of all threads should keep. The hooks before a compaction have
+    `before_compaction_timeout_s` together. With `scopes_required`, `create_thread`, `open_thread` and adapters raise
+    `ScopeRequired` unless they are given a user or a tenant.
 
     `timezone` is an IANA name ("Europe/Berlin"): in this zone a question's days and relative times ("yesterday", "on 5
     May") are resolved, and the days of hits and recalled passages shown, except of threads whose metadata names another

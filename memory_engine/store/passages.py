@@ -24,8 +24,6 @@ THREAD_BITS = 40
 """A place in a look-up over several threads: the thread's number in it `<< 40`, then its place in the thread."""
 PASSAGES_MAX = 1 << PLACES_BITS
 """The most passages of one event; of more, the first are taken."""
-AT_US_MIN, AT_US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The years 1 to 9999, in microseconds since 1970: other numbers are in no calendar."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -192,42 +190,6 @@ def _earlier(seqs: tuple[int, ...], seq: int) -> tuple[int, ...]:
     return tuple(one for one in seqs if 0 < one < seq) if seqs else seqs
 
 
-def checked(extract: Extractor) -> Extractor:
-    """An extractor with checks: it raises `TypeError` or `ValueError` for passages that cannot be stored."""
-
-    def extract_checked(event: Event, seq: int) -> Extracted:
-        found = extract(event, seq)
-        if not isinstance(found, Extracted):
-            raise TypeError(f"it gave {type(found).__name__}, not Extracted")
-        for text in found.texts[:PASSAGES_MAX]:
-            _check_texts(text.text, text.about, surrogates=True)
-            _check_texts(text.kind, text.role, text.speaker, text.key)
-            _check_numbers(text.origins)
-            if text.at_us is not None:
-                _check_numbers((text.at_us,))
-                if not AT_US_MIN <= text.at_us <= AT_US_MAX:
-                    raise ValueError(f"at_us is {text.at_us}: no date has so many microseconds")
-        _check_texts(*found.keys, *found.prefixes, *found.drop_keys)
-        _check_numbers((*found.seqs, *found.twins, *found.drops, *found.origins))
-        return found
-
-    return extract_checked
-
-
-def _check_texts(*values: object, surrogates: bool = False) -> None:
-    for value in values:
-        if not isinstance(value, str):
-            raise TypeError(f"{value!r} is not a text")
-        if not surrogates and not value.isascii():
-            value.encode()  # raises a `ValueError`
-
-
-def _check_numbers(values: Iterable[object]) -> None:
-    for value in values:
-        if not isinstance(value, int):
-            raise TypeError(f"{value!r} is not a whole number")
-
-
 def _said(text: Text) -> str:
     return f"{text.about} {text.text}" if text.about else text.text
 
@@ -352,6 +314,8 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     of the first two, and of the best of them those `around` (by place, with how many passages further on; back: less
     than 0). `rows` has the chosen and, for each, the one before it in the thread, whose place is in `before`.
 
+    `to_index` are the events to read before it lacks none, where these are more: those of an index in memory.
+
     Of a look-up over several threads, `threads` are those of the `chosen`, by the numbers in their places: in the order
     named, or else in that of their making, and `numbers` the store's own of these. `behind` are threads without an
     index, or with one that lacks events.
@@ -360,6 +324,7 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     seq: int = -1
     head: int = 0
     lacking: int = 0
+    to_index: int = 0
     unindexed: int = 0
     unread: int = 0
     passages: int = 0
@@ -422,6 +387,19 @@ class VectorsAmong(msgspec.Struct, frozen=True):
     waiting: Mapping[str, int]
 
 
+class Member(msgspec.Struct, frozen=True):
+    """A thread of a look-up over several, as the log has it: `seq` is that of its head.
+
+    `number` is the store's own, as in `LookedUp.numbers`; `rank` is less than 2**23, and greater the later it was made.
+    """
+
+    id: str
+    number: int
+    rank: int
+    tenant_id: str
+    seq: int
+
+
 class PassageIndex(Protocol):
     """Passages of a store's threads. All raise `ThreadNotFound`."""
 
@@ -436,6 +414,10 @@ class PassageIndex(Protocol):
 
         Counts are of them all, and so is the rarity of a term. Of threads named, each must be there.
         """
+        ...
+
+    async def members(self, threads: Threads) -> Sequence[Member]:
+        """The threads of a look-up over several, whether they have an index or not."""
         ...
 
     async def index_words_of(self, threads: Threads) -> None:
@@ -493,4 +475,20 @@ class PassageIndex(Protocol):
 
     async def drop_vectors(self, thread_id: str, models: Iterable[str]) -> None:
         """Destroy the vectors of models."""
+        ...
+
+
+class OverlaidIndex(PassageIndex, Protocol):
+    """The index of an engine that only reads: that of the store where it is whole, else one of the engine's `own`.
+
+    What is written goes to that one, which is in memory and ends with the engine.
+    """
+
+    @property
+    def own(self) -> PassageIndex:
+        """The one in memory, with the threads and heads of the store: what `begin` and `write` are about."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of it."""
         ...

@@ -364,6 +364,12 @@ class PassageContract:
             assert (found, ()) == (looked.threads, looked.behind)
             assert [f"a {one}" for one in found] == [looked.rows[place].terms for place in sorted(looked.chosen)]
             assert {"a": len(found), "gone": 0, "x": "x" in found} == looked.holding
+            members = sorted(await store.passages.members(threads), key=lambda one: one.rank)
+            assert [one.id for one in records if one.id in found] == [one.id for one in members]
+            assert dict(zip(looked.threads, looked.numbers, strict=True)) == {one.id: one.number for one in members}
+            assert {(one.id, one.tenant_id, 1) for one in records if one.id in found} == {
+                (one.id, one.tenant_id, one.seq) for one in members
+            }
         with pytest.raises(ThreadNotFound):
             await store.passages.look_up_among(Threads(thread_ids=("t", "gone")), A)
         await store.create(ThreadRecord(id="new", tenant_id="acme"), Head(), ())

@@ -29,6 +29,7 @@ from memory_engine.store.passages import (
     THREAD_BITS,
     LookedUp,
     LookUp,
+    Member,
     PassageRow,
     Threads,
     VectorRows,
@@ -108,6 +109,21 @@ async def vectors_among(reads: Reads, threads: Threads, model: str, known: Mappi
     )
 
 
+async def members(reads: Reads, threads: Threads) -> list[Member]:
+    """See `PassageIndex.members`."""
+    rows = await _members(reads, threads)
+    ranks = {
+        row["tid"]: row["rank"]
+        for row in await reads.fetch(
+            "SELECT r.tid, r.rank FROM "
+            "(SELECT t.tid, row_number() OVER (ORDER BY t.made_us, t.tid) AS rank FROM @.threads t) r "
+            "WHERE r.tid = ANY ($1)",
+            [row["tid"] for row in rows],
+        )
+    }
+    return [Member(row["id"], row["tid"].int, ranks[row["tid"]], row["tenant_id"], row["seq"]) for row in rows]
+
+
 async def waiting_in(reads: Reads, threads: Threads) -> list[str]:
     """The ids of those of several threads of which words wait to be indexed."""
     indexed = {row["tid"]: row for row in await _members(reads, threads) if row["is_indexed"]}
@@ -139,7 +155,8 @@ async def _members(reads: Reads, threads: Threads) -> list[asyncpg.Record]:
             key = values.add(encoded_key(threads.without_key).encode())
             conditions.append(f"position({key}::bytea IN ','::bytea || substring(t.metadata FROM 2)) = 0")
     return await reads.fetch(
-        "SELECT t.tid, t.id, i.tid IS NOT NULL AS is_indexed, coalesce(i.seq < h.seq, true) AS is_behind, "
+        "SELECT t.tid, t.id, t.tenant_id, coalesce(h.seq, 0) AS seq, "
+        "i.tid IS NOT NULL AS is_indexed, coalesce(i.seq < h.seq, true) AS is_behind, "
         "greatest(0, coalesce(h.seq, 0) - coalesce(i.seq, 0)) AS lacking, "
         "coalesce(i.passages, 0) AS passages, coalesce(i.terms, 0) AS terms, coalesce(i.folded, 0) AS folded "
         "FROM @.threads t LEFT JOIN @.heads h ON h.tid = t.tid "

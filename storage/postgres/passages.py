@@ -22,7 +22,7 @@ from memory_engine.storage.passage_rows import (
     Waiting,
     within,
 )
-from memory_engine.storage.postgres.among import in_pieces, look_up_among, vectors_among, waiting_in
+from memory_engine.storage.postgres.among import in_pieces, look_up_among, members, vectors_among, waiting_in
 from memory_engine.storage.postgres.passage_reader import CHARS_AN_ITEM, IndexReader, filter_of, from_stored, waiting
 from memory_engine.storage.postgres.pool import Connection, Pool, T, Work
 from memory_engine.storage.postgres.reads import Reads
@@ -32,6 +32,7 @@ from memory_engine.store.passages import (
     PLACES_BITS,
     LookedUp,
     LookUp,
+    Member,
     PassageChange,
     Threads,
     VectorRows,
@@ -75,6 +76,10 @@ class PostgresPassages:
         return await self._pool.read_all(
             lambda connection: look_up_among(Reads(connection, self._schema), threads, wanted)
         )
+
+    async def members(self, threads: Threads) -> Sequence[Member]:
+        """The threads of a look-up over several."""
+        return await self._pool.read_all(lambda connection: members(Reads(connection, self._schema), threads))
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads."""

@@ -12,7 +12,7 @@ from memory_engine.storage.passage_search import Lists, Members
 from memory_engine.storage.passages import is_whole, sliced
 from memory_engine.storage.sqlite.schema import rows_of
 from memory_engine.storage.sqlite.transactions import find_tid
-from memory_engine.store.passages import LookedUp, LookUp, Threads, VectorsAmong, index_version
+from memory_engine.store.passages import LookedUp, LookUp, Member, Threads, VectorsAmong, index_version
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Among:
 
     def __init__(self, lists: Lists) -> None:
         self._lists = lists
-        self._known: dict[sqlite3.Connection, tuple[int, dict[object, object]]] = {}
+        self._known: dict[sqlite3.Connection, tuple[object, dict[object, object]]] = {}
 
     def look_up(self, raw: sqlite3.Connection, threads: Threads, wanted: LookUp) -> LookedUp:
         """Passages of several threads, of one moment. Raises `ThreadNotFound` where one of those named is not there."""
@@ -75,7 +75,7 @@ class Among:
 
     def _kept(self, raw: sqlite3.Connection, key: object, make: Callable[[], T]) -> T:
         """A value that was made since the last commit of anyone, or is made now."""
-        (version,) = raw.execute("PRAGMA data_version").fetchone()
+        version = raw.execute("PRAGMA data_version").fetchone(), raw.total_changes  # of others, and of its own
         seen, known = self._known.get(raw, (None, {}))
         if seen != version or len(known) >= KEPT_MAX:
             known = {}
@@ -90,18 +90,13 @@ def members_of(
     raw: sqlite3.Connection, threads: Threads, times: tuple[int | None, int | None] = (None, None)
 ) -> Members:
     """What the indexes of several threads say; `times` bound what they are searched for."""
-    named = _named(raw, threads)
-    if named is None:
-        conditions = [_matching(threads)]
-    else:
-        conditions = [(f"t.tid IN ({', '.join('?' * len(some))})", some) for some in sliced(sorted(named))]
     since_us = _EVER[0] if times[0] is None else times[0]
     until_us = _EVER[1] if times[1] is None else times[1]
     passages = terms = lacking = 0
     by_prefix: dict[str, list[int]] = {}
     waiting: list[int] = []
     behind: list[int] = []
-    for condition, values in conditions:
+    for condition, values in _conditions(raw, threads):
         for row in _groups(raw, condition, (since_us, until_us, index_version(), DELETED, *values)):
             passages += row[2]
             terms += row[3]
@@ -120,6 +115,27 @@ def members_of(
         behind=behind,
         lacking=lacking,
     )
+
+
+def listed(raw: sqlite3.Connection, threads: Threads) -> list[Member]:
+    """See `PassageIndex.members`."""
+    found: list[Member] = []
+    for condition, values in _conditions(raw, threads):
+        query = (
+            "SELECT t.tid, t.id, t.tenant_id, coalesce(h.seq, 0) FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
+            f"WHERE h.status IS NOT ? AND {condition} ORDER BY t.tid"
+        )
+        rows = rows_of(raw, query, (DELETED, *values))
+        found += (Member(str(thread_id), tid, tid, str(tenant_id), seq) for tid, thread_id, tenant_id, seq in rows)
+    return found
+
+
+def _conditions(raw: sqlite3.Connection, threads: Threads) -> list[tuple[str, Sequence[object]]]:
+    """Conditions on the threads `t` of a look-up, with their values: together they are of all of them."""
+    named = _named(raw, threads)
+    if named is None:
+        return [_matching(threads)]
+    return [(f"t.tid IN ({', '.join('?' * len(some))})", some) for some in sliced(sorted(named))]
 
 
 def _groups(raw: sqlite3.Connection, condition: str, values: Sequence[object]) -> list[tuple]:  # type: ignore[type-arg]

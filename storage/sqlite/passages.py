@@ -12,13 +12,12 @@ from memory_engine.storage import passage_vectors, passage_words, passages
 from memory_engine.storage.passage_rows import INDEXED_BULK, StoredWords, Waiting
 from memory_engine.storage.passage_search import Lists
 from memory_engine.storage.sqlite import reads
-from memory_engine.storage.sqlite.among import Among, members_of
-from memory_engine.storage.sqlite.file import NoWriter
+from memory_engine.storage.sqlite.among import Among, listed, members_of
 from memory_engine.storage.sqlite.transactions import begin_passages, find_tid
-from memory_engine.storage.sqlite.writer import Writer
 from memory_engine.store.passages import (
     LookedUp,
     LookUp,
+    Member,
     PassageChange,
     Threads,
     VectorRows,
@@ -37,6 +36,14 @@ class Read(Protocol):
 
     def __call__(self, query: Callable[[sqlite3.Connection], T]) -> Awaitable[T]:
         """Return the result of the query."""
+        ...
+
+
+class Transact(Protocol):
+    """Runs transactions, one at a time."""
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of the work; if it raises, nothing is written."""
         ...
 
 
@@ -76,7 +83,7 @@ def _index_words(thread_id: str, known: Mapping[StoredWords, Waiting], raw: sqli
 class SQLitePassages:
     """See `memory_engine.store.passages.PassageIndex`."""
 
-    def __init__(self, writer: Writer | NoWriter, read: Read) -> None:
+    def __init__(self, writer: Transact, read: Read) -> None:
         self._writer = writer
         self._read = read
         self._lists = Lists()
@@ -150,6 +157,10 @@ class SQLitePassages:
         while is_more:
             known = await self._read(lambda raw: passage_words.taken(raw, find_tid(raw, thread_id), INDEXED_BULK))
             is_more = await self._writer.run(partial(_index_words, thread_id, known))
+
+    async def members(self, threads: Threads) -> Sequence[Member]:
+        """The threads of a look-up over several."""
+        return await self._read(lambda raw: listed(raw, threads))
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads, some milliseconds at a time."""

@@ -16,6 +16,7 @@ from memory_engine.events import LlmThinking, LlmToolCall, ToolResult
 from tests.browser.browsed_logs import QUESTION, Facts, make_folds, make_store
 from tests.browser.browsing import Window, apart, chromium, window
 from tests.inspecting import served
+from tests.trust.older_files import contents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,6 +186,21 @@ def test_memory_is_asked(window: Window, store: tuple[str, Facts]) -> None:
     window.panel.get_by_label("Budget of the context").fill("600")
     window.panel.get_by_text("cut", exact=True).first.wait_for()
     window.panel.get_by_text(re.compile("tokens of 600")).wait_for()
+
+
+def test_memory_is_asked_of_a_database_that_nobody_has_searched(window: Window, tmp_path: "Path") -> None:
+    """It has no index, and gets none: the hits are shown all the same, also after a look at the context."""
+    path = tmp_path / "folds.db"
+    apart(lambda: make_folds(str(path)))
+    before = contents(tmp_path)
+    with served(str(path)) as address:
+        window.look(address, thread="folds", tab="recall")
+        window.panel.get_by_label("Question").fill("word3")
+        best = window.panel.get_by_role("article").filter(has_text="place 1:")
+        best.get_by_text("word3 and so on").first.wait_for()
+        assert 0 == window.panel.get_by_role("alert").count()
+        window.page.goto("about:blank")
+    assert before == contents(tmp_path)
 
 
 def test_one_column_leads_from_threads_to_events_and_back(chromium: "Browser", store: tuple[str, Facts]) -> None:

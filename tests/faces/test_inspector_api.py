@@ -345,12 +345,6 @@ async def test_a_question_lists_what_it_recalls(tmp_path: Path) -> None:
     assert "words" in str(first["why"])
 
 
-async def test_a_question_about_what_was_never_searched_is_refused(browser: Browser) -> None:
-    """The inspector writes nothing, also no index, and says so."""
-    asked = {"thread": "talk", "seq": 9, "query": "invoices"}
-    assert (409, "ReadOnly") == await fails(browser, "context", asked)
-
-
 async def test_a_summary_opens_to_its_originals(browser: Browser, engine: Engine) -> None:
     """One level at a time, in order; each chunk can be read whole."""
     outline = await get(browser, "outline", {"thread": "talk"})

@@ -141,3 +141,17 @@ async def test_a_fork_is_searched_as_its_own(events: Sequence[Event], first: int
         assert "only in the fork" in [hit.text for hit in await fork.search("only in the fork")]
         assert before == await contents(thread)
         assert (await contents(thread, at=min(cut, head)) if cut else {}).keys() - {-1} <= (await contents(fork)).keys()
+
+
+async def test_the_past_is_searched_without_what_was_forgotten_since(tmp_path: Path) -> None:
+    """Also where the index lags behind: it had come as far as the past that is asked for, and not to the forgetting."""
+    path = tmp_path / "m.db"
+    async with memory_engine.open(path) as engine:
+        thread = await engine.create_thread("t")
+        for text in ("The safe opens with 4711.", "It rains."):
+            await thread.dispatch(e.UserMessage(content=text))
+        async with memory_engine.open(path) as other:  # the first engine has not heard of the index
+            assert 1 == (await other.thread("t").search("safe"))[0].seq
+        await thread.forget(seqs=[1])
+    async with memory_engine.open(path) as engine:
+        assert [] == [hit.text for hit in await engine.thread("t").search("safe", at=2) if hit.seq == 1]

@@ -352,8 +352,8 @@ async def test_every_view_is_read_in_the_past(engine: Engine) -> None:
         )
 
 
-async def test_a_search_that_would_make_an_index_is_refused_where_one_only_looks(tmp_path: Path) -> None:
-    """With an index that is there it finds; without one it says so, and writes nothing."""
+async def test_who_only_looks_searches_what_was_never_searched(tmp_path: Path) -> None:
+    """With an index that is there it finds, and without one; it writes nothing."""
     path = str(tmp_path / "m.db")
     async with memory_engine.open(path) as engine:
         for name in ("searched", "never"):
@@ -362,8 +362,10 @@ async def test_a_search_that_would_make_an_index_is_refused_where_one_only_looks
     async with memory_engine.open(path, config=EngineConfig(read_only=True)) as engine:
         assert await engine.thread("searched").search("part")
         assert (await (await engine.thread("searched").at(4)).context(query="part")).messages
+        assert await engine.thread("never").search("part")
+        assert (await (await engine.thread("never").at(4)).context(query="part")).messages
         with pytest.raises(ReadOnly, match="index"):
-            await engine.thread("never").search("part")
+            await engine.thread("never").prepare_search()
         assert {} == dict(await engine.user("nobody").preferences.all())
 
 

@@ -58,6 +58,7 @@ async def test_it_is_read_and_nothing_is_written(
     folder = await left(tmp_path, number, beside, monkeypatch, RAW)
     before = contents(folder)
     async with memory_engine.open(folder / "m.db", key=RAW, config=ONLY_READS) as engine:
+        assert "Two chairs, please." == (await engine.search("chairs"))[0].text  # by an index that is in memory alone
         assert [] == holding(temporary, "chairs", "user_message")
         assert ["Two chairs, please."] == await said(engine.thread("t"))
         assert 3 == len(await engine.threads())

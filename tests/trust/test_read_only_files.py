@@ -35,12 +35,16 @@ def names(folder: Path) -> list[str]:
 
 
 async def found(path: Path) -> dict[str, tuple[int, str]]:
-    """All that a reader finds, if it is whole: events and hashes, a state, a past view."""
+    """All that a reader finds, if it is whole: events and hashes, a state, a past view, what searches find."""
     async with memory_engine.open(str(path), config=ONLY_READS) as engine:
         wrong = [report.divergence for report in await engine.verify() if report.divergence is not None]
         assert {"head"} >= {divergence.kind for divergence in wrong}  # schema 1 kept no marks in its heads
         assert 2 == len([one async for one in engine.thread("fork").events()][:2])
         assert "concise" in str(await (await engine.thread("user:ann").at(1)).view("preferences"))
+        assert "Two chairs, please." == (await engine.thread("t").search("chairs"))[0].text
+        assert "Rather a table." == (await engine.thread("fork").search("table"))[0].text
+        assert {"t", "fork"} == {hit.thread_id for hit in await engine.search("chairs oak table")}
+        assert "They want oak." in str((await (await engine.thread("t").at(3)).context(query="oak")).messages)
         with pytest.raises(errors.ReadOnly):
             await engine.thread("t").dispatch(UserMessage(content="more"))
         return {info.id: (info.events, info.head_hash) for info in await engine.threads()}
@@ -159,6 +163,7 @@ async def test_beside_a_process_that_writes(tmp_path: Path, events: int) -> None
             for more in range(1, 4):
                 one_more(child)
                 assert events + more == (await reader.thread("t").info()).events
+                assert events + more in {hit.seq for hit in await reader.thread("t").search("chair", limit=100)}
             before = contents(tmp_path)
             assert events + 3 == (await reader.stats()).events
         assert before == contents(tmp_path)

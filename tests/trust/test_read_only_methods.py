@@ -25,14 +25,13 @@ EVENT = UserMessage(content="more")
 
 
 async def written(folder: Path) -> None:
-    """A file with a thread of several events that was searched, its export, and an archive of all."""
+    """A file with a thread of several events that nobody has searched, its export, and an archive of all."""
     async with memory_engine.open(str(folder / "m.db")) as engine:
         thread = await engine.create_thread("t")
         for n in range(4):
             said = UserMessage(content=f"Two chairs, please, and table {n}. " * 20)
             await thread.dispatch_all([said, LlmTextResponse(content=f"Noted: table {n}. " * 20)])
         await thread.compact()
-        await thread.search("chairs")
         await thread.context()
         await engine.settle()
         await thread.export(folder / "t.jsonl")

@@ -51,7 +51,7 @@ export const recallTab = {
     const cards = found.hits.map((one, n) => hit(one, fate(one, context), ranked(one, n)));
     body.replaceChildren(
       el("h2", { text: "What memory finds" }),
-      el("p", { class: "sum", text: `${counted(found.hits.length, "passage")}, best first, ${found.how === "hybrid" ? "by words and vectors" : "by words"}${found.waiting ? `; ${number(found.waiting)} wait for a vector` : ""}` }),
+      el("p", { class: "sum", text: `${counted(found.hits.length, "passage")}, best first, ${found.how === "hybrid" ? "by words and vectors" : "by words"}${found.waiting ? `; ${number(found.waiting)} wait for a vector` : ""}${found.unindexed ? `; ${number(found.unindexed)} are not indexed yet: ask again` : ""}` }),
       found.failure ? failure({ title: "Without a model", message: found.failure }) : "",
       cards.length ? el("div", { class: "cards" }, ...cards) : empty("Nothing that answers this"),
       section("The context with this question", ...(context.error ? [failure(context.error)] : contextParts(context))),

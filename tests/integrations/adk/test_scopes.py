@@ -45,7 +45,7 @@ class Sessions(NamedTuple):
     @classmethod
     def of(cls, engine: Engine, user: str, tenant: str) -> "Sessions":
         """Those of a user in a tenant."""
-        return cls(MemoryEngineSessionService(engine, tenant_id=tenant), user)
+        return cls(MemoryEngineSessionService(engine, tenant_id=tenant, recall=True), user)
 
     @property
     def named(self) -> dict[str, Any]:
@@ -70,12 +70,22 @@ class Sessions(NamedTuple):
         await self.service.show_brief(context, request)
         return request.contents
 
+    async def recalled(self) -> object:
+        """What a model would be shown that is asked something."""
+        asked = event("Where does the spare key of the observatory hang?")
+        request = LlmRequest(contents=[asked.content])
+        session = Session(id=THREAD, app_name=APP, user_id=self.user, events=[asked])
+        context: Any = SimpleNamespace(session=session)
+        await self.service.show_recall(context, request)
+        return request.contents
+
 
 SESSIONS: Table[Sessions] = {
     "get_session": [Asked(lambda one: one.service.get_session(**one.named, session_id=THREAD), "hidden", shows=True)],
     "list_sessions": [Asked(lambda one: one.service.list_sessions(**one.named), "hidden", shows=True)],
     "get_user_state": [Asked(lambda one: one.service.get_user_state(**one.named), "hidden", shows=True)],
     "show_brief": [Asked(Sessions.shown, "hidden", shows=True)],
+    "show_recall": [Asked(Sessions.recalled, "hidden", shows=True)],
     "append_event": [Asked(Sessions.append, "hidden", errors=(SessionNotFoundError,))],
     "delete_session": [Asked(lambda one: one.service.delete_session(**one.named, session_id=THREAD), "hidden")],
     "create_session": [Asked(lambda one: one.service.create_session(**one.named), "hidden")],
@@ -106,7 +116,7 @@ async def test_a_thread_that_others_made_under_a_sessions_id_is_refused() -> Non
             await made.dispatch(UserMessage(content=SECRET))
         before = await logs(engine)
         one = Sessions.of(engine, "bob", "acme")
-        for name in ("get_session", "show_brief", "append_event", "delete_session"):
+        for name in ("get_session", "show_brief", "show_recall", "append_event", "delete_session"):
             (asked,) = SESSIONS[name]  # type: ignore[misc]
             with pytest.raises(ThreadDiffers):
                 await asked.call(one)

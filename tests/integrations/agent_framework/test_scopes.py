@@ -51,7 +51,7 @@ async def test_every_method_asks_whose_the_session_is(history: Literal["all", "c
     await Contract(
         methods=public(MemoryEngineHistoryProvider) | {"after_run_once_per_turn"},
         make=lambda engine, user, tenant: MemoryEngineHistoryProvider(
-            engine, history=history, user_id=user, tenant_id=tenant
+            engine, history=history, user_id=user, tenant_id=tenant, recall=True
         ),
         seed=lambda provider: provider.save_messages(THREAD, SAID),
         table=TABLE,

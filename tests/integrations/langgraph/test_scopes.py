@@ -43,6 +43,7 @@ def awaited(method: str, *words: Any, shows: bool = False, **named: Any) -> Aske
 
 PUT = (CONFIG, {**CHECKPOINT, "id": "1f1"}, METADATA, {"messages": "2"})
 DELTAS: Any = {"config": AT, "channels": ["messages"]}
+ASKED = HumanMessage("Where does the spare key of the observatory hang?")
 SAVER: Table[MemoryEngineSaver] = {
     "aget": [awaited("aget", CONFIG, shows=True), awaited("aget", AT)],
     "get": [beside("get", CONFIG, shows=True)],
@@ -63,6 +64,7 @@ SAVER: Table[MemoryEngineSaver] = {
     "aput_writes": [awaited("aput_writes", AT, WRITES, "task")],
     "put_writes": [beside("put_writes", AT, WRITES, "task")],
     "awith_brief": [awaited("awith_brief", CONFIG, [], shows=True)],
+    "awith_recall": [awaited("awith_recall", CONFIG, [ASKED], shows=True)],
     "aprune": [awaited("aprune", [THREAD], strategy="delete"), awaited("aprune", [THREAD])],
     "prune": [beside("prune", [THREAD], strategy="delete")],
     "adelete_thread": [awaited("adelete_thread", THREAD)],
@@ -84,7 +86,7 @@ async def test_every_method_of_a_saver_asks_whose_the_thread_is() -> None:
 
     await Contract(
         methods=public(MemoryEngineSaver),
-        make=lambda engine, user, tenant: MemoryEngineSaver(engine, user_id=user, tenant_id=tenant),
+        make=lambda engine, user, tenant: MemoryEngineSaver(engine, user_id=user, tenant_id=tenant, recall=True),
         seed=seed,
         table=SAVER,
     ).check()

@@ -36,10 +36,12 @@ async def keys(store: MemoryEngineChatStore) -> object:
     return store.get_keys()
 
 
+ASKED = ChatMessage(content="Where does the spare key of the observatory hang?")
 TABLE: Table[MemoryEngineChatStore] = {
     "get_messages": [asked("get_messages", THREAD, shows=True)],
     "aget_messages": [awaited("aget_messages", THREAD, shows=True)],
     "with_brief": [asked("with_brief", THREAD, [MINE], shows=True)],
+    "with_recall": [asked("with_recall", THREAD, [ASKED], shows=True)],
     "set_messages": [asked("set_messages", THREAD, [MINE]), asked("set_messages", THREAD, [])],
     "aset_messages": [awaited("aset_messages", THREAD, [MINE])],
     "add_message": [asked("add_message", THREAD, MINE)],
@@ -67,7 +69,7 @@ async def test_every_method_asks_whose_the_key_is(tmp_path: Path) -> None:
     def make(_engine: object, user: str, tenant: str) -> MemoryEngineChatStore:
         if len(engines) < len(places):
             engines.append(sync.open(places[-1]))
-        return MemoryEngineChatStore(engines[-1], user_id=user, tenant_id=tenant)
+        return MemoryEngineChatStore(engines[-1], user_id=user, tenant_id=tenant, recall=True)
 
     async def seed(store: MemoryEngineChatStore) -> None:
         store.set_messages(THREAD, SAID)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from agents import Agent, Runner
+from agents.run_config import CallModelData, ModelInputData
 from agents.testing import ScriptedModel, assistant_message
 
 import memory_engine
@@ -14,6 +15,15 @@ from memory_engine.integrations.openai_agents import History, MemoryEngineSessio
 from tests.integrations.scoped import SECRET, THREAD, Apart, Asked, Contract, Table, logs, public
 
 ITEMS: Any = [{"role": "user", "content": SECRET}, {"role": "assistant", "content": "Noted."}]
+
+
+async def recalled(session: MemoryEngineSession) -> object:
+    """The input of a call that asks something."""
+    data: Any = ModelInputData(input=[{"role": "user", "content": "Where does the spare key hang?"}], instructions=None)
+    agent: Any = Agent(name="keeper")
+    return (await session.with_recall(CallModelData(model_data=data, agent=agent, context=None))).input
+
+
 TABLE: Table[MemoryEngineSession] = {
     "get_items": [
         Asked(lambda session: session.get_items(), shows=True),
@@ -23,6 +33,7 @@ TABLE: Table[MemoryEngineSession] = {
     "add_items": [Asked(lambda session: session.add_items([{"role": "user", "content": "Me too."}]))],
     "pop_item": [Asked(lambda session: session.pop_item())],
     "clear_session": [Asked(lambda session: session.clear_session())],
+    "with_recall": [Asked(recalled, shows=True)],
     "close": Apart("it ends the session's own engine"),
 }
 
@@ -33,7 +44,7 @@ async def test_every_method_asks_whose_the_session_is(history: History) -> None:
     await Contract(
         methods=public(MemoryEngineSession),
         make=lambda engine, user, tenant: MemoryEngineSession(
-            THREAD, engine, history=history, user_id=user, tenant_id=tenant
+            THREAD, engine, history=history, user_id=user, tenant_id=tenant, recall=True
         ),
         seed=lambda session: session.add_items(ITEMS),
         table=TABLE,

@@ -201,7 +201,7 @@ async def test_a_capability_shows_nothing_of_another_scope() -> None:
             (store, "bob"),
             (MemoryEngineConversationStore(engine, user_id="bob"), None),
         ):
-            history = MemoryEngineHistory(made, max_tokens=8_000, scope=scope)
+            history = MemoryEngineHistory(made, max_tokens=8_000, scope=scope, recall=True)
             with pytest.raises(ThreadDiffers):
                 await Agent(FunctionModel(answer), capabilities=[history]).run("The key?", conversation_id=THREAD)
         assert not seen
