@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from memory_engine.language.dates import Day
 from memory_engine.language.text import terms
 from memory_engine.recall.question import TERMS_MAX, Question, read_question
-from memory_engine.recall.ranking import Candidate, Ranked, Statistics, Weights, rank
+from memory_engine.recall.ranking import Candidate, Ranked, Statistics, Weights, doubt, rank, signals
+from memory_engine.store.passages import PLACES_BITS
 
 NOW_US = 1_718_200_000_000_000  # a Wednesday: 2024-06-12, 13:46 UTC
 WORDS = "harbour lantern violin copper meadow thunder saffron glacier pebble orchard falcon velvet".split()
@@ -170,15 +171,14 @@ def test_what_happened_on_a_day_is_told_then_or_soon_after(day: Day, told: int, 
 
 
 def test_an_answer_is_found_by_what_it_answers() -> None:
-    """The turn before holds the question's words; the answer itself does not."""
+    """The turn before holds the question's words; the answer itself does not. It comes right behind that turn."""
     talk = said(
         ("Anna", "Lovely weather for a walk, isn't it"),
         ("Ben", "What colour did you paint the old boat shed?"),
         ("Anna", "Bright orange with two white stripes along the top"),
         ("Ben", "My bicycle has a flat tyre again"),
     )
-    assert {2, 3} == {hit.place for hit in found("What colour did Anna paint the boat shed?", talk, 2)}
-    assert 3 == first("What colour did Anna paint the boat shed?", talk)
+    assert [2, 3] == [hit.place for hit in found("What colour did Anna paint the boat shed?", talk, 2)]
 
 
 def test_who_is_asked_about_speaks() -> None:
@@ -255,7 +255,7 @@ def test_likeness_by_a_model_finds_what_is_worded_otherwise() -> None:
     """Vectors bring up what shares no word; a passage without a vector yet is judged by its words."""
     talk = said(("Anna", "The cat is ill"), ("Anna", "Our feline friend caught a cold"), ("Anna", "It rains"))
     like = [replace(p, before=None, cosine=c) for p, c in zip(talk, (None, 0.8, 0.1), strict=True)]
-    assert [2, 1, 3] == [hit.place for hit in found("Is the pet unwell", like)]
+    assert 2 == first("Is the pet unwell", like)
     assert 1 == first("Is the cat ill?", like)
 
 
@@ -290,7 +290,7 @@ def test_parts_explain_the_score() -> None:
     talk = said(("Anna", "Red apples"), ("Ben", "Red apples"), ("Carl", "Green pears"))
     for hit in found("Does Anna like red apples?", talk):
         assert hit.score == pytest.approx(sum(hit.parts.values()), abs=1e-5)
-    nothing = Weights(**dict.fromkeys(("words", "window", "group", "length"), 0.0))
+    nothing = Weights(**dict.fromkeys(Weights.__struct_fields__, 0.0))
     hits = rank(read_question("apples"), talk, statistics(talk), 10, nothing)
     assert [(3, 0.0), (2, 0.0), (1, 0.0)] == [(hit.place, hit.score) for hit in hits]
 
@@ -351,10 +351,75 @@ def test_an_answer_a_few_turns_after_the_words_is_found() -> None:
     assert ranked[1].parts["nearby"] > ranked[-1].parts["nearby"] == 0.0
 
 
-def test_length_tells_nothing_where_an_assistant_speaks() -> None:
-    """Its long answers would push aside what the user said in passing; between people, long turns tell more."""
-    long = " ".join(WORDS) + " garden"
-    between = said(("Ann", "garden"), ("Bo", long))
-    assert "length" in found("garden", between)[0].parts
-    chat = [*said(("user", "garden"), role="user"), *said(("assistant", long), role="assistant")]
-    assert "length" not in found("garden", [replace(one, place=n) for n, one in enumerate(chat, 1)])[0].parts
+def test_a_long_answer_that_repeats_the_words_comes_behind_a_brief_remark() -> None:
+    """Where everything holds the question's words, brevity decides, whoever speaks; a tool's data is never too long."""
+    long = " ".join(f"garden shed {word}" for word in (*WORDS, *WORDS, *WORDS, *WORDS, *WORDS))
+    chat = said(("user", "Trains and boats"), ("assistant", long), ("user", "Garden shed, with a red roof"))
+    alone = [replace(one, before=None) for one in chat]
+    assert 3 == first("Which garden shed?", alone)
+    by_role = [replace(one, role="user" if one.role == "assistant" else "assistant") for one in alone]
+    assert 3 == first("Which garden shed?", by_role)
+    data = [replace(alone[1], kind="tool", role="tool", speaker="look"), alone[0], alone[2]]
+    assert 1.0 == signals(read_question("Which garden shed?"), data, statistics(data))["brief"][0]
+
+
+def test_no_role_is_ahead_of_another() -> None:
+    """What an agent concludes, what its tool returns and what a person says rank by what they hold."""
+    text = "The alias is reported because of the rescue block"
+    for role in ("user", "assistant"):
+        talk = [replace(one, before=None) for one in said(("", text), ("", "Please go on"), role=role)]
+        other = [replace(one, place=9, role="tool", kind="tool") for one in said(("", "alias unused"))]
+        assert 1 == first("Why is the alias reported: what of the rescue block?", [*talk, *other])
+
+
+def test_an_identifier_is_worth_more_than_likeness() -> None:
+    """The passage that holds it comes first, however like the others are; without one, likeness decides."""
+    talk = said(("tool", "order KX-7741 status shipped"), *[("tool", f"order status of parcel {n}") for n in range(30)])
+    like = [replace(one, before=None, kind="tool", cosine=0.1 if one.place == 1 else 0.9) for one in talk]
+    assert 1 == first("What is the status of order KX-7741?", like)
+    assert 1 != first("What is the status of the order?", like)
+    assert 0.0 == doubt(read_question("What of KX-7741?"), statistics(like))
+    assert 0.0 < doubt(read_question("What is the status of the order?"), statistics(like))
+
+
+def test_words_around_a_passage_count_less_the_further_away_and_the_longer_they_stand() -> None:
+    """A detail is told in one turn, the name of what it is about in another; a long text holds many words."""
+    question = read_question("What is the phone number of the Lotus restaurant?")
+    far = len(WORDS)
+
+    def around(*turns: tuple[str, int]) -> float:
+        passages = [
+            Candidate(n << PLACES_BITS, "message", "user", "", 0, 0, tuple(terms(text)), before=None)
+            for text, n in (("It is their phone number", 100), *turns)
+        ]
+        return signals(question, passages, statistics(passages))["around"][0]
+
+    alone = around()
+    beside, further, long = around(("Lotus", 99)), around(("Lotus", 97)), around(("Lotus " + "so " * far, 99))
+    beyond = around(("Lotus", 90))
+    assert beside > further > beyond == pytest.approx(alone, abs=0.2)
+    assert beside >= long
+
+
+def test_calls_without_arguments_and_names_of_one_word_answer_nothing() -> None:
+    """ "Look it up" asks for no result of a tool `lookup`; a call of it that says nothing else is no passage."""
+    call = Candidate(1, "tool", "assistant", "lookup", 0, 0, ("lookup",))
+    result = Candidate(2, "tool", "tool", "lookup", 0, 0, ("price", "forti"))
+    other = Candidate(3, "message", "user", "user", 0, 0, ("lookup", "tabl", "price"))
+    ranked = found("What price is in the lookup table?", [call, result, other])
+    assert [3, 2] == [one.place for one in ranked]
+    assert not any("speaker" in one.parts for one in ranked)
+
+
+def test_who_asks_about_himself_is_preferred_only_where_words_leave_doubt() -> None:
+    """ "My" asks for what the user said; an identifier asks for whoever has it."""
+    chat = said(
+        *[("user", f"station news {n}") for n in range(12)], *[("assistant", f"station tips {n}") for n in range(12)]
+    )
+    chat = [replace(one, before=None, place=n) for n, one in enumerate(chat, 1)]
+    best = first("What may not be used for my station?", chat)
+    assert "user" == chat[best - 1].role
+    order = replace(chat[0], place=99, terms=("qx12345",))
+    assert "speaker" not in signals(
+        read_question("What is my order QX-12345?"), [*chat, order], Statistics(25, 3.0, {"qx12345": 1})
+    )
