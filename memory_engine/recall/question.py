@@ -57,10 +57,8 @@ _OF_YOU = regex(
 )
 _TO_YOU = regex(r"\b(?:would|do|does|should|might|are) you\b(?! (?:know|remember|recall))|\byour\b", re.IGNORECASE)
 """Questions that may ask for earlier advice, or for new advice based on the user's own words."""
-_EXACT = regex(
-    r"(?:[^\W_]+[_/.:@#-])*[^\W_]*(?:\d{3}|\d[^\W\d]|[^\W\d]\d|[^\W_][_/@][^\W_]|[^\W\d_A-Z][A-Z])[\w/.:@#-]*"
-)
-"""Identifiers, paths, long numbers: words that nobody says by the way."""
+_EXACT = regex(r"\d{3}|\d[^\W\d_]|[^\W\d_]\d|[^\W_][_/@][^\W_]|[^\W\d_A-Z][A-Z]")
+"""What makes a word an identifier, a path or a long number: nobody says it by the way."""
 _NAME = regex(r"\b[^\W\d_a-z][^\W\d_]+")
 
 
@@ -151,7 +149,7 @@ def read_question(text: str, *, now_us: int | None = None, zone: tzinfo = UTC) -
         of_you=_OF_YOU.search(read) is not None,
         to_you=_TO_YOU.search(read) is not None,
         of_me=_has_any(fold_case(read), "of_me"),
-        exact=tuple(dict.fromkeys(term for one in _EXACT.finditer(read) for term in terms(one.group()))),
+        exact=tuple(dict.fromkeys(term for word in read.split() if _EXACT.search(word) for term in terms(word))),
         zone=zone,
     )
 

@@ -402,7 +402,7 @@ def test_words_around_a_passage_count_less_the_further_away_and_the_longer_they_
 
 
 def test_calls_without_arguments_and_names_of_one_word_answer_nothing() -> None:
-    """ "Look it up" asks for no result of a tool `lookup`; a call of it that says nothing else is no passage."""
+    """To look something up asks for no result of a tool `lookup`; a call of it that says nothing else is no passage."""
     call = Candidate(1, "tool", "assistant", "lookup", 0, 0, ("lookup",))
     result = Candidate(2, "tool", "tool", "lookup", 0, 0, ("price", "forti"))
     other = Candidate(3, "message", "user", "user", 0, 0, ("lookup", "tabl", "price"))
@@ -412,7 +412,7 @@ def test_calls_without_arguments_and_names_of_one_word_answer_nothing() -> None:
 
 
 def test_who_asks_about_himself_is_preferred_only_where_words_leave_doubt() -> None:
-    """ "My" asks for what the user said; an identifier asks for whoever has it."""
+    """A question with "my" asks for what the user said; an identifier asks for whoever has it."""
     chat = said(
         *[("user", f"station news {n}") for n in range(12)], *[("assistant", f"station tips {n}") for n in range(12)]
     )
