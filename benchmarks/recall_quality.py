@@ -7,6 +7,9 @@ asked through `Thread.search` and `Thread.context`. `QDATA` names another file o
     python -m benchmarks.recall_quality                 without an embedding model
     python -m benchmarks.recall_quality --embedder      with MiniLM, where its package is installed
     python -m benchmarks.recall_quality --compacted     after an automatic compaction with the defaults
+    python -m benchmarks.recall_quality --agents        conversations of agents too
+
+A hit stands for its repetitions: they count as found behind it (`Hit.sources`).
 """
 
 import argparse
@@ -19,7 +22,7 @@ from types import ModuleType
 
 import memory_engine
 from benchmarks.compaction_quality import SharedDataMissing, quality_module
-from memory_engine import CompactionPolicy, Engine, EngineConfig, Thread
+from memory_engine import CompactionPolicy, Engine, EngineConfig, Receipt, Thread
 from memory_engine.context import Context
 from memory_engine.core.chunks import RECALLED
 from memory_engine.core.events.base import Event
@@ -28,8 +31,11 @@ from memory_engine.events import LlmTextResponse, UserMessage
 from memory_engine.recall import Embedder
 
 Unit = Mapping[str, str]
+AGENTS = ("sgd", "tau_retail", "tau_airline", "swe")
+"""Conversations of agents: one that looks things up, a shop's, an airline's, and coding agents' runs."""
 Item = dict[str, object]
 CONTEXT_TOKENS = (250, 500, 1_000, 2_000, 4_000)
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
 _WHEN = re.compile(r"(?:(\d{1,2}):(\d\d) (am|pm) on )?(\d{1,2} \w+, \d{4})")
 
 
@@ -64,8 +70,11 @@ class Conversation:
         engine: Engine = await self._opened.__aenter__()
         thread = await engine.create_thread()
         for unit in units:
-            new = NewEvent(as_event(unit), occurred_at=said_at(unit["date"]))
-            self.units[(await thread.dispatch(new)).event_id] = unit["id"]
+            if "raw" in unit:
+                receipts: Sequence[Receipt] = await thread.record(unit["raw"])
+            else:
+                receipts = [await thread.dispatch(NewEvent(as_event(unit), occurred_at=said_at(unit["date"])))]
+            self.units |= {receipt.event_id: unit["id"] for receipt in receipts}
         await thread.settle()
         await thread.prepare_search()
         return thread
@@ -73,7 +82,7 @@ class Conversation:
     def search(self, question: str, limit: int) -> list[str]:
         """The ids of the best units."""
         found = self._runner.run(self.thread.search(question, limit=limit))
-        return list(dict.fromkeys(self.units[hit.event_id] for hit in found if hit.event_id in self.units))
+        return self._of([event_id for hit in found for event_id in hit.sources])
 
     def context(self, question: str, tokens: float) -> list[Item]:
         """What a model would be given, with the units that it comes of."""
@@ -102,7 +111,7 @@ class Conversation:
         return items
 
     def _of(self, event_ids: Sequence[str]) -> list[str]:
-        return [self.units[event_id] for event_id in event_ids if event_id in self.units]
+        return list(dict.fromkeys(self.units[event_id] for event_id in event_ids if event_id in self.units))
 
     def close(self) -> None:
         """Close the engine."""
@@ -112,6 +121,8 @@ class Conversation:
 
 def said_at(date: str) -> datetime | None:
     """When a session was, as the recordings write it."""
+    if _ISO.fullmatch(date):
+        return datetime.fromisoformat(date).replace(tzinfo=UTC)
     found = _WHEN.fullmatch(date)
     if found is None:
         return None
@@ -139,6 +150,19 @@ def retrieval(
     with _Opened(embedder, compacted) as opened:
         rows, info = harness.evaluate("locomo", lambda units, _variant: opened(units).search, data=data)
     return {**harness.agg(rows), "questions": len(rows), "p50_ms": info["p50_ms"]}
+
+
+def of_agents(*, embedder: Embedder | None = None) -> dict[str, dict[str, float]]:
+    """The same of conversations of agents, by set."""
+    harness, agents = quality_module("eval_retrieval"), quality_module("agents")
+    found: dict[str, dict[str, float]] = {}
+    for name in AGENTS:
+        with _Opened(embedder, compacted=False) as opened:
+            rows, _ = harness.evaluate(
+                name, lambda units, _variant, opened=opened: opened(units).search, data=agents.load(name)
+            )
+        found[name] = {**harness.agg(rows), "questions": len(rows)}
+    return found
 
 
 def context(*, embedder: Embedder | None = None, compacted: bool = True) -> dict[int, dict[str, float]]:
@@ -179,11 +203,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--embedder", action="store_true", help="with MiniLM")
     parser.add_argument("--compacted", action="store_true", help="after automatic compaction")
+    parser.add_argument("--agents", action="store_true", help="conversations of agents too")
     parser.add_argument("--context", action="store_true", help="contexts too (slower)")
     options = parser.parse_args()
     try:
         embedder = MiniLM() if options.embedder else None
         figures: dict[str, object] = {"retrieval": retrieval(embedder=embedder, compacted=options.compacted)}
+        if options.agents:
+            figures["agents"] = of_agents(embedder=embedder)
         if options.context:
             figures["context"] = context(embedder=embedder)
     except SharedDataMissing as missing:

@@ -100,14 +100,14 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     `brief` and `speaker` rise where the question's words leave doubt.
     """
 
-    words: float = 0.6
+    words: float = 0.5
     window: float = 0.7
     around: float = 0.8
     nearby: float = 0.3
     group: float = 0.4
     meaning: float = 0.4
     brief: float = 0.4
-    speaker: float = 0.5
+    speaker: float = 0.6
     date: float = 0.5
     asked: float = 0.2
 
