@@ -11,6 +11,7 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, RetentionRule, UserMessage
 from memory_engine.administration.erasing import ErasurePlan, ErasureReport
+from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head
 from memory_engine.store.acts import Act
 from memory_engine.store.protocol import Traces
@@ -266,3 +267,54 @@ async def test_no_proof_looks_for_the_rows_of_a_successor(
         assert report.proof is not None
         assert () == report.proof.left
         assert ["herons stand in the reeds"] == [chunk.text for chunk in (await other.thread("t").state()).chunks()]
+
+
+@pytest.mark.parametrize("doing", ["erase", "replace"])
+async def test_a_log_is_whole_that_loses_rows_while_it_is_verified(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doing: str
+) -> None:
+    """Another process erases an event, or makes another thread by the id, once the rows are read: nothing is broken."""
+    thread = await engine.create_thread("t")
+    for word in ("plum", "quince"):
+        await thread.dispatch(UserMessage(content=f"{secret(word)} grows by the river"), event_id=word)
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        reads = engine.store.read
+
+        async def read(*place: object, **span: object) -> Sequence[StoredEvent]:
+            monkeypatch.undo()
+            if doing == "erase":
+                await other.thread("t").erase(["plum"])
+            else:
+                await other.thread("t").delete()
+                await (await other.create_thread("t")).dispatch(UserMessage(content="herons stand in the reeds"))
+            return await reads(*place, **span)  # type: ignore[arg-type]  # as it was called
+
+        monkeypatch.setattr(engine.store, "read", read)
+        [report] = await engine.verify()
+        assert (None, True) == (report.divergence, report.ok)
+        await other.thread("t").dispatch(UserMessage(content="and the thread goes on"))
+    await thread.dispatch(UserMessage(content="in every process"))
+
+
+async def test_a_row_that_another_act_replaces_while_it_is_read_is_read_again(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The summary is as an act has left it; before that act is looked up, another one takes a line more."""
+    thread = await engine.create_thread("t")
+    for word in WORDS:
+        await thread.dispatch(UserMessage(content=f"{secret(word)} grows by the river. " * 3), event_id=word)
+    await thread.dispatch(UserMessage(content="And what of the rest?"))
+    await thread.settle()
+    await thread.erase(["plum"])
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        reads = other.store.read
+
+        async def read(*place: object, **span: object) -> Sequence[StoredEvent]:
+            found = await reads(*place, **span)  # type: ignore[arg-type]  # as it was called
+            monkeypatch.undo()
+            await thread.erase(["quince"])
+            return found
+
+        monkeypatch.setattr(other.store, "read", read)
+        said = [str(recorded.event) async for recorded in other.thread("t").events()]
+    assert ["sorrel", "teasel"] == [word for word in WORDS if any(secret(word) in text for text in said)]
