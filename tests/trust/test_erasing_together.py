@@ -12,7 +12,8 @@ import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, RetentionRule, UserMessage
 from memory_engine.administration.erasing import ErasurePlan, ErasureReport
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import Head
+from memory_engine.core.threads import Head, LiveChunk, ThreadRecord
+from memory_engine.errors import ThreadNotFound
 from memory_engine.store.acts import Act
 from memory_engine.store.protocol import Traces
 from memory_engine.testing import FakeCompactor, Hangs
@@ -318,3 +319,26 @@ async def test_a_row_that_another_act_replaces_while_it_is_read_is_read_again(
         monkeypatch.setattr(other.store, "read", read)
         said = [str(recorded.event) async for recorded in other.thread("t").events()]
     assert ["sorrel", "teasel"] == [word for word in WORDS if any(secret(word) in text for text in said)]
+
+
+async def test_a_fork_has_no_past_of_another_thread(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is made, its origin is deleted, and another thread made by that id: there is no fork."""
+    thread = await engine.create_thread("t")
+    await thread.dispatch_all([UserMessage(content=word) for word in WORDS])
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        creates = engine.store.create
+
+        async def create(record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+            monkeypatch.undo()
+            await other.thread("t").delete()
+            successor = await other.create_thread("t")
+            await successor.dispatch(UserMessage(content="herons stand in the reeds"))
+            await creates(record, head, live)
+
+        monkeypatch.setattr(engine.store, "create", create)
+        with pytest.raises(ThreadNotFound):
+            await thread.fork(thread_id="f")
+        assert ["t"] == [info.id for info in await other.threads()]
+        assert (await other.thread("t").delete()).is_done
