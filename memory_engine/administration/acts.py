@@ -78,6 +78,12 @@ async def _beyond(store: Store, act: Act, thread_ids: Iterable[str]) -> str:
     return ""
 
 
+async def note_done(store: Store, act: Act, done_at_us: int, outcome: str) -> None:
+    """Keep with an act that it is done, and its outcome; if another process has finished it, keep that one's."""
+    if any(pending.id == act.id for pending in await store.acts(pending=True)):
+        await store.put_act(msgspec.structs.replace(act, done_at_us=done_at_us, outcome=outcome))
+
+
 async def note_failure(store: Store, act_id: str, error: Exception) -> None:
     """Keep with an act that a try has failed, and why; nothing if another process has finished it."""
     for act in await store.acts(pending=True):

@@ -33,7 +33,7 @@ async def is_there(kernel: Kernel, thread_id: str, created_at_us: int) -> bool:
 
 async def delete_thread(kernel: Kernel, thread_id: str, created_at_us: int, pieces: ErasedPieces) -> None:
     """Delete a thread, if it is there, and still the one that was meant."""
-    threads, runtime = kernel[OpenThreads], None
+    threads, runtime, own = kernel[OpenThreads], None, ErasedPieces(kernel.events)
     try:
         record = await record_of(kernel, thread_id)
         if record.created_at_us != created_at_us:
@@ -42,11 +42,12 @@ async def delete_thread(kernel: Kernel, thread_id: str, created_at_us: int, piec
             first = record.forked_from.seq if record.forked_from is not None else 0
             upto = (await kernel.store.head(thread_id)).seq
             async for page in kernel.reader.pages(thread_id, after=first, upto=upto):
-                await aside(partial(pieces.note_deleted, page), items=len(page))
+                await aside(partial(own.note_deleted, page), items=len(page))
             runtime = await threads.taken(thread_id)
             await runtime.idle()
         if not await is_there(kernel, thread_id, created_at_us):  # others may have been first while this read the log
-            return
+            return  # and that of another thread by its id, which stays
+        pieces.add(own)
         await kernel.store.delete(thread_id)
     except ThreadNotFound:  # an earlier attempt has
         runtime = None

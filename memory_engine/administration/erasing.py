@@ -14,7 +14,15 @@ from contextlib import suppress
 import msgspec
 from attrs import define, field, frozen
 
-from memory_engine.administration.acts import HELD_UP, NOT_ITS_OWN, check_allowed, failure_now, failure_of, note_failure
+from memory_engine.administration.acts import (
+    HELD_UP,
+    NOT_ITS_OWN,
+    check_allowed,
+    failure_now,
+    failure_of,
+    note_done,
+    note_failure,
+)
 from memory_engine.administration.deleting import UNREADABLE, delete_thread, is_there, record_of
 from memory_engine.administration.holds import check_not_held
 from memory_engine.administration.proof import ErasedPieces, ErasureProof, wiped_and_proved
@@ -242,7 +250,7 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
         proof=proof,
     )
     outcome = msgspec.json.encode(report.as_data()).decode()
-    await kernel.store.put_act(msgspec.structs.replace(act, done_at_us=kernel.now_us(), outcome=outcome))
+    await note_done(kernel.store, act, kernel.now_us(), outcome)
     return report
 
 
@@ -373,7 +381,7 @@ class _ThreadErasing:
 
     async def _stand_ins(self, record: ThreadRecord, hidden: Hidden) -> "_StandIns":
         """The stand-ins for the log as it is now. The thread takes events meanwhile."""
-        stand_ins = await _StandIns.of(self._kernel, record, hidden, self._pieces)
+        stand_ins = await _StandIns.of(self._kernel, record, hidden)
         await stand_ins.advance((await self._kernel.store.head(self._thread_id)).seq)
         return stand_ins
 
@@ -432,6 +440,7 @@ class _ThreadErasing:
             moved = next_head(moved, rows[-1], stand_ins.log.state.tally, tracked=True)
         unit = CommitUnit(thread_id=self._thread_id, expected=head, head=moved, events=rows)
         await kernel.store.erase(unit, stand_ins.replaced)
+        self._pieces.add(stand_ins.pieces)
         return len(named)
 
     def _event_id(self, what: str, n: int) -> str:
@@ -444,28 +453,30 @@ class _StandIns:
 
     It reads on from where it was. So what others write meanwhile costs their events, and not the whole log again. They
     `are_outdated` once it meets another act: that has exchanged rows which were read before, and to write these here
-    would bring back what it erased.
+    would bring back what it erased. The `pieces` are those of rows that go once the stand-ins are written: rows of
+    stand-ins that never are may stay, and no proof may look for them.
     """
 
     log: RedactedLog
     named: list[ErasedRow]
     replaced: list[StoredEvent]
+    pieces: ErasedPieces
     _kernel: Kernel
     _thread_id: str
     _first: int
     _attested: Attested
-    _pieces: ErasedPieces
     _seq: int = 0
     are_outdated: bool = False
 
     @classmethod
-    async def of(cls, kernel: Kernel, record: ThreadRecord, hidden: Hidden, pieces: ErasedPieces) -> "_StandIns":
+    async def of(cls, kernel: Kernel, record: ThreadRecord, hidden: Hidden) -> "_StandIns":
         """Those of a thread whose `hidden` texts go; nothing is read yet."""
         secret = kernel.ids.salt() + kernel.ids.salt()
         redactor = LogRedactor(Redaction(forgotten=False), kernel.events, hidden, secret)
         first = record.forked_from.seq + 1 if record.forked_from is not None else 1
         attested = await attested_of(kernel.store, kernel.events, record.id)
-        return cls(RedactedLog(kernel, record, 0, redactor), [], [], kernel, record.id, first, attested, pieces)
+        log, pieces = RedactedLog(kernel, record, 0, redactor), ErasedPieces(kernel.events)
+        return cls(log, [], [], pieces, kernel, record.id, first, attested)
 
     async def advance(self, upto: int) -> None:
         """Read on up to a seq. Rows before the thread's own are those of the log that it was forked from."""
@@ -482,6 +493,6 @@ class _StandIns:
                     self.named.append(ErasedRow(less.seq, digest))
                 if less is not stored:
                     self.replaced.append(less)
-                    self._pieces.note(stored, less)
+                    self.pieces.note(stored, less)
                 if stored.seq % PAUSE_ROWS == 0:
                     await asyncio.sleep(0)

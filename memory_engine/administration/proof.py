@@ -76,12 +76,21 @@ class ErasureProof(JsonForm):
 
 @define
 class ErasedPieces:
-    """Pieces of what is destroyed, while it can still be read."""
+    """Pieces of what is destroyed, while it can still be read.
+
+    Note those of rows that are about to go in an instance of their own, and add it once it is certain that they go.
+    """
 
     _registry: EventRegistry
     _salts: list[bytes] = field(factory=list)
     _texts: dict[bytes, str] = field(factory=dict)
     _digests: list[bytes] = field(factory=list)
+
+    def add(self, others: "ErasedPieces") -> None:
+        """Others, of rows that have gone."""
+        self._salts += others._salts
+        self._texts |= others._texts
+        self._digests += others._digests
 
     def note(self, stored: StoredEvent, less: StoredEvent) -> None:
         """A row, and the one that stands there now."""

@@ -53,7 +53,7 @@ from memory_engine.replay.differences import (
 from memory_engine.replay.divergence import Divergence, LackingContext, VerifyReport
 from memory_engine.replay.mendings import digest_of, mendings
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.attested import Attested, attested_of
+from memory_engine.store.attested import Attested, acts_in, attested_of
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
 from memory_engine.store.reader import UNVOUCHED, Imported, LogReader, imported_of
@@ -159,7 +159,16 @@ class Verifier:
         """Check a thread: contiguity, hash links, operations and snapshots, then head, live rows, views and index.
 
         A log that cannot be read to its end diverges where it stops. Raises `ThreadNotFound`. Writes nothing.
+
+        What differs may do so because others erased or deleted while this read: then it is read again.
         """
+        while True:
+            acts = await acts_in(self._store, thread_id)
+            report = await self._verified(thread_id, progress)
+            if report.ok or acts == await acts_in(self._store, thread_id):
+                return report
+
+    async def _verified(self, thread_id: str, progress: VerifyProgress | None) -> VerifyReport:
         try:
             loaded = await self._store.load(thread_id, sources=False)
         except IntegrityError as error:

@@ -50,6 +50,15 @@ async def attested_of(store: Store, registry: EventRegistry, thread_id: str) -> 
     return Attested(digests)
 
 
+async def acts_in(store: Store, thread_id: str) -> tuple[tuple[int, int], ...]:
+    """For each thread that a log is made of, when it was made, and the seq of the last act on it.
+
+    While this is the same, nobody has exchanged a row of the log, nor made another thread by its id.
+    """
+    parts = await lineage(store, thread_id)
+    return tuple((record.created_at_us, head.marks.get(EventsErased.event_type, 0)) for record, head, _ in parts)
+
+
 async def _acts(store: Store, thread_id: str, upto: int) -> Sequence[StoredEvent]:
     if not upto:
         return ()

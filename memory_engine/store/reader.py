@@ -99,10 +99,12 @@ class LogReader:
         Raises `ThreadNotFound`.
         """
         loaded = await self._store.load(thread_id)
-        sources = loaded.sources
         if self._check_hashes:
-            await self._check_vouched(thread_id, sources.values())
+            while (unvouched := await self._unvouched(thread_id, loaded.sources.values())) is not None:
+                await self._check_replaced(thread_id, unvouched)
+                loaded = await self._store.load(thread_id)
             return loaded
+        sources = loaded.sources
         unchecked = await aside(lambda: {seq: unlinked(stored) for seq, stored in sources.items()}, items=len(sources))
         return msgspec.structs.replace(loaded, sources=unchecked)
 
@@ -111,21 +113,30 @@ class LogReader:
         return await aside(lambda: load_state(loaded, self.registry), items=len(loaded.live))
 
     async def _checked(self, thread_id: str, rows: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-        """Rows ready to be decoded, which checks their hashes. Raises `IntegrityError` (see `_check_vouched`)."""
+        """Rows ready to be decoded, which checks their hashes. Raises `IntegrityError` (see `_check_replaced`)."""
         if not self._check_hashes:
             return [unlinked(stored) for stored in rows]
-        await self._check_vouched(thread_id, rows)
+        while (unvouched := await self._unvouched(thread_id, rows)) is not None:
+            await self._check_replaced(thread_id, unvouched)
+            rows = await self._store.read_at(thread_id, [stored.seq for stored in rows])
         return rows
 
-    async def _check_vouched(self, thread_id: str, rows: Collection[StoredEvent]) -> None:
-        """Raise `IntegrityError` for a row without its texts that no recorded act has left so."""
+    async def _unvouched(self, thread_id: str, rows: Collection[StoredEvent]) -> StoredEvent | None:
+        """The first row without its texts that no recorded act has left so."""
         redacted = await aside(lambda: list(filter(is_redacted, rows)), items=len(rows) // 10)
-        if redacted:
-            attested = await attested_of(self._store, self.registry, thread_id)
-            imported = await imported_of(self._store, thread_id)
-            for stored in redacted:
-                if not attested.vouches(stored, imported):
-                    raise IntegrityError(thread_id, stored.seq, UNVOUCHED)
+        if not redacted:
+            return None
+        attested = await attested_of(self._store, self.registry, thread_id)
+        imported = await imported_of(self._store, thread_id)
+        return next((stored for stored in redacted if not attested.vouches(stored, imported)), None)
+
+    async def _check_replaced(self, thread_id: str, unvouched: StoredEvent) -> None:
+        """Raise `IntegrityError` for a row that no act vouches for, unless another act came between the two readings.
+
+        That one has put another row in its place: read again.
+        """
+        if unvouched in await self._store.read_at(thread_id, [unvouched.seq]):
+            raise IntegrityError(thread_id, unvouched.seq, UNVOUCHED)
 
     async def head(self, thread_id: str) -> Head:
         """Where a thread stands. Raises `ThreadNotFound`, `IntegrityError` where its marks cannot be read."""

@@ -11,10 +11,13 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, RetentionRule, UserMessage
 from memory_engine.administration.erasing import ErasurePlan, ErasureReport
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import Head, LiveChunk, ThreadRecord
+from memory_engine.errors import ThreadNotFound
 from memory_engine.store.acts import Act
 from memory_engine.store.protocol import Traces
 from memory_engine.testing import FakeCompactor, Hangs
-from tests.scripted_compactors import Scripted, a_line_each
+from tests.scripted_compactors import Scripted, a_line, a_line_each
 
 WORDS = ("plum", "quince", "sorrel", "teasel")
 
@@ -207,3 +210,135 @@ async def test_what_nobody_destroys_is_left_at_once(
     assert report.proof is not None
     assert not report.proof.ok
     assert 1 == looks
+
+
+async def test_no_proof_looks_for_rows_that_came_after_the_act_was_finished_elsewhere(tmp_path: Path) -> None:
+    """It waits for a compaction, and another process finishes it; a later row would lose a line to it, and stays."""
+    config = EngineConfig(compaction=CompactionPolicy(enabled=False, tokens_min=0, keep_recent=1))
+    compactor, place = FakeCompactor(Hangs("too late")), str(tmp_path / "m.db")
+    async with (
+        memory_engine.open(place, config=config, compactor=compactor) as one,
+        memory_engine.open(place, config=config, compactor=Scripted(a_line)) as other,
+    ):
+        theirs = await other.create_thread("t")
+        for word in (*WORDS, "recent"):
+            await theirs.dispatch(UserMessage(content=f"{secret(word)} grows by the river. " * 9), event_id=word)
+        await theirs.compact()
+        for n in range(4):
+            await theirs.dispatch(UserMessage(content=f"The heron number {n} stands in the reeds. " * 9))
+        mine = one.thread("t")
+        compacting = asyncio.ensure_future(mine.compact())
+        await compactor.begun.wait()
+        began = await mine.last_seq()
+        erasing = asyncio.ensure_future(mine.erase(["plum"]))
+        while await mine.last_seq() == began:  # noqa: ASYNC110 - the thread forgets first: no event tells that
+            await asyncio.sleep(0)
+        [first] = await other.finish_acts()
+        await theirs.forget(event_ids=["quince"])
+        compactor.release()
+        second = await erasing
+        await asyncio.wait([compacting])
+        assert compacting.exception() is not None
+        assert [(True, ()), (True, ())] == [(one.proof.ok, one.proof.left) for one in (first, second) if one.proof]
+        [act] = await other.acts()
+        assert act.outcome == msgspec.json.encode(first.as_data()).decode()
+        assert (await theirs.verify()).ok
+
+
+async def test_no_proof_looks_for_the_rows_of_a_successor(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the rows of a thread to delete are read, another process deletes it, and makes another by its id."""
+    thread = await engine.create_thread("t")
+    await thread.dispatch(UserMessage(content="plums grow by the river"))
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        heads = engine.store.head
+
+        async def read(thread_id: str) -> Head:
+            found = await heads(thread_id)
+            if await engine.store.acts(pending=True):
+                monkeypatch.undo()
+                await other.thread("t").delete()
+                successor = await other.create_thread("t")
+                await successor.dispatch(UserMessage(content="herons stand in the reeds"))
+            return found
+
+        monkeypatch.setattr(engine.store, "head", read)
+        report = await thread.delete()
+        assert report.proof is not None
+        assert () == report.proof.left
+        assert ["herons stand in the reeds"] == [chunk.text for chunk in (await other.thread("t").state()).chunks()]
+
+
+@pytest.mark.parametrize("doing", ["erase", "replace"])
+async def test_a_log_is_whole_that_loses_rows_while_it_is_verified(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doing: str
+) -> None:
+    """Another process erases an event, or makes another thread by the id, once the rows are read: nothing is broken."""
+    thread = await engine.create_thread("t")
+    for word in ("plum", "quince"):
+        await thread.dispatch(UserMessage(content=f"{secret(word)} grows by the river"), event_id=word)
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        reads = engine.store.read
+
+        async def read(*place: object, **span: object) -> Sequence[StoredEvent]:
+            monkeypatch.undo()
+            if doing == "erase":
+                await other.thread("t").erase(["plum"])
+            else:
+                await other.thread("t").delete()
+                await (await other.create_thread("t")).dispatch(UserMessage(content="herons stand in the reeds"))
+            return await reads(*place, **span)  # type: ignore[arg-type]  # as it was called
+
+        monkeypatch.setattr(engine.store, "read", read)
+        [report] = await engine.verify()
+        assert (None, True) == (report.divergence, report.ok)
+        await other.thread("t").dispatch(UserMessage(content="and the thread goes on"))
+    await thread.dispatch(UserMessage(content="in every process"))
+
+
+async def test_a_row_that_another_act_replaces_while_it_is_read_is_read_again(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The summary is as an act has left it; before that act is looked up, another one takes a line more."""
+    thread = await engine.create_thread("t")
+    for word in WORDS:
+        await thread.dispatch(UserMessage(content=f"{secret(word)} grows by the river. " * 3), event_id=word)
+    await thread.dispatch(UserMessage(content="And what of the rest?"))
+    await thread.settle()
+    await thread.erase(["plum"])
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        reads = other.store.read
+
+        async def read(*place: object, **span: object) -> Sequence[StoredEvent]:
+            found = await reads(*place, **span)  # type: ignore[arg-type]  # as it was called
+            monkeypatch.undo()
+            await thread.erase(["quince"])
+            return found
+
+        monkeypatch.setattr(other.store, "read", read)
+        said = [str(recorded.event) async for recorded in other.thread("t").events()]
+    assert ["sorrel", "teasel"] == [word for word in WORDS if any(secret(word) in text for text in said)]
+
+
+async def test_a_fork_has_no_past_of_another_thread(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is made, its origin is deleted, and another thread made by that id: there is no fork."""
+    thread = await engine.create_thread("t")
+    await thread.dispatch_all([UserMessage(content=word) for word in WORDS])
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        creates = engine.store.create
+
+        async def create(record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+            monkeypatch.undo()
+            await other.thread("t").delete()
+            successor = await other.create_thread("t")
+            await successor.dispatch(UserMessage(content="herons stand in the reeds"))
+            await creates(record, head, live)
+
+        monkeypatch.setattr(engine.store, "create", create)
+        with pytest.raises(ThreadNotFound):
+            await thread.fork(thread_id="f")
+        assert ["t"] == [info.id for info in await other.threads()]
+        assert (await other.thread("t").delete()).is_done
