@@ -185,11 +185,11 @@ async def recall_now(setting: Setting) -> list[Figure]:
         found.append(
             Figure(
                 bench="recall_now",
-                case=f"statements marked as superseded that are not, {half}",
-                value=by_language["all"]["false_marks"],
-                unit="marks",
+                case=f"statements taken for what is true now that are not, {half}",
+                value=by_language["all"]["wrong_lifts"],
+                unit="statements",
                 asserted=False,
-                detail={language: shares["false_marks"] for language, shares in by_language.items()},
+                detail={language: shares["wrong_lifts"] for language, shares in by_language.items()},
             )
         )
     return found

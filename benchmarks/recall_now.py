@@ -19,12 +19,13 @@ from random import Random
 from statistics import fmean
 
 import msgspec
-from attrs import field, frozen
+from attrs import frozen
 
 import memory_engine
-from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmTextResponse, NewEvent, Thread, UserMessage
+from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmTextResponse, NewEvent, UserMessage
 from memory_engine.language.text import pairs, stop_words, words
-from memory_engine.recall.hits import Found
+from memory_engine.recall import Hit
+from memory_engine.recall.superseding import CURRENT
 
 HERE = Path(__file__).resolve().parent
 HALVES = ("dev", "held-out")
@@ -80,14 +81,13 @@ class Case:
 
 @frozen
 class Outcome:
-    """What became of one chat's questions. `false_marks` are texts that were marked and must not be."""
+    """What became of one chat's questions. `wrong_lifts` are texts wrongly taken for what is true now."""
 
     case: Case
     newer_first: bool
     in_context: bool
-    marked: bool
     then_right: bool | None
-    false_marks: tuple[str, ...] = field(factory=tuple)
+    wrong_lifts: frozenset[str] = frozenset()
 
 
 def cases(half: str) -> list[Case]:
@@ -146,17 +146,13 @@ async def tried(engine: Engine, case: Case) -> Outcome:
     context = await thread.context(max_tokens=CONTEXT_TOKENS, query=update.ask)
     then = await thread.search(update.before, limit=LIMIT) if update.before else None
     others = await thread.search(still.ask, limit=LIMIT)
-    marks = [*_marks(found), *_marks(others), *(_marks(then) if then is not None else ())]
-    right = (OLDER_AT + 1, NEWER_AT + 1)
+    wrong = (_lifted(found) - {update.newer}) | _lifted(others) | (_lifted(then or ()) - {update.older})
     return Outcome(
         case,
         newer_first=_above(order, update.newer, update.older),
         in_context=any(update.now in str(message.get("content")) for message in context.messages),
-        marked=right in _marks(found),
+        wrong_lifts=wrong,
         then_right=_above([hit.text for hit in then], update.older, update.newer) if then is not None else None,
-        false_marks=tuple(
-            sorted({f"{await _text(thread, a)} -> {await _text(thread, b)}" for a, b in marks if (a, b) != right})
-        ),
     )
 
 
@@ -169,15 +165,9 @@ def _above(order: Sequence[str], one: str, other: str) -> bool:
     return one in order and (other not in order or order.index(one) < order.index(other))
 
 
-def _marks(found: Found) -> list[tuple[int, int]]:
-    """The marks of a search: the seq of a hit, and the seq of what took its place."""
-    return [(hit.seq, hit.superseded_by.seq) for hit in found if hit.superseded_by is not None]
-
-
-async def _text(thread: Thread, seq: int) -> str:
-    async for recorded in thread.events(after=seq - 1, upto=seq):
-        return str(getattr(recorded.event, "content", ""))
-    return ""
+def _lifted(found: Sequence[Hit]) -> frozenset[str]:
+    """The hits that stand where they do since they are taken for what is true at the time that is asked about."""
+    return frozenset(hit.text for hit in found if hit.why.startswith(CURRENT))
 
 
 async def outcomes(half: str, at_most: int | None = None) -> list[Outcome]:
@@ -202,9 +192,8 @@ def _shares(some: Sequence[Outcome]) -> dict[str, float]:
         "updates": len(some),
         "newer_first": 100 * fmean(one.newer_first for one in some),
         "in_context": 100 * fmean(one.in_context for one in some),
-        "marked": 100 * fmean(one.marked for one in some),
         "then_right": 100 * fmean(then) if then else 0.0,
-        "false_marks": sum(len(one.false_marks) for one in some),
+        "wrong_lifts": sum(len(one.wrong_lifts) for one in some),
     }
 
 
@@ -223,9 +212,7 @@ def main() -> None:
 
 
 def _print_failures(one: Outcome) -> None:
-    wrong = [
-        name for name, ok in (("order", one.newer_first), ("context", one.in_context), ("mark", one.marked)) if not ok
-    ]
+    wrong = [name for name, ok in (("order", one.newer_first), ("context", one.in_context)) if not ok]
     if one.then_right is False:
         wrong.append("then")
     if wrong:
@@ -233,8 +220,8 @@ def _print_failures(one: Outcome) -> None:
         print(
             f"{update.lang} {update.matter}: {', '.join(wrong)}\n   {update.older}\n   {update.newer}\n   {update.ask}"
         )
-    for text in one.false_marks:
-        print(f"{one.case.update.lang} FALSE: {text}")
+    for text in one.wrong_lifts:
+        print(f"{one.case.update.lang} LIFTED: {text}")
 
 
 if __name__ == "__main__":

@@ -150,9 +150,9 @@ class Thread(Administered):
 
         Searches everything in the log except summaries of it, or only the given `kinds` (see `Hit.kind`). `at`: as of
         an earlier seq; `since` and `until` bound when it was said, ends included. Of two statements on the matter you
-        ask about, the one that is true now comes first, and the other names what superseded it; `as_of` asks what was
-        true then: at a moment (nothing said later counts), or after the event at a seq. `explain` gives each hit the
-        signals behind its score. A thread's first search builds its index.
+        ask about, the one that is true now comes first; `as_of` asks what was true then: at a moment (nothing said
+        later counts), or after the event at a seq. `explain` gives each hit the signals behind its score. A thread's
+        first search builds its index.
 
         Raises `ThreadNotFound`, `InvalidSearch` for arguments without meaning, and `ValueError` if the thread has no
         event at `at`.

@@ -128,9 +128,8 @@ def _stood(built: Context) -> list[dict[str, object]]:
 
 def _hit_row(hit: Hit) -> dict[str, object]:
     """A recalled passage as the context shows it, with its place and why it was chosen."""
-    newer = hit.superseded_by
     row = named(hit, "seq kind role speaker at event_id event_type score why")
-    return {**row, "text": hit.text[:MESSAGE_MAX], "superseded_by": newer.seq if newer is not None else None}
+    return {**row, "text": hit.text[:MESSAGE_MAX]}
 
 
 def message_row(message: Message, counter: TokenCounter) -> dict[str, object]:

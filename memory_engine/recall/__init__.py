@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from memory_engine.llm.vectors import VectorIndexFactory as VectorIndexFactory
     from memory_engine.recall.hits import Found as Found
     from memory_engine.recall.hits import Hit as Hit
-    from memory_engine.recall.hits import Superseded as Superseded
     from memory_engine.recall.likeness import LexicalIndex as LexicalIndex
     from memory_engine.recall.likeness import TextIndex as TextIndex
     from memory_engine.recall.question import Question as Question
@@ -38,7 +37,7 @@ __getattr__, __dir__ = imported_when_asked(
     {
         ".llm.vectors": "Embedder Match QueryEmbedder Vector VectorIndex VectorIndexFactory",
         ".store.passages": "Extracted Extractor Text",
-        "hits": "Found Hit Superseded",
+        "hits": "Found Hit",
         "likeness": "LexicalIndex TextIndex",
         "question": "Question",
         "ranking": "Candidate Ranked Ranker Statistics Weights rank weighted",

@@ -30,16 +30,6 @@ KINDS = (
 """The kinds of passages from built-in events. Your own events may add others."""
 
 
-class Superseded(msgspec.Struct, frozen=True, kw_only=True):
-    """The passage that replaced another: the `n`-th of the event at `seq`, said `at`."""
-
-    thread_id: str
-    seq: int
-    n: int
-    event_id: str
-    at: datetime
-
-
 class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """A passage that was found. It counts as recalled: nothing is learned from it a second time.
 
@@ -49,12 +39,9 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     search; `why` names the signals that it mostly rests on, and `parts`, if you asked for them, what each added. `key`
     names what the passage belongs to ("preference:verbosity", "document:<id>:…"). `likeness` is the model's cosine of
     question and passage, if both have a vector. `alike` are ids of events whose near-duplicates were left out.
-    `superseded_by` is the newest statement found on the matter you ask about, if this one is outdated by it.
     """
 
-    json_names = (
-        "text kind role speaker about at thread_id seq event_id event_type key score why parts alike superseded_by"
-    )
+    json_names = "text kind role speaker about at thread_id seq event_id event_type key score why parts alike"
 
     text: str
     kind: str
@@ -73,7 +60,6 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     about: str = ""
     likeness: float | None = None
     alike: tuple[str, ...] = ()
-    superseded_by: Superseded | None = None
     recalled: bool = True
 
     @property
@@ -87,16 +73,12 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return self.thread_id, self.seq, self.n
 
     def rendered(self) -> str:
-        """The passage preceded by its date and speaker; an outdated one also says when it ended."""
-        newer = self.superseded_by
-        until = f", superseded on {day_of(newer.at)}" if newer is not None else ""
-        return f"[{self.day}{until}] {self._said()}"
+        """The passage preceded by its date and speaker."""
+        return f"[{self.day}] {self._said()}"
 
     def below_its_day(self) -> str:
         """The same, for a list under the day on which it was said."""
-        newer = self.superseded_by
-        until = f"[superseded on {day_of(newer.at)}] " if newer is not None else ""
-        return f"{until}{self._said()}"
+        return self._said()
 
     @property
     def day(self) -> str:
@@ -188,9 +170,7 @@ def hit_lines(
 
     for n, hit in enumerate(hits, 1):
         where = f"{hit.thread_id} {hit.seq}" if several else f"event {hit.seq}"
-        newer = hit.superseded_by
-        outdated = f"superseded {newer.at:%Y-%m-%d} by event {newer.seq}" if newer is not None else ""
-        facts = (where, hit.kind, hit.speaker or hit.role, f"{hit.at:%Y-%m-%d}", f"{hit.score:.2f}", outdated)
+        facts = (where, hit.kind, hit.speaker or hit.role, f"{hit.at:%Y-%m-%d}", f"{hit.score:.2f}")
         yield (f"{n:>2} ", ""), (escaped(" · ".join(filter(None, facts))), "bold")
         text = hit.text if text_lines_max is None else hit.text[: width * 8 * text_lines_max]
         room = width - len(HIT_INDENT)

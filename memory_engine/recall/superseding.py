@@ -3,8 +3,8 @@
 People restate a fact in other words when it has changed: "I live in Leeds", and later "the boxes are unpacked, I moved
 to Utrecht". By its words, the older statement is the better answer to "Where do I live?". A newer statement supersedes
 it if both are about the matter that is asked for (the same subject and attribute), the newer one claims something else,
-and it says or shows that something has changed. Two facts that are both true must not be marked, so all doubtful cases
-are left alone: plans, conditions, questions, quotations, the past, other people, additions.
+and it says or shows that something has changed. In doubt the order stays: plans, conditions, questions, quotations,
+the past, other people, additions.
 
 Pure and deterministic, over the passages that one search has found. `lexicon.py` defines the uses of words.
 """
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from memory_engine.core.lazy import regex
 from memory_engine.language.rough import asks, rough_sentences, spaced_clauses
 from memory_engine.language.text import fold_case, is_unspaced
-from memory_engine.recall.hits import Hit, Superseded, passage_of
+from memory_engine.recall.hits import Hit, passage_of
 from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, language_of, slots, words_of
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked
@@ -387,24 +387,25 @@ class Current:
         return [Ranked(place, 0.0, {}) for place in best if place not in shown]
 
     def settled(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits, with outdated ones marked and placed after their successors.
+        """Return the hits, outdated ones after their successors.
 
         If the question asks for the past, the order is the reverse. A lifted statement comes before the other of its
-        pair, and at least third. Partners that are not lifted are left out.
+        pair, and at least third. Partners that are not lifted are left out. No hit is marked as outdated: of statements
+        that word lists cannot tell apart, too many are.
         """
         matter = self._matter
         if matter is None or not self.read:
             return list(hits)
         by = _superseders(matter, [hit if hit.passage in self._passages else None for hit in hits])
-        marked = [replace(hit, superseded_by=_mark(hits[by[n]])) if n in by else hit for n, hit in enumerate(hits)]
+        settled = list(hits)
         lifted = by.items() if matter.asks == "before" else [(newer, older) for older, newer in by.items()]
         place: dict[int, float] = {n: n for n, hit in enumerate(hits) if hit.why}
         for first, second in lifted:
             goal = min(second, LIFTED_TO)
             if goal < place.get(first, len(hits)):
                 place[first] = goal - 0.5
-                marked[first] = _lifted(marked[first], hits[goal])
-        return [marked[n] for n in sorted(place, key=lambda n: (place[n], -n))]
+                settled[first] = _lifted(settled[first], hits[goal])
+        return [settled[n] for n in sorted(place, key=lambda n: (place[n], -n))]
 
 
 class _SoughtMatter:
@@ -478,10 +479,6 @@ def _may_know(matter: Matter, older: Hit, newer: Hit) -> bool:
     if matter.subject and not matter.speakers:
         return True
     return (older.role, older.speaker) == (newer.role, newer.speaker)
-
-
-def _mark(newer: Hit) -> Superseded:
-    return Superseded(thread_id=newer.thread_id, seq=newer.seq, n=newer.n, event_id=newer.event_id, at=newer.at)
 
 
 def _lifted(hit: Hit, other: Hit) -> Hit:

@@ -42,19 +42,12 @@ def texts(found: Sequence[Hit]) -> list[str]:
     return [hit.text for hit in found if hit.role == "user"]
 
 
-async def test_the_newer_statement_stands_first_and_the_older_one_names_it(engine: Engine) -> None:
-    """The older one answers better by its words, and says what superseded it and when."""
+async def test_the_newer_statement_stands_first(engine: Engine) -> None:
+    """The older one answers better by its words, and comes behind it. Nothing says that it is outdated."""
     thread = await told(engine, OLDER, "I like the trains there.", NEWER)
     newer, older = (await thread.search(ASKED))[:2]
     assert (NEWER, OLDER) == (newer.text, older.text)
-    assert older.superseded_by is not None
-    assert (newer.seq, newer.event_id, newer.at) == (
-        older.superseded_by.seq,
-        older.superseded_by.event_id,
-        older.superseded_by.at,
-    )
-    assert newer.superseded_by is None
-    assert older.rendered() == f"[3 May 2026, superseded on 5 May 2026] user: {OLDER}"
+    assert older.rendered() == f"[3 May 2026] user: {OLDER}"
 
 
 async def test_a_hit_says_what_lifted_it(engine: Engine) -> None:
@@ -66,23 +59,21 @@ async def test_a_hit_says_what_lifted_it(engine: Engine) -> None:
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
 
 
-async def test_the_newest_of_several_supersedes_all_before_it(engine: Engine) -> None:
-    """Each earlier statement is marked with the last one, which is what is true now."""
+async def test_the_newest_of_several_stands_before_all_before_it(engine: Engine) -> None:
+    """It is what is true now."""
     last = "We've relocated again: I live in Ghent now."
     thread = await told(engine, OLDER, NEWER, last)
     found = await thread.search(ASKED)
     assert last == found[0].text
-    marks = {hit.text: hit.superseded_by.seq for hit in found if hit.superseded_by is not None}
-    assert {OLDER: 5, NEWER: 5} == marks
+    assert {OLDER, NEWER} == {*texts(found[1:])}
 
 
 @pytest.mark.parametrize("question", ["Where did I live before?", "Where did I live at first?"])
 async def test_a_question_about_then_is_not_turned_round(engine: Engine, question: str) -> None:
-    """The older statement is what is asked for; it is marked all the same."""
+    """The older statement is what is asked for."""
     thread = await told(engine, OLDER, NEWER)
     found = [hit for hit in await thread.search(question) if hit.text in {OLDER, NEWER}]
     assert OLDER == found[0].text
-    assert found[0].superseded_by is not None
 
 
 async def test_a_limit_of_one_gives_what_is_true_now(engine: Engine) -> None:
@@ -92,12 +83,11 @@ async def test_a_limit_of_one_gives_what_is_true_now(engine: Engine) -> None:
 
 
 async def test_as_of_a_moment_nothing_later_counts(engine: Engine) -> None:
-    """What was newest then stands first, unmarked; a seq says the same as a moment."""
+    """What was newest then stands first; a seq says the same as a moment."""
     thread = await told(engine, OLDER, NEWER)
     for then in (BEGUN + timedelta(hours=1), 2):
         found = await thread.search(ASKED, as_of=then)
         assert [OLDER] == texts(found)
-        assert found[0].superseded_by is None
     assert NEWER == (await thread.search(ASKED, as_of=BEGUN + timedelta(days=1)))[0].text
     assert NEWER == (await engine.search(ASKED, thread_ids=[thread.id], as_of=BEGUN + timedelta(days=9)))[0].text
     assert [OLDER] == texts(await engine.search(ASKED, thread_ids=[thread.id], as_of=BEGUN))
@@ -123,36 +113,36 @@ async def test_a_past_thread_knows_nothing_of_what_came_later(engine: Engine) ->
     """Before the newer statement the older one is simply true."""
     thread = await told(engine, OLDER, NEWER)
     found = await (await thread.at(2)).search(ASKED)
-    assert ([OLDER], None) == (texts(found), found[0].superseded_by)
+    assert [OLDER] == texts(found)
 
 
 async def test_forgetting_the_newer_brings_the_older_back(engine: Engine) -> None:
-    """With its successor gone, nothing says that it is outdated."""
+    """With its successor gone, it stands first."""
     thread = await told(engine, OLDER, NEWER)
     await thread.search(ASKED)
     await thread.dispatch(MemoryForget(seqs=(3,)))
     found = await thread.search(ASKED)
-    assert (OLDER, None) == (found[0].text, found[0].superseded_by)
+    assert OLDER == found[0].text
 
 
 async def test_a_fork_from_between_keeps_the_older_value(engine: Engine) -> None:
     """What is true is true of a log; what a fork goes on to say supersedes there only."""
     thread = await told(engine, OLDER, NEWER)
     fork = await (await thread.at(2)).fork()
-    assert (OLDER, None) == ((found := (await fork.search(ASKED))[0]).text, found.superseded_by)
+    assert OLDER == (await fork.search(ASKED))[0].text
     await fork.dispatch(UserMessage(content="I moved to Bergen, the flat is small."))
     assert "I moved to Bergen, the flat is small." == (await fork.search(ASKED))[0].text
     assert NEWER == (await thread.search(ASKED))[0].text
 
 
-async def test_a_context_recalls_what_is_true_now_and_marks_what_is_not() -> None:
+async def test_a_context_recalls_what_is_true_now() -> None:
     """With room for both they stand in the order in which they were said; with room for one the newer is in."""
     async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
         thread = await told(engine, OLDER, "I like the trains there.", NEWER)
         for event in turns(60):
             await thread.dispatch(event)
         block = (await thread.context(max_tokens=600, query=ASKED, policy=ContextPolicy(blocks=()))).recalled_text
-        assert f"[3 May 2026]\n- [superseded on 5 May 2026] user: {OLDER}" in block
+        assert f"[3 May 2026]\n- user: {OLDER}" in block
         assert block.index(OLDER) < block.index(NEWER)
 
 
@@ -165,18 +155,17 @@ async def test_a_compaction_between_the_two_changes_nothing() -> None:
             await thread.settle()
         await thread.dispatch(UserMessage(content=NEWER))
         newer, older = [hit for hit in await thread.search(ASKED) if hit.text in {OLDER, NEWER}]
-        assert (NEWER, OLDER, newer.seq) == (newer.text, older.text, older.superseded_by and older.superseded_by.seq)
+        assert (NEWER, OLDER) == (newer.text, older.text)
 
 
 async def test_what_a_user_said_in_another_conversation_counts(engine: Engine) -> None:
-    """The mark names the thread in which the newer statement stands."""
+    """The newer statement stands first, whatever thread it is in."""
     first = await told(engine, OLDER, thread_id="first")
     second = await engine.create_thread("second", user_id="u1", tenant_id="acme")
     await second.dispatch(NewEvent(UserMessage(content=NEWER), occurred_at=BEGUN + timedelta(days=30)))
     newer, older = (await engine.search(ASKED, user_id="u1", tenant_id="acme"))[:2]
     assert (NEWER, "second") == (newer.text, newer.thread_id)
-    assert older.superseded_by is not None
-    assert ("second", 1) == (older.superseded_by.thread_id, older.superseded_by.seq)
+    assert (OLDER, first.id) == (older.text, older.thread_id)
     context = await first.context(max_tokens=600, query=ASKED, recall_from=[second])
     assert NEWER in context.recalled_text
 
@@ -192,19 +181,4 @@ async def test_people_of_one_chat_speak_of_themselves(engine: Engine) -> None:
         await thread.dispatch(UserMessage(content=text, name=name))
     of_ann = await thread.search("Where does Ann live?")
     assert "I finally moved, my flat in Utrecht is tiny." == of_ann[0].text
-    of_bo = {hit.text: hit.superseded_by for hit in await thread.search("Where does Bo live?")}
-    assert of_bo["I live in Graz."] is None
-
-
-async def test_the_json_of_a_hit_has_the_mark(engine: Engine) -> None:
-    """As an object with thread, seq, passage, event and moment, or null."""
-    thread = await told(engine, OLDER, NEWER)
-    newer, older = (await thread.search(ASKED))[:2]
-    assert newer.as_data()["superseded_by"] is None
-    assert older.as_data()["superseded_by"] == {
-        "thread_id": thread.id,
-        "seq": 3,
-        "n": 0,
-        "event_id": newer.event_id,
-        "at": "2026-05-04T12:00:00+00:00",
-    }
+    assert "I live in Graz." == (await thread.search("Where does Bo live?"))[0].text

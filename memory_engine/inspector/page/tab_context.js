@@ -149,7 +149,7 @@ function recalled({ recalled: hits, recall_failure: failed }) {
 }
 
 // A passage that memory found; `fate` and `parts` say more about it where they are known.
-export function hit({ seq, kind, role, speaker, at, score, why, text, superseded_by: newer }, fate = "", parts = "") {
+export function hit({ seq, kind, role, speaker, at, score, why, text }, fate = "", parts = "") {
   return el(
     "article",
     { class: "card hit" },
@@ -163,12 +163,7 @@ export function hit({ seq, kind, role, speaker, at, score, why, text, superseded
       score > 0 && el("span", { class: "tokens", text: score.toFixed(2) }),
     ),
     prose(text, { most: 1200 }),
-    el(
-      "footer",
-      { class: "dim" },
-      `why: ${oneLine(why, 200)}`,
-      newer && [" · superseded by ", seqLink(newer)],
-    ),
+    el("footer", { class: "dim" }, `why: ${oneLine(why, 200)}`),
     parts,
   );
 }
