@@ -221,7 +221,8 @@ async def test_a_long_log_is_answered_from_what_is_there(tmp_path: Path, monkeyp
         await writer.thread("t").dispatch(UserMessage(content="Pottery at round 109 too."))
         async with memory_engine.open(path, config=AT_ONCE) as reader:
             for found in (await reader.thread("t").search("pottery"), await reader.search("pottery", user_id="u")):
-                assert (1, True) == (found.unindexed, "pottery" in found[0].text)
+                assert found.unindexed <= 1  # or 0, where the rest was read by then
+                assert "pottery" in found[0].text.casefold()
             while (found := await reader.thread("t").search("pottery round 109")).unindexed:
                 pass
             assert 1_102 in {hit.seq for hit in found}
