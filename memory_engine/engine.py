@@ -396,10 +396,14 @@ class Engine(AdministeredStore):
     async def verify(
         self, thread_ids: Collection[str] | None = None, progress: "VerifyProgress | None" = None
     ) -> "list[VerifyReport]":
-        """Verify the given threads, or all of them (see `Thread.verify`)."""
+        """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Thread.verify`).
+
+        Raises `ThreadNotFound` for a given one that does not exist.
+        """
         checked_call("progress", progress)
         if thread_ids is None:
-            thread_ids = [info.id for info in await self.threads()]
+            every = [info.id for info in await self.threads()]
+            return await verify_threads(self.kernel, every, progress, may_go=True)
         thread_ids = checked_list("thread_ids", thread_ids, str, each="ids of threads")
         return await verify_threads(self.kernel, thread_ids, progress)
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from memory_engine.core.aside import imported
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo
-from memory_engine.errors import BackupFailed, InvalidArgument, KeyUnsupported, MemoryEngineError
+from memory_engine.errors import BackupFailed, InvalidArgument, KeyUnsupported, MemoryEngineError, ThreadNotFound
 from memory_engine.errors.base import is_url
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
@@ -43,14 +44,18 @@ _log = logging.getLogger("memory_engine")
 
 
 async def verify_threads(
-    kernel: Kernel, thread_ids: Sequence[str], progress: "VerifyProgress | None"
+    kernel: Kernel, thread_ids: Sequence[str], progress: "VerifyProgress | None", *, may_go: bool = False
 ) -> "list[VerifyReport]":
-    """Verify threads one after another; `progress` counts the events of all of them."""
+    """Verify threads one after another; `progress` counts the events of all of them.
+
+    Raises `ThreadNotFound`, unless threads `may_go`: then one that is deleted meanwhile has no report.
+    """
     reports: list[VerifyReport] = []
     for thread_id in thread_ids:
         before = sum(report.events for report in reports)
         counted = None if progress is None else verify.counted_from(progress, before)
-        reports.append(await Administered(kernel, thread_id).verify(counted))
+        with suppress(*((ThreadNotFound,) if may_go else ())):
+            reports.append(await Administered(kernel, thread_id).verify(counted))
     return reports
 
 

@@ -261,7 +261,7 @@ class Engine:
     def verify(
         self, thread_ids: Collection[str] | None = None, progress: VerifyProgress | None = None
     ) -> list[VerifyReport]:
-        """Verify the given threads, or all of them (see `Thread.verify`)."""
+        """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Thread.verify`)."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...

@@ -1,11 +1,13 @@
 """What a simulation knows of the logs without asking the engine, and the comparison of both."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from attrs import define, field
 
 from memory_engine import Engine, LlmTextResponse, NewEvent, RecordedEvent, Thread, UserMessage
 from memory_engine.core.chunks import ChunkType
+from memory_engine.errors import ThreadNotFound
 from memory_engine.events import (
     CompactionCompleted,
     CompactionUndone,
@@ -203,5 +205,9 @@ async def check_state(thread: Thread, events: Sequence[RecordedEvent]) -> None:
 
 
 async def logs_of(engine: Engine) -> Mapping[str, list[RecordedEvent]]:
-    """Every thread's log."""
-    return {info.id: [event async for event in engine.thread(info.id).events()] for info in await engine.threads()}
+    """Every thread's log, but of those that another process deletes meanwhile."""
+    logs: dict[str, list[RecordedEvent]] = {}
+    for info in await engine.threads():
+        with suppress(ThreadNotFound):
+            logs[info.id] = [event async for event in engine.thread(info.id).events()]
+    return logs

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, RetentionRule, UserMessage
+from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, RetentionRule, ThreadInfo, UserMessage
 from memory_engine.administration.erasing import ErasurePlan, ErasureReport
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, ThreadRecord
@@ -342,3 +342,22 @@ async def test_a_fork_has_no_past_of_another_thread(
             await thread.fork(thread_id="f")
         assert ["t"] == [info.id for info in await other.threads()]
         assert (await other.thread("t").delete()).is_done
+
+
+async def test_a_thread_that_is_deleted_while_all_are_verified_has_no_report(engine: Engine, tmp_path: Path) -> None:
+    """Another process deletes it behind the list of threads; one that is named must be there."""
+    for name in ("a", "b"):
+        await (await engine.create_thread(name)).dispatch(UserMessage(content="It grows by the river."))
+    async with memory_engine.open(str(tmp_path / "m.db")) as other:
+        listed = engine.threads
+
+        async def threads() -> list[ThreadInfo]:
+            found = await listed()
+            await other.thread("a").delete()
+            return found
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(engine, "threads", threads)
+            assert [("b", True)] == [(report.thread_id, report.ok) for report in await engine.verify()]
+    with pytest.raises(ThreadNotFound):
+        await engine.verify(["a", "b"])
