@@ -72,6 +72,7 @@ class FileReaders:
 
     async def run(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on the file as it is now. Raises what `Connection.run` raises."""
+        failed: StorageFailed | None = None
         for _ in range(TRIES):
             view = await self._current()
             try:
@@ -80,13 +81,19 @@ class FileReaders:
                 if not self._is_open:
                     raise
                 continue  # another query has opened the file again
+            except StorageFailed as error:
+                if view.signature is not None and view.is_of(self._path):
+                    raise
+                failed = error
+                await self._let_go(view)  # the last writer took away the log that it reads: it never would again
+                continue
             except Exception:  # any error: it may be of a file that was half written
                 if view.is_of(self._path):
                     raise
                 continue
             if view.is_of(self._path):
                 return found
-        raise StorageFailed(self._path, "another process writes to it without pause; read it again")
+        raise failed or StorageFailed(self._path, "another process writes to it without pause; read it again")
 
     async def close(self) -> None:
         """Close all of them."""
@@ -98,6 +105,10 @@ class FileReaders:
         view, self._view = self._view, None
         if view is not None:
             await view.close()
+
+    async def _let_go(self, view: "_View") -> None:
+        if self._view is view:
+            await self.rest()
 
     def _check_open(self) -> None:
         if not self._is_open:

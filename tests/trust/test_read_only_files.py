@@ -246,3 +246,28 @@ async def test_a_file_that_is_removed_is_missed(tmp_path: Path) -> None:
         (tmp_path / "m.db").unlink()
         with pytest.raises(errors.StorageFailed):
             await reader.threads()
+
+
+async def test_a_writer_that_comes_and_goes_leaves_no_reader_behind(tmp_path: Path) -> None:
+    """Who closes last takes the log away that a reader has open: it opens the file again and goes on."""
+    path = str(tmp_path / "m.db")
+    writing = """
+import asyncio, sys
+import memory_engine
+
+async def main():
+    for n in range(60):
+        async with memory_engine.open(sys.argv[1]) as engine:
+            await (await engine.open_thread("t")).dispatch(memory_engine.UserMessage(content=f"word {n}"))
+        await asyncio.sleep(0.01)
+
+asyncio.run(main())
+"""
+    async with memory_engine.open(path) as engine:
+        await (await engine.open_thread("t")).dispatch(UserMessage(content="first"))
+    writer = await asyncio.create_subprocess_exec(sys.executable, "-c", writing, path)
+    async with memory_engine.open(path, config=EngineConfig(read_only=True)) as reader:
+        while writer.returncode is None:
+            assert await reader.thread("t").last_seq() >= 1
+            await asyncio.sleep(0.003)
+        assert 61 == await reader.thread("t").last_seq()
