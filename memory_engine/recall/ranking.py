@@ -37,6 +37,8 @@ NEARBY_DECAY = 0.7
 """What is left of a match with each further passage between it and the one that may answer."""
 AROUND_EVENTS = 4
 """Events before and after a passage whose words are read with it."""
+AROUND_PASSAGES = 8
+"""The most candidates of these on either side: one event may hold thousands, as a document does."""
 AROUND_DECAY = 0.8
 """What a term counts that is so many events away, to the power of their number."""
 CERTAIN, DOUBTFUL = 0.7, 0.3
@@ -262,18 +264,12 @@ class _WordScores:
         idf, whole = self._idf, self._whole
         shares: dict[int, float] = {}
         order = sorted(candidates, key=lambda c: c.place)
-        first = 0
         for n, one in enumerate(order):
             at = one.place >> PLACES_BITS
-            while order[first].place >> PLACES_BITS < at - AROUND_EVENTS:
-                first += 1
             held = dict.fromkeys(self._counts(one), 1.0)
-            for m in range(first, len(order)):
-                other = order[m]
+            for other in order[max(0, n - AROUND_PASSAGES) : n + AROUND_PASSAGES + 1]:
                 far = abs((other.place >> PLACES_BITS) - at)
-                if far > AROUND_EVENTS:
-                    break
-                if m == n or other.group != one.group or not (beside := self._counts(other)):
+                if far > AROUND_EVENTS or other.group != one.group or not (beside := self._counts(other)):
                     continue
                 counts = AROUND_DECAY ** max(1, far) * min(1.0, TAIL_TERMS / len(other.terms))
                 for term in beside:
