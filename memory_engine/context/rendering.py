@@ -145,7 +145,7 @@ def render_compacted(chunk: Chunk) -> Iterable[Message]:
 
 
 def _has_sections(chunk: Chunk) -> bool:
-    """Return whether a summary is told by sections. One that has a text too is told in the order of that text."""
+    """Return whether a summary is rendered by sections; one with a text of its own keeps the order of that text."""
     return bool(chunk.lines) and not chunk.content
 
 

@@ -89,7 +89,7 @@ def given_way(work: Callable[[], T]) -> T:
 
 @contextmanager
 def modules_spared() -> Iterator[None]:
-    """A block in which garbage collections do not look at what is loaded when it begins: for a program of ours.
+    """Keep the garbage collector off the objects that exist when the block begins, in a program of this package.
 
     A full one looks at every object of every module, tens of thousands, while the loop stands still.
     """

@@ -203,7 +203,10 @@ def begin_of(day: date, unit: str) -> date:
 
 
 def days_ago(count: int, unit: str, today: date) -> tuple[date, date]:
-    """Return the days around so many units ago, as vague as the unit. Raises `OverflowError`."""
+    """Return the first and last day meant by "`count` `unit`s ago": two weeks ago is a week, three days ago is a day.
+
+    Raises `OverflowError` for dates before year 1.
+    """
     if unit == "weekend":
         first, last = period(unit, today, back=True)
         return first - timedelta(weeks=count - 1), last - timedelta(weeks=count - 1)

@@ -316,7 +316,7 @@ class Store(Protocol):
         ...
 
     async def taken(self) -> Sequence[str]:
-        """The ids of deleted threads that nobody bears now, in any order; not those of scopes (`is_scope_id`)."""
+        """Return the ids of deleted threads that no thread uses now, in any order, without ids of scopes."""
         ...
 
     async def forks(self, thread_id: str) -> Sequence[str]:

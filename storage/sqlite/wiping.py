@@ -1,4 +1,4 @@
-"""Zeroing what deleted rows have left in a database, page by page, while others go on writing between two steps.
+"""Zero the bytes that deleted rows left in a database, page by page; other processes write between two steps.
 
 A program of its own looks for pages whose unused bytes are not zero (see `pages`), and nobody waits for it. They are
 zeroed some at a time, each time in the lock and with an empty write-ahead log: then the file holds the only copy of a
@@ -68,7 +68,7 @@ def _words(act: str, *paths: str) -> list[str]:
 class PageWiper:
     """The program that zeroes pages.
 
-    It holds the lock with whoever started it: if that one is killed in a step, nobody writes before it has ended.
+    It shares the lock with the process that started it. If that process is killed, no one writes until the step ends.
     """
 
     def __init__(self, path: str, lock: int) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -74,3 +75,17 @@ def contents(folder: Path) -> dict[str, tuple[str, int]]:
         for file in sorted(folder.rglob("*"))
         if file.is_file()
     }
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files are made."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    """What is in a folder."""
+    return sorted(file.name for file in folder.iterdir())

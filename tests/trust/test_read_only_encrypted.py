@@ -1,6 +1,5 @@
 """`read_only=True` on an encrypted file: read with its key, and nothing is written, nor anything in clear elsewhere."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,10 @@ import memory_engine
 from memory_engine import EngineConfig, UserMessage, errors
 from memory_engine.storage.places import schema_of
 from memory_engine.store.keys import Key
-from tests.trust.older_files import NEWEST, closed, contents, left_behind, of_version, written
+from tests.trust.older_files import NEWEST, closed, contents, left_behind, names, of_version, temporary, written
 from tests.trust.sealing import OTHER, RAW, filled, holding, read, running, said, sealed
+
+__all__ = ["temporary"]  # a fixture
 
 ONLY_READS = EngineConfig(read_only=True)
 BESIDE = ["nothing", "a dead process's log", "a log without its shared memory"]
@@ -20,20 +21,6 @@ BESIDE = ["nothing", "a dead process's log", "a log without its shared memory"]
 def _driver() -> None:
     """Everything here needs SQLCipher's driver."""
     sealed()
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files are made."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
-def names(folder: Path) -> list[str]:
-    """What is in a folder."""
-    return sorted(file.name for file in folder.iterdir())
 
 
 async def left(folder: Path, number: int, beside: str, monkeypatch: pytest.MonkeyPatch, key: bytes | None) -> Path:

@@ -14,24 +14,12 @@ import pytest
 import memory_engine
 from memory_engine import EngineConfig, UserMessage, errors
 from memory_engine.storage.places import schema_of
-from tests.trust.older_files import NEWEST, closed, contents, left_behind, of_version, written
+from tests.trust.older_files import NEWEST, closed, contents, left_behind, names, of_version, temporary, written
+
+__all__ = ["temporary"]  # a fixture
 
 ROOT = Path(__file__).resolve().parents[2]
 ONLY_READS = EngineConfig(read_only=True)
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files are made."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
-def names(folder: Path) -> list[str]:
-    """What is in a folder."""
-    return sorted(file.name for file in folder.iterdir())
 
 
 async def found(path: Path) -> dict[str, tuple[int, str]]:
