@@ -79,8 +79,12 @@ class MemoryStore:
         self._checkpoints: dict[tuple[str, int, str], int] = {}
         self.passages = MemoryPassages(self._record_and_seq, self._records_of)
 
-    async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Make a thread. Raises `ThreadExists`."""
+    async def create(
+        self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk], *, origin: ThreadRecord | None = None
+    ) -> None:
+        """Make a thread. Raises `ThreadExists`, `ThreadNotFound`."""
+        if origin is not None and self._thread(origin.id).record.created_at_us != origin.created_at_us:
+            raise ThreadNotFound(origin.id)
         self._make(record, head, live)
 
     def _make(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
@@ -123,6 +127,9 @@ class MemoryStore:
         else:
             done.set_result(None)
         return done
+
+    def check_writable(self) -> None:
+        """Memory fails no commit for good."""
 
     def _apply(self, unit: CommitUnit) -> None:
         if unit.makes is not None:

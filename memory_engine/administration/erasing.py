@@ -290,7 +290,9 @@ class _Planner:
         rows = await self._kernel.store.find(thread_id, list(event_ids))
         origins = await lineage(self._kernel.store, thread_id)
         for stored in rows:
-            owner = next(record.id for record, _, last in origins if stored.seq <= last)
+            owner = next((record.id for record, _, last in origins if stored.seq <= last), "")
+            if not owner:  # it was deleted after the look above
+                raise ThreadNotFound(thread_id)
             await self._add_shared(owner, stored)
 
     async def _add_shared(self, thread_id: str, stored: StoredEvent) -> None:

@@ -21,7 +21,6 @@ from memory_engine.core.threads import (
     DamagedRecord,
     ForkPoint,
     Head,
-    ThreadRecord,
     check_metadata,
     check_record,
     encode_policy,
@@ -34,7 +33,6 @@ from memory_engine.errors import (
     MemoryEngineError,
     SeqNotInLog,
     ThreadClosed,
-    ThreadNotFound,
 )
 from memory_engine.language.text import terms
 from memory_engine.runtime import recalled
@@ -86,22 +84,9 @@ async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapp
     live = await aside(
         lambda: [row for placed in state.placed() if (row := live_chunk(placed)) is not None], items=len(state)
     )
-    await kernel.store.create(record, head, live)
-    await _check_origin(kernel, loaded.record, record.id)
+    await kernel.store.create(record, head, live, origin=loaded.record)
     await _forget_as_there(thread, ThreadHandle(kernel, record.id), seq)
     return record.id
-
-
-async def _check_origin(kernel: Kernel, origin: ThreadRecord, fork_id: str) -> None:
-    """Take a fork back whose origin was deleted while it was made, and raise `ThreadNotFound`.
-
-    Another thread may bear the origin's id by then, and its events are not the fork's past. From now on a deletion of
-    the origin meets the fork.
-    """
-    found = await kernel.store.threads(ThreadFilter(id=origin.id))
-    if all(record.created_at_us != origin.created_at_us for record, _ in found):
-        await kernel.store.delete(fork_id)
-        raise ThreadNotFound(origin.id)
 
 
 async def _forget_as_there(thread: ThreadHandle, fork: ThreadHandle, seq: int) -> None:

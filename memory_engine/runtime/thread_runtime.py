@@ -474,13 +474,15 @@ class ThreadRuntime:
             self._watching = False
 
     async def look_again(self) -> None:
-        """Follow the store's head if it has moved; waiting requests fail if the thread can no longer be read."""
+        """Follow the store's head if it has moved; waiting requests fail if the thread cannot be read or written."""
         self.busy = True
         try:
-            if await self._kernel.store.head(self.id) != self.head:
-                await self.catch_up()
-        except StorageBusy:
-            pass
+            if self._kernel.tasks.closing:
+                raise EngineClosed
+            self._kernel.store.check_writable()
+            with suppress(StorageBusy):
+                if await self._kernel.store.head(self.id) != self.head:
+                    await self.catch_up()
         except MemoryEngineError as error:
             self.queue.fail(error)
         finally:
@@ -489,10 +491,8 @@ class ThreadRuntime:
 
     def _follow_status(self) -> None:
         """Take over the pause that the log holds, whichever process recorded it."""
-        if self.head.status == PAUSED:
-            self.queue.block(BlockingReason.PAUSED)
-        else:
-            self.queue.unblock(BlockingReason.PAUSED)
+        follow = self.queue.block if self.head.status == PAUSED else self.queue.unblock
+        follow(BlockingReason.PAUSED)
 
     def recorded(self, step: Reduced) -> RecordedEvent:
         """A reduced event as the log will give it back."""

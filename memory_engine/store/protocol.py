@@ -233,8 +233,14 @@ class Store(Protocol):
         """The index for search. A commit writes its passages in its own transaction."""
         ...
 
-    async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Make a thread. Raises `ThreadExists`, and `ThreadNotFound` for a fork of an unknown thread."""
+    async def create(
+        self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk], *, origin: ThreadRecord | None = None
+    ) -> None:
+        """Make a thread, in one transaction.
+
+        Raises `ThreadExists`, and `ThreadNotFound` for a fork of an unknown thread: with an `origin`, also where that
+        was deleted since it was read, and another thread has its id.
+        """
         ...
 
     async def put_record(self, record: ThreadRecord) -> None:
@@ -259,6 +265,10 @@ class Store(Protocol):
         `StorageFailed`, and then nothing of the unit was written (but see `StorageUnreachable`). Units of one thread
         must not overlap.
         """
+        ...
+
+    def check_writable(self) -> None:
+        """Raise the error that every commit ends with until the store is opened again, if there is one."""
         ...
 
     async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:

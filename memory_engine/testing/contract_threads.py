@@ -68,6 +68,25 @@ class ThreadContract:
             await store.create(ThreadRecord(id="t", user_id="second"), Head(), ())
         assert "first" == (await store.load("t")).record.user_id
 
+    async def test_a_fork_is_of_the_thread_that_was_read(self, store: Store) -> None:
+        """One whose origin was deleted meanwhile is not made, also where another thread has the origin's id by now."""
+        await store.create(ThreadRecord(id="t", created_at_us=1), Head(), ())
+        await store.commit(unit("t", event(1)))
+        origin, head = (await store.load("t")).record, await store.head("t")
+        record = ThreadRecord(id="f", forked_from=ForkPoint("t", 1))
+        await store.delete("t")
+        for created_at_us in (0, 2):
+            if created_at_us:
+                await store.create(ThreadRecord(id="t", created_at_us=created_at_us), Head(), ())
+            with pytest.raises(ThreadNotFound):
+                await store.create(record, head, (), origin=origin)
+            with pytest.raises(ThreadNotFound):
+                await store.head("f")
+        await store.commit(unit("t", event(1), after=await store.head("t")))
+        now = (await store.load("t")).record
+        await store.create(record, await store.head("t"), (), origin=now)
+        assert ["f"] == list(await store.forks("t"))
+
     async def test_any_text_is_an_id(self, store: Store) -> None:
         """UUIDs in any spelling, hostile texts and 4 KB are ids, each of its own thread."""
         for number, thread_id in enumerate(IDS):

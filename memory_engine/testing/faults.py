@@ -215,9 +215,11 @@ class FaultyStore:
             if not outcome.done():
                 outcome.set_result(None)
 
-    async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+    async def create(
+        self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk], *, origin: ThreadRecord | None = None
+    ) -> None:
         """Pass on."""
-        await self._store.create(record, head, live)
+        await self._store.create(record, head, live, origin=origin)
 
     async def put_record(self, record: ThreadRecord) -> None:
         """See `Store.put_record`."""
@@ -230,6 +232,10 @@ class FaultyStore:
     async def head(self, thread_id: str) -> Head:
         """Pass on."""
         return await self._store.head(thread_id)
+
+    def check_writable(self) -> None:
+        """Pass on."""
+        self._store.check_writable()
 
     async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
         """Pass on."""

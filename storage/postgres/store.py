@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 from memory_engine.core.cancellation import finished
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
-from memory_engine.errors import BackupFailed, EngineClosed, SchemaError, ThreadExists
+from memory_engine.errors import BackupFailed, EngineClosed, SchemaError, ThreadExists, ThreadNotFound
 from memory_engine.storage.passage_rows import forget_texts
 from memory_engine.storage.postgres import administration
 from memory_engine.storage.postgres.address import parse
@@ -103,11 +103,26 @@ class PostgresStore:
             raise
         return store
 
-    async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Make a thread. Raises `ThreadExists`."""
+    async def create(
+        self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk], *, origin: ThreadRecord | None = None
+    ) -> None:
+        """Make a thread. Raises `ThreadExists`, `ThreadNotFound`."""
         self._check("a new thread")
         rows = {row.chunk_id: row for row in live}
-        await self._made(CommitUnit(thread_id=record.id, expected=head, head=head, live=rows, makes=record))
+        unit = CommitUnit(thread_id=record.id, expected=head, head=head, live=rows, makes=record)
+        if origin is None:
+            await self._made(unit)
+            return
+
+        async def made_of(connection: Connection) -> None:
+            reads = Reads(connection, self._schema)
+            tid = (await reads.there(origin.id, lock=LOCK))["tid"]  # nobody deletes it meanwhile
+            made = await reads.one("SELECT created_at_us FROM @.threads WHERE tid = $1", tid)
+            if made is None or made["created_at_us"] != origin.created_at_us:
+                raise ThreadNotFound(origin.id)
+            await self._made(unit)
+
+        await self._pool.write(made_of, is_repeatable=False)
 
     async def _made(self, unit: CommitUnit) -> None:
         """Commit a unit that makes its thread; of a deleted one's id, another thread."""
@@ -149,6 +164,10 @@ class PostgresStore:
         """Take a unit; it is committed together with those of other threads that wait."""
         self._upkeep.brought(unit)
         return self._writer.submit(unit) if unit.makes is None else self._pool.spawn(self._made(unit))
+
+    def check_writable(self) -> None:
+        """Raise what every commit fails with from now on: the engine is closed, only reads, or the disk has failed."""
+        self._check("a commit")
 
     async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
         """Those of the events that the thread's log (shared past included) holds."""

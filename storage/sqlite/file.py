@@ -153,6 +153,7 @@ class NoWriter:
     """Stands in the writer's place where a file is only read. Raises `ReadOnly`."""
 
     is_unused = False
+    failed = None
 
     def submit(self, unit: CommitUnit, *, at_once: bool = False) -> "asyncio.Future[None]":
         """Refuse a unit."""

@@ -203,9 +203,11 @@ class SQLiteStore:
         store._is_settled = is_settled
         return store
 
-    async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Make a thread. Raises `ThreadExists`."""
-        await self._writer.run(lambda raw: create(raw, record, head, live))
+    async def create(
+        self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk], *, origin: ThreadRecord | None = None
+    ) -> None:
+        """Make a thread. Raises `ThreadExists`, `ThreadNotFound`."""
+        await self._writer.run(lambda raw: create(raw, record, head, live, origin))
         self._transactions.forget(record.id)
 
     async def put_record(self, record: ThreadRecord) -> None:
@@ -232,6 +234,11 @@ class SQLiteStore:
             self._hear_of_the_next_round()
         self._in_round += 1
         return self._writer.submit(unit, at_once=self._in_round <= AT_ONCE_MAX)
+
+    def check_writable(self) -> None:
+        """Raise the `StorageFailed` after which this file must be opened again, or `EngineClosed`."""
+        if self._writer.failed is not None:
+            raise self._writer.failed
 
     async def _shorten(self) -> None:
         """Empty the write-ahead log. This process begins no read before that, and waits for those under way."""

@@ -285,12 +285,20 @@ def _is_of_a_unit(raw: sqlite3.Connection, error: sqlite3.Error | OverflowError)
     return raw.in_transaction and not busy and not is_failing(error)
 
 
-def create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> tuple[int, int]:
+def create(
+    raw: sqlite3.Connection,
+    record: ThreadRecord,
+    head: Head,
+    live: Sequence[LiveChunk],
+    origin: ThreadRecord | None = None,
+) -> tuple[int, int]:
     """Make a thread; its row id, and the epoch that it begins at where a deleted one may have borne its id.
 
-    Raises `ThreadExists`, and `ThreadNotFound` for a fork of an unknown thread.
+    Raises `ThreadExists`, and `ThreadNotFound` for a fork of an unknown thread, or of one that is not `origin`.
     """
     forked = record.forked_from
+    if origin is not None:
+        _check_made(raw, origin)
     is_again = raw.execute(_RELEASE, (record.id, DELETED)).rowcount > 0
     if raw.execute("SELECT 1 FROM threads WHERE id = ?", (record.id,)).fetchone() is not None:
         raise ThreadExists(record.id)
@@ -311,6 +319,13 @@ def create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequ
     )
     put_live(raw, tid, live)
     return tid, epoch
+
+
+def _check_made(raw: sqlite3.Connection, record: ThreadRecord) -> None:
+    """Raise `ThreadNotFound` where a thread is not the one of this record, but one made later under its id."""
+    made = raw.execute("SELECT created_at_us FROM threads WHERE tid = ?", (find_tid(raw, record.id),)).fetchone()
+    if made[0] != record.created_at_us:
+        raise ThreadNotFound(record.id)
 
 
 _RELEASE = (

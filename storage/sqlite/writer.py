@@ -98,7 +98,7 @@ class Writer:
         self._was_job = False
         self._crowded = False
         self._idle: list[asyncio.Future[None]] = []
-        self._failed: StorageFailed | EngineClosed | None = None
+        self.failed: StorageFailed | EngineClosed | None = None
         self._commits = 0
         self._seen = Generation(path).number
         self._turn_ends_s = 0.0
@@ -150,7 +150,7 @@ class Writer:
 
     def _committed_here(self, unit: CommitUnit) -> object:
         """Commit a unit on this thread: its error or `None`, or `_UNDONE` where something could make that wait."""
-        if self._failed is not None or not is_small(unit):
+        if self.failed is not None or not is_small(unit):
             return _UNDONE
         try:
             if not self._lock.try_enter():
@@ -171,7 +171,7 @@ class Writer:
     def is_unused(self) -> bool:
         """Whether nothing was written since the file was opened, nor is about to be."""
         is_idle = not self._busy or self._reads > 0
-        return is_idle and not (self._commits or self._units or self._jobs or self._failed)
+        return is_idle and not (self._commits or self._units or self._jobs or self.failed)
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query, after those before; what is to be written waits for them. Only while it `is_unused`."""
@@ -259,10 +259,10 @@ class Writer:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(waiter)
             await waiter
-        if self._failed is None:
+        if self.failed is None:
             with contextlib.suppress(MemoryEngineError):
                 await self.checkpoint("TRUNCATE")
-        self._failed = self._failed or EngineClosed()
+        self.failed = self.failed or EngineClosed()
         await self._connection.close()
         self._lock.close()
 
@@ -294,9 +294,9 @@ class Writer:
 
     def _start(self, work: Callable[[sqlite3.Connection], object], settle: Callable[[object], None]) -> None:
         self._busy = True
-        if self._failed is not None:
+        if self.failed is not None:
             self._busy = False
-            settle(self._failed)
+            settle(self.failed)
             self._go_on()
             return
         turn = self._turn
@@ -341,7 +341,7 @@ class Writer:
         if isinstance(error, kinds):
             error = storage_error(self._path, error)
         if isinstance(error, StorageFailed):
-            self._failed = error
+            self.failed = error
         return error
 
     def _checkpoint_meanwhile(self) -> None:
@@ -486,7 +486,7 @@ class Writer:
         seen = tidied = 0
         while True:
             await asyncio.sleep(IDLE_S)
-            if self._commits == seen and tidied != seen and self._failed is None and not self._busy:
+            if self._commits == seen and tidied != seen and self.failed is None and not self._busy:
                 self._index_words(is_idle=True)
                 self._go_on()
                 with contextlib.suppress(MemoryEngineError):

@@ -164,10 +164,12 @@ class CutOff(FaultyStore):
         self._count()
         return super().commit(unit)
 
-    async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+    async def create(
+        self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk], *, origin: ThreadRecord | None = None
+    ) -> None:
         """Count."""
         self._count()
-        await super().create(record, head, live)
+        await super().create(record, head, live, origin=origin)
 
     async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
         """Count."""

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import sqlite3
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,12 +13,13 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, UserMessage
 from memory_engine.administration.retention import RetentionRule
-from memory_engine.errors import BackupFailed, FileFailed, StorageFailed, StorageRefused
+from memory_engine.core.records import StoredEvent
+from memory_engine.errors import BackupFailed, EngineClosed, FileFailed, StorageFailed, StorageRefused
 from memory_engine.replay.export.export import export
 from memory_engine.storage.sqlite import SQLiteStore
 from memory_engine.storage.sqlite.connection import Connection
 from memory_engine.storage.sqlite.faults import Point
-from memory_engine.testing import Faults, disk_error, disk_full
+from memory_engine.testing import Faults, FaultyStore, disk_error, disk_full
 from tests.cancelling import assert_nobody_writes
 from tests.scripted_compactors import Scripted
 
@@ -50,6 +51,59 @@ async def test_a_disk_that_fails_costs_no_acknowledged_event(
         assert 1 + was_written == (await thread.info()).events
         assert 2 == (await thread.dispatch(UserMessage(content="unknown"), event_id="2")).seq
         assert (await thread.verify()).ok
+
+
+async def test_nobody_waits_for_the_end_of_a_pause_that_a_failed_disk_keeps(tmp_path: Path) -> None:
+    """Only a write ends a pause, and none succeeds any more: who waits gets the error, before and after the failure."""
+    faults = Faults()
+    async with memory_engine.open(await SQLiteStore.open(str(tmp_path / "m.db"), faults=faults)) as engine:
+        paused, other = await engine.create_thread("t"), await engine.create_thread("u")
+        await paused.pause()
+        waits = asyncio.create_task(paused.dispatch(UserMessage(content="later")))
+        await asyncio.sleep(0)
+        faults.fail("commit", disk_full())
+        with pytest.raises(StorageFailed):
+            await other.dispatch(UserMessage(content="lost"))
+        for write in (waits, paused.dispatch(UserMessage(content="later still"))):
+            with pytest.raises(StorageFailed):
+                await asyncio.wait_for(write, 5)
+        assert 1 == (await paused.info()).events
+
+
+class LateFinds(FaultyStore):
+    """A store whose look-ups of ids wait for a gate."""
+
+    gate: asyncio.Event
+
+    async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
+        """Wait, then look."""
+        await self.gate.wait()
+        return await super().find(thread_id, event_ids)
+
+
+async def test_nobody_waits_for_the_end_of_a_pause_in_an_engine_that_closes(tmp_path: Path) -> None:
+    """A sender that is held up until the engine closes gets an error, and the engine closes."""
+    store = LateFinds(await SQLiteStore.open(str(tmp_path / "m.db")))
+    store.gate = asyncio.Event()
+    store.gate.set()
+    engine = await memory_engine.open(store)
+    await (await engine.create_thread("t")).dispatch(UserMessage(content="kept"))
+    fork, busy = await engine.thread("t").fork(1, thread_id="fork"), await engine.create_thread("u")
+    await fork.pause()
+    store.gate.clear()
+    waits = asyncio.create_task(fork.dispatch(UserMessage(content="later"), event_id="1"))
+    hold = store.hold()
+    written = asyncio.create_task(busy.dispatch(UserMessage(content="slow")))
+    await hold.begun.wait()
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0.05)
+    store.gate.set()
+    await asyncio.sleep(0.05)
+    hold.release()
+    await asyncio.wait_for(closing, 5)
+    with pytest.raises(EngineClosed):
+        await asyncio.wait_for(waits, 5)
+    assert 1 == (await written).seq
 
 
 WRITES: dict[str, Callable[[Engine], Awaitable[object]]] = {
