@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from memory_engine.replay.export.redaction import Redaction
     from memory_engine.replay.verify import VerifyProgress
     from memory_engine.runtime import messages as provider_messages
+    from memory_engine.runtime import recording as recordings
     from memory_engine.views import report as reports
     from memory_engine.views.brief import view as briefs
     from memory_engine.views.conversation import view as conversation
@@ -72,6 +73,7 @@ else:
     undo = lazy_module("memory_engine.compaction.undo")
     offloads = lazy_module("memory_engine.views.layers.offloads")
     provider_messages = lazy_module("memory_engine.runtime.messages")
+    recordings = lazy_module("memory_engine.runtime.recording")
 
 V = TypeVar("V")
 
@@ -86,24 +88,22 @@ class Thread(Administered):
     ) -> tuple[Receipt, ...]:
         """Record a provider's message, a list of them, or a response, as its SDK returns it: all of it or nothing.
 
-        Takes chat-completions messages, Responses items and Anthropic messages, as dictionaries or SDK objects, and
-        detects which they are; `format` decides where they fit several. Recording a response again, by the provider's
-        id, returns its first receipts. With `new_only`, the list is the conversation so far, or its end: messages that
-        the thread already holds, compared by content, are skipped.
-
-        Raises `InvalidMessage` for an entry that is not a message of the format, naming its place, `NotContinued` for a
-        list that does not continue what the thread holds, and what `dispatch_all` raises.
+        Takes chat-completions messages, Responses items and Anthropic messages, as dictionaries or SDK objects; where
+        they fit several formats, `format` decides. A response that comes again, by its provider's id, gives its first
+        receipts; one that comes in several messages goes on. With `new_only`, the list is the conversation so far, or
+        its end: messages that the thread holds are skipped. Raises `InvalidMessage` for what is no message,
+        `NotContinued` for a list that does not continue the thread, or may in several ways, and as `dispatch_all`.
         """
         return await provider_messages.record(self, messages, format=format, new_only=new_only)
 
-    def recording(self, format: "Format | None" = None) -> "provider_messages.Recording":
+    def recording(self, format: "Format | None" = None) -> "recordings.Recording":
         """Record a response while it streams in: `async with thread.recording() as turn: turn.feed(chunk)`.
 
-        At the end the response is recorded as if it had come whole. If the stream breaks off (an exception, a
-        cancellation, no end), what arrived is recorded with `interrupted` set in its text; its calls wait for no
-        result. `turn.text` is the text so far; `turn.receipts` and `turn.calls` are there at the end.
+        At the end the response is recorded as if it had come whole. If the stream breaks off, what arrived is recorded
+        with `interrupted` set in its text; its calls wait for no result. `turn.text` is the text so far;
+        `turn.receipts` and `turn.calls` are there at the end.
         """
-        return provider_messages.Recording(self, format)
+        return recordings.Recording(self, format)
 
     # context and search
 

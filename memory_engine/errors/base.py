@@ -115,15 +115,17 @@ class InvalidMessage(InvalidInput):
 
 @facts
 class NotContinued(InvalidInput):
-    """A list of messages that does not continue what the thread holds."""
+    """A list of messages that does not continue what the thread holds, or may continue it at several `places`."""
 
     thread_id: str
+    places: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return (
-            f"none of these messages is the last one of thread {self.thread_id!r}: was the list shortened, or one of "
-            "its messages changed? Nothing was written; give only the new messages, and leave `new_only` out"
-        )
+        ends, why = f"the last one of thread {self.thread_id!r}", "was the list shortened, or a message changed?"
+        if self.places:
+            why = f"they repeat each other; the first new one may be $[{'] or $['.join(map(str, self.places))}]."
+        which = "several of these messages may be" if self.places else "none of these messages is"
+        return f"{which} {ends}: {why} Nothing was written; give only the new messages, and leave `new_only` out"
 
 
 @facts

@@ -124,6 +124,8 @@ def of_stream(value: Mapping[str, object]) -> Format:
     kind = str(value.get("type", ""))
     if value.get("object") == "chat.completion.chunk" or "choices" in value or kind == "chunk":
         return "openai.chat"
+    if not kind and "error" in value:
+        return "openai.chat"
     if kind.startswith("response."):
         return "openai.responses"
     if kind.startswith(("message_", "content_block_")) or kind in ("ping", "error"):

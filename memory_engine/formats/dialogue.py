@@ -11,8 +11,9 @@ from memory_engine.formats.origin import Hearing
 class Dialogue:
     """Binds calls to their results. `waiting`: the calls without a result, id to name.
 
-    A call's id may come again once it was answered: some models number their calls anew in each turn. `hearing` is
-    what was heard of the thread, by which it is decided who wrote the next message of the user role.
+    A call's id may come again once it was answered: some models number their calls anew in each turn. It may also come
+    again once somebody has spoken after the call: a run that was cancelled leaves calls that nobody answers any more.
+    `hearing` is what was heard of the thread, by which it is decided who wrote the next message of the user role.
     """
 
     def __init__(
@@ -24,12 +25,19 @@ class Dialogue:
     ) -> None:
         self.has_instructions = has_instructions
         self.waiting = dict(waiting or {})
+        self.spoken_over: set[str] = set()
         self.hearing = hearing or Hearing()
 
     def copy(self) -> "Dialogue":
         """Return a copy whose changes leave this one untouched."""
         heard = self.hearing.copy()
-        return Dialogue(has_instructions=self.has_instructions, waiting=self.waiting, hearing=heard)
+        copied = Dialogue(has_instructions=self.has_instructions, waiting=self.waiting, hearing=heard)
+        copied.spoken_over |= self.spoken_over
+        return copied
+
+    def spoken(self) -> None:
+        """Somebody speaks: the ids of the calls that wait may come again."""
+        self.spoken_over.update(self.waiting)
 
     def instructed(self, content: Content) -> Event:
         """The event of a system message: the first starts the session, none of the later ones may be compacted."""
@@ -41,9 +49,15 @@ class Dialogue:
     def asked(self, calls: Iterable[ToolCall], where: str = "$") -> None:
         """Add calls that wait for results. Raises `InvalidMessage` if an id waits already."""
         for call in calls:
-            if call.id in self.waiting:
+            if call.id in self.waiting and call.id not in self.spoken_over:
                 raise InvalidMessage(where, f"the call id {call.id!r} is used twice before its result")
+            self.spoken_over.discard(call.id)
             self.waiting[call.id] = call.name
+
+    def asked_again(self, calls: Iterable[ToolCall]) -> None:
+        """Add the calls of a response that may be known already, or of another part of it: those that are new wait."""
+        for call in calls:
+            self.waiting.setdefault(call.id, call.name)
 
     def answered(self, call_id: str, where: str = "$", *, named: str = "") -> None:
         """Remove an answered call. Raises `InvalidMessage` if it does not wait; `named` says what was looked for."""
@@ -65,3 +79,15 @@ class Unbound(Dialogue):
 
     def answered(self, call_id: str, where: str = "$", *, named: str = "") -> None:
         """Accept any answer."""
+
+
+class Returning(Unbound):
+    """Binds the calls of a response that comes again, or goes on, where they are new to a dialogue."""
+
+    def __init__(self, dialogue: Dialogue) -> None:
+        super().__init__(hearing=dialogue.hearing)
+        self._dialogue = dialogue
+
+    def asked(self, calls: Iterable[ToolCall], where: str = "$") -> None:
+        """Add those that are new."""
+        self._dialogue.asked_again(calls)

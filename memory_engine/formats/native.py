@@ -159,11 +159,15 @@ def message_of(native: str, format: str, ours: Sequence[object] | Mapping[str, o
 
 
 class ReportedUsage(msgspec.Struct, frozen=True):
-    """What a provider reports with a response. `cached_tokens` of the input came from its prompt cache."""
+    """What a provider reports with a response. `cached_tokens` of the input came from its prompt cache.
+
+    A response that comes in parts reports with each, under one `response_id`, what it has used so far.
+    """
 
     model: str
     usage: Usage
     cached_tokens: int = 0
+    response_id: str = ""
 
 
 def reported_usages(native: str) -> Iterator[ReportedUsage]:
@@ -178,7 +182,9 @@ def reported_usages(native: str) -> Iterator[ReportedUsage]:
         response = said.get("response") if isinstance(said, dict) else None
         if isinstance(response, dict) and isinstance(counted := response.get("usage"), dict):
             model = response.get("model")
-            yield _reported(model if isinstance(model, str) else "", counted)
+            named = response.get("id")
+            reported = _reported(model if isinstance(model, str) else "", counted)
+            yield msgspec.structs.replace(reported, response_id=named if isinstance(named, str) else "")
 
 
 def _reported(model: str, counted: Mapping[str, object]) -> ReportedUsage:

@@ -50,26 +50,31 @@ class ChatAssembly:
     """Chunks of a chat completion. It has come whole with its `finish_reason`."""
 
     format: Format = "openai.chat"
-    failure = ""
 
     def __init__(self) -> None:
+        self.failure = ""
         self._around: Json = {}
         self._choice: Json = {"index": 0}
         self._message: Json = {}
 
     def feed(self, value: Json) -> None:
-        """Take the next chunk, bare or in an event of the stream helper."""
+        """Take the next chunk, bare or in an event of the stream helper; gateways send errors as chunks."""
         kind = str(value.get("type", ""))
         if kind.startswith(_HELPERS):
             return
         chunk = as_object(value.get("chunk"), "chunk", "$.chunk") if kind == "chunk" else value
-        for n, found in enumerate(as_list(chunk.get("choices"), "choices", "$.choices")):
+        if chunk.get("error") is not None:
+            self.failure = _told(chunk["error"])
+        listed = chunk.get("choices")
+        for n, found in enumerate(as_list([] if listed is None else listed, "choices", "$.choices")):
             choice = as_object(found, "a choice", f"$.choices[{n}]")
             if choice.get("index", 0) != 0:
                 raise InvalidMessage(f"$.choices[{n}]", "a stream of several choices; record one response at a time")
             delta = choice.get("delta")
             _extend(self._message, as_object({} if delta is None else delta, "a delta", f"$.choices[{n}].delta"))
             _extend(self._choice, {key: one for key, one in choice.items() if key not in ("delta", "index")})
+            if choice.get("finish_reason") == "error":
+                self.failure = self.failure or "the provider ended the response with an error"
         said = {key: one for key, one in chunk.items() if key not in ("choices", "object") and one is not None}
         self._around.update(said)
 
@@ -80,7 +85,7 @@ class ChatAssembly:
 
     def whole(self) -> Json | None:
         """The completion, once a chunk has said why it ended."""
-        if not self._choice.get("finish_reason"):
+        if self.failure or not self._choice.get("finish_reason"):
             return None
         choice = {**self._choice, "message": _numbered(self._message)}
         return {**self._around, "object": "chat.completion", "choices": [choice]}
@@ -275,14 +280,25 @@ def _extend(into: Json, delta: Json) -> None:
 
 
 def _extended(said: list[object], added: list[object]) -> list[object]:
+    """Add elements: each goes on with the last one of its index, unless it begins another call under that index."""
     for one in added:
         index = _number_in(one)
-        known = next((other for other in said if index is not None and _number_in(other) == index), None)
-        if isinstance(known, dict) and isinstance(one, dict):
-            _extend(known, one)
+        known = next((other for other in reversed(said) if index is not None and _number_in(other) == index), None)
+        if isinstance(known, dict) and isinstance(one, dict) and not _begins_another(one, known):
+            _extend(known, {key: value for key, value in one.items() if key != "id" or not known.get("id")})
         else:
             said.append(one)
     return said
+
+
+def _begins_another(call: Json, known: Json) -> bool:
+    """Whether a fragment is of another call: it has an id of its own, and names its function.
+
+    Some servers give all parallel calls the same index. Others give each fragment of one call a new id.
+    """
+    call_id, function = call.get("id"), call.get("function")
+    is_named = isinstance(function, dict) and bool(function.get("name"))
+    return is_named and bool(call_id) and bool(known.get("id")) and call_id != known["id"]
 
 
 def _number_in(element: object) -> int | None:

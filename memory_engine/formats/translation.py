@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import msgspec
 
 from memory_engine.core.events.base import Event
-from memory_engine.core.events.messages import LlmTextResponse, LlmToolCall
+from memory_engine.core.events.messages import LlmTextResponse, LlmToolCall, ParentAgentMessage, UserMessage
 from memory_engine.errors import InvalidMessage
 from memory_engine.formats import anthropic, openai_chat, openai_responses
 from memory_engine.formats.detection import Format, checked, detected, of_object
-from memory_engine.formats.dialogue import Dialogue, Unbound
+from memory_engine.formats.dialogue import Dialogue, Returning
 from memory_engine.formats.native import SAME, Json, from_native, to_native
 from memory_engine.formats.origin import marked, unwrapped, without_flags
 from memory_engine.formats.parts import WholeResponse
@@ -27,12 +27,14 @@ NewName = Callable[[], str]
 class ReadMessage(msgspec.Struct, frozen=True):
     """The events of one message, or of one response. `at` is the place of its first message in what was given.
 
-    `provider_id` is what the provider calls the response; empty where it names none.
+    `provider_id` is what the provider calls the response; empty where it names none. `is_part`: more of it may come in
+    other messages under the same id.
     """
 
     at: int
     events: tuple[Event, ...]
     provider_id: str = ""
+    is_part: bool = False
 
 
 class _Unit(msgspec.Struct, frozen=True):
@@ -67,20 +69,28 @@ class Messages:
     def read(self, dialogue: Dialogue, new_name: NewName, *, known: Collection[str] = ()) -> list[ReadMessage]:
         """Return the events of the messages, in order.
 
-        `known` are the ids of responses that were recorded before: their calls are bound already.
+        `known` are the ids of responses of which some was recorded before: their calls may be bound already.
         """
-        return [self._read(unit, dialogue, new_name, known) for unit in self._units]
+        seen = set(known)
+        read = []
+        for unit in self._units:
+            read.append(self._read(unit, dialogue, new_name, seen))
+            seen.add(read[-1].provider_id)
+        return read
 
     def _read(self, unit: _Unit, dialogue: Dialogue, new_name: NewName, known: Collection[str]) -> ReadMessage:
         named = unit.response.id if unit.response else ""
         try:
-            binding = Unbound() if named in known else dialogue
+            binding = Returning(dialogue) if named and named in known else dialogue
             events = _events(self.format, unit, binding, named or new_name())
         except InvalidMessage as error:
             is_run = self.format == openai_responses.FORMAT and unit.response is None
             raise _placed(error, unit.at, is_run=is_run) from None
         of_one = unit.messages[0] if len(unit.messages) == 1 else {}
-        return ReadMessage(unit.at, tuple(marked(events, of_one, dialogue.hearing)), named)
+        read = tuple(marked(events, of_one, dialogue.hearing))
+        if any(isinstance(event, UserMessage | ParentAgentMessage) for event in read):
+            dialogue.spoken()
+        return ReadMessage(unit.at, read, named, is_part=bool(named) and self.format == anthropic.FORMAT)
 
 
 def response_of(value: Json, format: Format) -> WholeResponse | None:
@@ -108,7 +118,10 @@ def _events(format: Format, unit: _Unit, dialogue: Dialogue, name: str) -> list[
         return without_needless_ids(_read(format, unit.messages, dialogue, name))
     if response.stopped and _MODULES[format].has_half_call(unit.messages):
         return interrupted(format, unit.messages, response.around, response.stopped, name)
-    return _with_response(_read(format, unit.messages, dialogue, name), format, response.around)
+    events = _with_response(_read(format, unit.messages, dialogue, name), format, response.around)
+    if response.stopped and isinstance(said := events[-1], LlmTextResponse):
+        events[-1] = msgspec.structs.replace(said, interrupted=response.stopped)
+    return events
 
 
 def _units(read: list[Json], format: Format, first: int) -> Iterator[_Unit]:

@@ -28,6 +28,13 @@ def plain(value: object, where: str = "$") -> object:
         raise error.within(where) from None
 
 
+_GIVE = "give texts, numbers, lists, objects"
+
+
+def _is_stream(value: object) -> bool:
+    return hasattr(value, "__aiter__") or hasattr(value, "__next__")
+
+
 def _plain(value: object, depth: int) -> object:
     if type(value) in _SCALARS:
         return value
@@ -46,7 +53,8 @@ def _plain(value: object, depth: int) -> object:
             return [_inside(one, f"[{n}]", depth) for n, one in enumerate(value)]
     dumped = _dumped(value)
     if dumped is None:
-        raise InvalidMessage("$", f"{_named(value)} is not a value of JSON; give texts, numbers, lists, objects")
+        give = "feed the chunks of a stream to `thread.recording()`" if _is_stream(value) else _GIVE
+        raise InvalidMessage("$", f"{_named(value)} is not a value of JSON; {give}")
     return _plain(dumped, depth + 1)
 
 

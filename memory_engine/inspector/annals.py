@@ -85,13 +85,17 @@ class ToolTimes:
 
 @define(kw_only=True)
 class ModelUse(JsonForm):
-    """What a model used for one purpose. `cached_tokens` of the input came from its provider's prompt cache."""
+    """What a model used for one purpose. `cached_tokens` of the input came from its provider's prompt cache.
+
+    `response_id` is set for the use of a single response that its provider has named.
+    """
 
     model: str
     purpose: str
     calls: int = 0
     cached_tokens: int = 0
     usage: Usage = Usage()
+    response_id: str = ""
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
@@ -132,6 +136,7 @@ class Annals:
         self._runs = Runs(registry)
         self._open: dict[str, tuple[str, int]] = {}
         self._role = ""
+        self._response = ModelUse(model="", purpose="")
         self.times_us = array("q")
         self.exchanges: list[TimedExchange] = []
         self.tools: dict[str, ToolTimes] = {}
@@ -207,13 +212,27 @@ class Annals:
             times.took_us.append(max(0, at_us - begun_us))
             times.failed += stored.type in FAILED
             exchange.tools += 1
-        for used in models_used(event):
+        for used in map(self._since_last_part, models_used(event)):
             known = self.models.get((used.model, used.purpose))
             if known is None:
                 self.models[used.model, used.purpose] = used
             else:
                 known.add(used)
             exchange.usage = exchange.usage.plus(used.usage)
+
+    def _since_last_part(self, used: ModelUse) -> ModelUse:
+        """The use that is not counted yet: each part of a response may report what all of it has used so far."""
+        if not used.response_id:
+            return used
+        before, self._response = self._response, used
+        if before.response_id != used.response_id:
+            return used
+        usage = Usage(
+            input_tokens=max(0, used.usage.input_tokens - before.usage.input_tokens),
+            output_tokens=max(0, used.usage.output_tokens - before.usage.output_tokens),
+        )
+        cached_tokens = max(0, used.cached_tokens - before.cached_tokens)
+        return ModelUse(model=used.model, purpose=used.purpose, cached_tokens=cached_tokens, usage=usage)
 
 
 def _tells(cls: type[Event]) -> bool:
@@ -242,4 +261,11 @@ def models_used(event: Event) -> Iterator[ModelUse]:
     if isinstance(usage, Usage) and (model or usage != Usage()):
         yield ModelUse(model=model, purpose=event.event_type, calls=1, usage=usage)
     for one in reported_usages(getattr(event, "native", "")):
-        yield ModelUse(model=one.model, purpose=ANSWERS, calls=1, cached_tokens=one.cached_tokens, usage=one.usage)
+        yield ModelUse(
+            model=one.model,
+            purpose=ANSWERS,
+            calls=1,
+            cached_tokens=one.cached_tokens,
+            usage=one.usage,
+            response_id=one.response_id,
+        )

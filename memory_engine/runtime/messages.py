@@ -1,14 +1,13 @@
-"""Messages of model providers, recorded in a thread: whole, as lists, or as they stream in."""
+"""Messages of model providers, recorded in a thread: one, a list of them, or a response."""
 
-import asyncio
 import itertools
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -31,15 +30,12 @@ from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State
 from memory_engine.errors import IdempotencyConflict, InvalidMessage, NotContinued
 from memory_engine.formats import openai_responses
-from memory_engine.formats.detection import Format, checked, of_object, of_stream
+from memory_engine.formats.detection import Format
 from memory_engine.formats.dialogue import Dialogue, Unbound
-from memory_engine.formats.native import Json, to_native, without_native
+from memory_engine.formats.native import Json, without_native
 from memory_engine.formats.origin import Hearing, hear_state, marked, without_origin
-from memory_engine.formats.streams import Assembly, assembly_of
-from memory_engine.formats.translation import Messages, ReadMessage, interrupted
-from memory_engine.formats.values import as_object, plain
+from memory_engine.formats.translation import Messages, ReadMessage
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.runtime.threads import OpenThreads
 
 NAMESPACE = uuid.UUID("0d5d1f0a-5a0e-5c0b-9a57-6a3f6a1c9f42")
 """The namespace of ids of events whose messages have a name. Never change it: known responses would come twice."""
@@ -47,12 +43,10 @@ E = TypeVar("E", bound=Event)
 _PAGE = 256
 ASKED_BACK = 200
 """Chunks in which a new call's id is looked for; a model that numbers its calls anew does so in the next turn."""
-LOOK_S = 0.05
-"""Seconds between the looks of a cancelled caller at whether its thread takes events."""
 PARTS_MAX = 64
 """Events of one message that are looked for by its name."""
+_SPEECH = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
 _log = logging.getLogger("memory_engine.runtime.messages")
-CUT_SHORT = "the stream ended before the response did"
 
 
 async def record(
@@ -62,20 +56,45 @@ async def record(
     thread.check_present("messages")
     checked_flag("new_only", new_only)
     values = list(messages) if isinstance(messages, list | tuple) else [messages]
-    dialogue = _ThreadDialogue(await thread.state())
+    state = await thread.state()
     if new_only:
-        return await _record_new(thread, values, format, dialogue)
-    given = Messages(values, format)
-    known = await _known(thread, given.provider_ids)
-    return await _dispatched(thread, given.read(dialogue, thread.kernel.new_id, known=known))
+        return await _record_new(thread, values, format, ThreadDialogue(state, await _covered_calls(thread, state)))
+    return await record_read(thread, state, lambda: Messages(values, format))
 
 
-class _ThreadDialogue(Dialogue):
+async def record_read(thread: ThreadHandle, state: State, given: Callable[[], Messages]) -> tuple[Receipt, ...]:
+    """Record messages that go on with a state; what reads them is called again if that needs more of the log."""
+    messages = given()
+    known = await _known(thread, messages.provider_ids)
+    try:
+        read = messages.read(ThreadDialogue(state), thread.kernel.new_id, known=known)
+    except InvalidMessage:
+        covered = await _covered_calls(thread, state)
+        if not covered:
+            raise
+        read = given().read(ThreadDialogue(state, covered), thread.kernel.new_id, known=known)
+    return await _dispatched(thread, read, known=known)
+
+
+async def _covered_calls(thread: ThreadHandle, state: State) -> dict[str, str]:
+    """The calls without a result that summaries stand for, id to name: their results may still come."""
+    calls: dict[str, str] = {}
+    answered: set[str] = set()
+    for summary in [chunk for chunk in state.chunks() if chunk.type == ChunkType.COMPACTED]:
+        for chunk in await thread.kernel.reader.originals(thread.id, summary):
+            calls.update((call.id, call.name) for call in chunk.calls)
+            answered.update((chunk.call_id,) if chunk.final else ())
+    return {call_id: name for call_id, name in calls.items() if call_id not in answered}
+
+
+class ThreadDialogue(Dialogue):
     """A dialogue that goes on with a thread's state, of which it reads what the messages need."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, covered: Mapping[str, str] | None = None) -> None:
         super().__init__(hearing=Hearing(partial(hear_state, state)))
         self._state = state
+        self._covered = covered or {}
+        self._there: set[str] = set()
         self._is_begun = False
         self._looked_up: set[str] = set()
 
@@ -90,9 +109,10 @@ class _ThreadDialogue(Dialogue):
         self._is_begun = True
         return super().instructed(content)
 
-    def go_back(self, has_instructions: bool, waiting: dict[str, str], hearing: Hearing) -> None:
-        """Go on from an earlier place."""
-        self.has_instructions, self.waiting, self.hearing = has_instructions, waiting, hearing
+    def go_back(self, before: Dialogue) -> None:
+        """Go on from a copy that was made earlier."""
+        self.has_instructions, self.hearing = before.has_instructions, before.hearing
+        self.waiting, self.spoken_over = before.waiting, before.spoken_over
 
     def asked(self, calls: Iterable[ToolCall], where: str = "$") -> None:
         """These calls wait from here on."""
@@ -100,6 +120,13 @@ class _ThreadDialogue(Dialogue):
         for call in calls:
             self._look_up(call.id, ASKED_BACK)
         super().asked(calls, where)
+
+    def asked_again(self, calls: Iterable[ToolCall]) -> None:
+        """Those of these calls wait that the thread does not hold."""
+        for call in calls:
+            self._look_up(call.id)
+            if call.id not in self._there:
+                self.waiting.setdefault(call.id, call.name)
 
     def answered(self, call_id: str, where: str = "$", *, named: str = "") -> None:
         """The call is answered."""
@@ -118,13 +145,20 @@ class _ThreadDialogue(Dialogue):
         if call_id in self._looked_up:
             return
         self._looked_up.add(call_id)
+        is_spoken_over = False
         for chunk in itertools.islice(self._state.newest(), count):
             if chunk.call_id == call_id and chunk.final:
+                self._there.add(call_id)
                 return
             found = next((call for call in chunk.calls if call.id == call_id), None)
             if found is not None:
+                self._there.add(call_id)
                 self.waiting[call_id] = found.name
+                self.spoken_over.update((call_id,) if is_spoken_over else ())
                 return
+            is_spoken_over |= chunk.type in _SPEECH
+        if count is None and call_id in self._covered:
+            self.waiting[call_id] = self._covered[call_id]
 
 
 async def as_events(
@@ -135,7 +169,7 @@ async def as_events(
     The names make their ids, so that a message is recorded once. Raises `InvalidMessage`.
     """
     given = Messages(messages, format)
-    dialogue = _ThreadDialogue(await thread.state())
+    dialogue = ThreadDialogue(await thread.state())
     read = given.read(dialogue, thread.kernel.new_id)
     return [NewEvent(event, _id(thread, names[one.at], part)) for one in read for part, event in enumerate(one.events)]
 
@@ -147,15 +181,15 @@ async def groups_as_events(
 
     That is a result without its call, or an id of a call that waits already.
     """
-    dialogue = _ThreadDialogue(await thread.state())
+    dialogue = ThreadDialogue(await thread.state())
     found: list[list[NewEvent] | None] = []
     for group, name in zip(groups, names, strict=True):
-        before = dialogue.has_instructions, dict(dialogue.waiting), dialogue.hearing.copy()
+        before = dialogue.copy()
         try:
             read = Messages(group, format).read(dialogue, thread.kernel.new_id)
         except InvalidMessage as error:
             _log.info("messages %r of thread %r are not in order: %s", name, thread.id, error)
-            dialogue.go_back(*before)
+            dialogue.go_back(before)
             found.append(None)
             continue
         found.append(
@@ -174,7 +208,7 @@ async def items_as_events(thread: ThreadHandle, items: Sequence[Json | None]) ->
     Parallel calls are an event each. An item that is no event of its own (a search of the provider's) stands on the
     event after it in the same response.
     """
-    dialogue = _ThreadDialogue(await thread.state())
+    dialogue = ThreadDialogue(await thread.state())
     events: list[Event | None] = []
     for _, run in openai_responses.runs([item or {} for item in items]):
         name = thread.kernel.new_id() if len(run) > 1 else ""
@@ -204,24 +238,73 @@ async def recorded_ids(thread: ThreadHandle, names: Sequence[str]) -> list[str]:
     return [row.id for row in await thread.kernel.store.find(thread.id, wanted)] if wanted else []
 
 
-async def _dispatched(thread: ThreadHandle, messages: Sequence[ReadMessage], name: str = "") -> tuple[Receipt, ...]:
-    """Dispatch the events of messages, all or none. A response that was recorded before gives its first receipts."""
-    named = [
-        NewEvent(event, _id(thread, message.provider_id or (name and f"{name} {message.at}"), part))
-        for message in messages
-        for part, event in enumerate(message.events)
-    ]
+async def _dispatched(
+    thread: ThreadHandle, messages: Sequence[ReadMessage], name: str = "", *, known: Collection[str] = ()
+) -> tuple[Receipt, ...]:
+    """Dispatch the events of messages, all or none. A response that was recorded before gives its first receipts.
+
+    `known` are responses of which some was recorded before: what is new goes on with that.
+    """
+    names = [message.provider_id or (name and f"{name} {message.at}") for message in messages]
+    again = {one for one, times in Counter(names).items() if one and (times > 1 or one in known)}
+    named = await _named(thread, messages, names, again)
     try:
         return await thread.dispatch_all(named)
     except IdempotencyConflict:
-        known = await _as_recorded(thread, named)
-        if known == named:
+        anew = await _named(thread, messages, names, {*names} - {""})
+        if anew == named:
             raise
-        return await thread.dispatch_all(known)
+        return await thread.dispatch_all(anew)
+
+
+async def _named(
+    thread: ThreadHandle, messages: Sequence[ReadMessage], names: Sequence[str], again: Collection[str]
+) -> list[NewEvent]:
+    """The events of messages, with ids by their names; those that are recorded already as they are recorded."""
+    parts = {name: await _parts_of(thread, name) for name in dict.fromkeys(names) if name in again}
+    named: list[NewEvent] = []
+    for message, name in zip(messages, names, strict=True):
+        events, there = message.events, parts.get(name, [])
+        first = _place(events, there) if message.is_part else 0
+        events = tuple(
+            held if held is not None and _alone(held) == _alone(event) else event
+            for event, held in itertools.zip_longest(events, there[first : first + len(events)])
+        )
+        there[first : first + len(events)] = events
+        named += (NewEvent(event, _id(thread, name, part)) for part, event in enumerate(events, first))
+    return named
+
+
+def _place(events: Sequence[Event], there: Sequence[Event]) -> int:
+    """Where the events of a response stand among those that are recorded of it: after them, where they go on."""
+    bare, held = [_alone(event) for event in events], [_alone(event) for event in there]
+    for first in range(len(held)):
+        if held[first : first + len(bare)] == bare[: len(held) - first]:
+            return first
+    said = {_content(event) for event in held} - {""}
+    return 0 if any(_content(event) in said for event in bare) else len(held)  # said otherwise: that is a conflict
+
+
+def _content(event: Event) -> str:
+    content = getattr(event, "content", "")
+    return content if isinstance(content, str) else content_text(content)
+
+
+async def _parts_of(thread: ThreadHandle, name: str) -> list[Event]:
+    """The events of a message of this name that the thread holds, in order."""
+    found: list[Event] = []
+    while True:
+        ids = [_id(thread, name, part) for part in range(len(found), len(found) + PARTS_MAX)]
+        stored = {row.id: row for row in await thread.kernel.store.find(thread.id, ids)}
+        for one in ids:
+            event = decode_row(thread.id, stored[one], thread.kernel.events)[0] if one in stored else None
+            if not isinstance(event, Event):
+                return found
+            found.append(event)
 
 
 async def _known(thread: ThreadHandle, provider_ids: Sequence[str]) -> set[str]:
-    """The responses that the thread holds."""
+    """The responses of which the thread holds some."""
     named = {_id(thread, provider_id, 0): provider_id for provider_id in provider_ids}
     stored = await thread.kernel.store.find(thread.id, list(named)) if named else ()
     return {named[row.id] for row in stored}
@@ -232,21 +315,10 @@ def _id(thread: ThreadHandle, name: str, part: int) -> str:
     return str(uuid.uuid5(NAMESPACE, f"{part} {name} {thread.id}")) if name else ""
 
 
-async def _as_recorded(thread: ThreadHandle, events: Sequence[NewEvent]) -> list[NewEvent]:
-    """The events as they were recorded, where they differ only in what came around the message, or in its origin."""
-    stored = await thread.kernel.store.find(thread.id, [new.id for new in events if new.id])
-    there = {row.id: decode_row(thread.id, row, thread.kernel.events)[0] for row in stored}
-    return [
-        msgspec.structs.replace(new, event=found)
-        if isinstance(found := there.get(new.id), Event) and _alone(found) == _alone(new.event)
-        else new
-        for new in events
-    ]
-
-
 def _alone(event: E) -> E:
     """The event with what it says alone: neither what came around it nor what was decided when it came."""
-    return without_origin(without_native(event))
+    bare = without_origin(without_native(event))
+    return msgspec.structs.replace(bare, interrupted="") if isinstance(bare, LlmTextResponse) else bare
 
 
 # a list that goes on with what the thread holds
@@ -260,7 +332,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 async def _record_new(
-    thread: ThreadHandle, values: Sequence[object], format: Format | None, dialogue: _ThreadDialogue
+    thread: ThreadHandle, values: Sequence[object], format: Format | None, dialogue: ThreadDialogue
 ) -> tuple[Receipt, ...]:
     """Record the messages after the last one that the thread holds, and instructions that it does not hold."""
     given = Messages(values, format)
@@ -284,32 +356,39 @@ async def _record_new(
 
 
 async def _first_new(thread: ThreadHandle, listed: Sequence[ReadMessage]) -> int:
-    """The number of the first message that goes on with the thread: after the longest beginning that it ends with.
+    """The number of the first message that goes on with the thread.
 
-    Raises `NotContinued` where it ends with none, but holds messages.
+    That is after a beginning of the list which is all that the thread holds, or else what it ends with. Raises
+    `NotContinued` where it ends with none, but holds messages, and where it ends with several: talk that repeats
+    itself may go on after any of these.
     """
     said = [[one for event in message.events if (one := _said(event)) is not None] for message in listed]
     everything = list(itertools.chain.from_iterable(said))
     ends = list(itertools.accumulate(map(len, said)))
-    held = await _held(thread, len(everything))
+    held = await _held(thread, len(everything) + 1)
     if not held or not everything:
         return 0
+    places: list[int] = []
     for n in reversed(range(len(listed))):
-        if said[n] and _ends_with(held, everything[: ends[n]]):
+        left = _before(held, everything[: ends[n]]) if said[n] else None
+        if left == 0:
             return n + 1
-    raise NotContinued(thread.id)
+        places += () if left is None else (n + 1,)
+    if len(places) != 1:
+        raise NotContinued(thread.id, tuple(listed[n].at if n < len(listed) else listed[-1].at + 1 for n in places))
+    return places[0]
 
 
-def _ends_with(held: Sequence[_Said], listed: Sequence[_Said]) -> bool:
-    """Whether the thread ends with these; of what a list may leave out, it may leave out any."""
+def _before(held: Sequence[_Said], listed: Sequence[_Said]) -> int | None:
+    """How much the thread holds before these, if it ends with them; of what a list may leave out, it may any."""
     at = len(held)
     for one in reversed(listed):
         while at and held[at - 1].key != one.key and held[at - 1].optional:
             at -= 1
         if not at or held[at - 1].key != one.key:
-            return False
+            return None
         at -= 1
-    return True
+    return sum(not one.optional for one in held[:at])
 
 
 async def _held(thread: ThreadHandle, count: int) -> list[_Said]:
@@ -367,110 +446,3 @@ def _sorted(arguments: str) -> str:
         return json.dumps(json.loads(arguments), sort_keys=True)
     except ValueError:
         return arguments
-
-
-# a stream
-
-
-class Recording:
-    """A response that streams in. `text` is what it has said so far; its receipts and calls are there at the end."""
-
-    def __init__(self, thread: ThreadHandle, format: Format | None) -> None:
-        self.receipts: tuple[Receipt, ...] = ()
-        self._thread = thread
-        self._format: Format | None = checked(format)
-        self._assembly: Assembly | None = None
-        self._failure: Exception | None = None
-
-    async def __aenter__(self) -> Self:
-        self._thread.check_present("messages")
-        self._thread.kernel.check_writable("a recording")
-        await self._thread.state()  # so that recording what has come needs nothing that could still be missing
-        return self
-
-    def feed(self, chunk: object) -> None:
-        """Take the next chunk or event of the stream, as the SDK gives it. Raises `InvalidMessage`."""
-        value = as_object(plain(chunk), "a chunk", "$")
-        assembly = self._assembly or assembly_of(self._format or of_object(chunk) or of_stream(value))
-        assembly.feed(value)
-        self._assembly = assembly
-
-    @property
-    def text(self) -> str:
-        """The text so far."""
-        return self._assembly.text if self._assembly is not None else ""
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The calls that were recorded, for you to run."""
-        return tuple(call for receipt in self.receipts for chunk in receipt.chunks for call in chunk.calls)
-
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if self._assembly is None:
-            return
-        await self._to_its_end(self._thread.kernel.tasks.spawn(self._keep(self._assembly, error)), error)
-        if self._failure is not None and error is None:
-            raise self._failure
-        if self._failure is not None and error is not None:
-            error.add_note(f"what had come of the response could not be recorded: {self._failure}")
-
-    async def _keep(self, assembly: Assembly, error: BaseException | None) -> None:
-        """Record the response, or what has come of it."""
-        try:
-            self.receipts = await self._recorded(assembly, error)
-        except Exception as failure:  # the end of a task: whoever awaits it is told
-            self._failure = failure
-
-    async def _recorded(self, assembly: Assembly, error: BaseException | None) -> tuple[Receipt, ...]:
-        whole = assembly.whole()
-        if whole is None:
-            return await self._interrupted(assembly, assembly.failure or _why(error))
-        dialogue = _ThreadDialogue(await self._thread.state())
-        try:
-            response = Messages([whole], assembly.format)
-            known = await _known(self._thread, response.provider_ids)
-            messages = response.read(dialogue, self._thread.kernel.new_id, known=known)
-        except InvalidMessage as invalid:
-            self._failure = invalid
-            return await self._interrupted(assembly, invalid.why)
-        return await _dispatched(self._thread, messages)
-
-    async def _interrupted(self, assembly: Assembly, why: str) -> tuple[Receipt, ...]:
-        messages, around = assembly.so_far()
-        name = str(around.get("id") or self._thread.kernel.new_id())
-        try:
-            events = interrupted(assembly.format, messages, around, why, name)
-        except InvalidMessage:  # the provider sent what it does not allow: it is kept as it came
-            native = to_native(assembly.format, response={**around, "unfinished": messages})
-            text = LlmTextResponse(content=assembly.text, response_id=name, interrupted=why, native=native)
-            events = [text]
-        return await self._thread.dispatch_all(events)
-
-    async def _to_its_end(self, task: "asyncio.Task[None]", error: BaseException | None) -> None:
-        """Wait until it is recorded; but no cancelled caller waits for a blocked thread: the task goes on alone."""
-        cancelled: asyncio.CancelledError | None = None
-        while not task.done():
-            in_a_hurry = cancelled is not None or isinstance(error, asyncio.CancelledError)
-            try:
-                await asyncio.wait([task], timeout=LOOK_S if in_a_hurry else None)
-            except asyncio.CancelledError as again:
-                cancelled = again
-                continue
-            if in_a_hurry and self._is_blocked():
-                break
-        if cancelled is not None:
-            raise cancelled
-
-    def _is_blocked(self) -> bool:
-        runtime = self._thread.kernel[OpenThreads].get(self._thread.id)
-        return runtime is not None and runtime.queue.blocking_reason is not None
-
-
-def _why(error: BaseException | None) -> str:
-    if error is None:
-        return CUT_SHORT
-    if isinstance(error, asyncio.CancelledError):
-        return "cancelled"
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

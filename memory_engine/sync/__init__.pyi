@@ -965,7 +965,7 @@ class Recording:
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that were recorded, for you to run."""
     def feed(self, chunk: object) -> None:
-        """Take the next chunk or event of the stream, as the SDK gives it. Raises `InvalidMessage`."""
+        """Take the next chunk or event of the stream, as the SDK gives it (`{}`: nothing). Raises `InvalidMessage`."""
     @property
     def text(self) -> str:
         """The text so far."""

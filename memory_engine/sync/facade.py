@@ -51,7 +51,7 @@ HOMES = {
     "MemoryFiles": "views.memory_files.view",
     "Patterns": "views.patterns.view",
     "AgentMd": "views.promotion.agent_md",
-    "Recording": "runtime.messages",
+    "Recording": "runtime.recording",
     "AgentLifecycle": "agents.lifecycle",
     "Run": "agents.lifecycle",
     "MemoryTools": "agents.tools",

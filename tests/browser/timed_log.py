@@ -21,7 +21,7 @@ def answered(input_tokens: int, cached: int, output_tokens: int) -> str:
         "completion_tokens": output_tokens,
         "prompt_tokens_details": {"cached_tokens": cached},
     }
-    return json.dumps({"openai.chat": {"response": {"id": "r", "model": MODEL, "usage": usage}}})
+    return json.dumps({"openai.chat": {"response": {"id": f"r{input_tokens}", "model": MODEL, "usage": usage}}})
 
 
 def calls(*names: str, first: int) -> tuple[ToolCall, ...]:

@@ -299,6 +299,25 @@ async def test_a_list_that_does_not_go_on_is_refused(thread: Thread) -> None:
     assert 5 == (await thread.info()).events
 
 
+REPEATED: list[Json] = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Done."}]
+
+
+async def test_a_whole_conversation_that_repeats_itself_is_counted(thread: Thread) -> None:
+    """What the thread holds is all of a beginning of the list: what comes after that is new, whatever it says."""
+    for count in range(1, 9):
+        await thread.record((REPEATED * 4)[:count], new_only=True)
+    assert 8 == (await thread.info()).events
+
+
+async def test_the_end_of_a_conversation_that_repeats_itself_is_refused(thread: Thread) -> None:
+    """It may go on in several ways: one would record messages twice, the other lose them."""
+    await thread.record([{"role": "user", "content": "Begin."}, *REPEATED * 3])
+    shortened = [*REPEATED * 2, {"role": "user", "content": "And now?"}]
+    with pytest.raises(errors.NotContinued, match=r"\$\[4\] or \$\[2\]"):
+        await thread.record(shortened, new_only=True)
+    assert 7 == (await thread.info()).events
+
+
 async def test_the_same_new_messages_at_once_are_recorded_once(thread: Thread) -> None:
     """Two tasks that give the same list add its end once."""
     await thread.record(CHAT[:2])

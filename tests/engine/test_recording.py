@@ -11,7 +11,7 @@ from memory_engine import CompactionPolicy, EngineConfig, Thread, errors
 from memory_engine import events as e
 from memory_engine.core.chunks import INTERRUPTED
 from memory_engine.formats.native import Json, from_native
-from memory_engine.runtime.messages import CUT_SHORT, Recording
+from memory_engine.runtime.recording import CUT_SHORT, Recording
 from tests.engine.test_record import call, completion, events_of, fields_of, message, response
 
 MANUAL = EngineConfig(compaction=CompactionPolicy(enabled=False))
@@ -261,6 +261,10 @@ async def test_a_stream_without_its_end_is_marked(thread: Thread, format: str) -
             "Overloaded",
         ),
         ([RESPONSES[0], {"type": "error", "message": "Server error"}], "Server error"),
+        ([CHAT[0], {"error": {"code": 502, "message": "Upstream"}}], "Upstream"),
+        ([CHAT[0], chunk({}, "error", error={"code": 502, "message": "Upstream"})], "Upstream"),
+        ([CHAT[0], chunk({}, "error")], "the provider ended the response with an error"),
+        ([{"error": {"message": "Busy"}}], "Busy"),
         ([RESPONSES[0], {"type": "response.failed", "response": {**response([]), "error": {"message": "No"}}}], "No"),
     ],
 )
@@ -270,6 +274,27 @@ async def test_what_the_provider_says_went_wrong_is_kept(thread: Thread, chunks:
     last = (await events_of(thread))[-1]
     assert isinstance(last, e.LlmTextResponse)
     assert why == last.interrupted
+
+
+async def test_chunks_that_keep_the_line_open_say_nothing(thread: Thread) -> None:
+    """Some gateways send empty objects, before the first chunk and between others."""
+    assert await recorded(thread, [one for said in CHAT for one in ({}, said)]) == await recorded(thread, CHAT)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_calls_of_one_index_are_told_apart_by_their_ids(thread: Thread, at_once: bool) -> None:
+    """Some servers give all parallel calls index 0. Others give every fragment of a call a new id: that is one call."""
+    said = [("a", "weather", '{"city": '), ("a2", "", '"Oslo"}'), ("b", "weather", '{"city": "Bergen"}')]
+    parts: list[Json] = [
+        {"index": 0, "id": call_id, "type": "function", "function": {"name": name or None, "arguments": arguments}}
+        for call_id, name, arguments in said
+    ]
+    deltas = [parts] if at_once else [[one] for one in parts]
+    async with thread.recording() as turn:
+        for calls in deltas:
+            turn.feed(chunk({"tool_calls": calls}))
+        turn.feed(chunk({}, "tool_calls"))
+    assert [("a", '{"city": "Oslo"}'), ("b", '{"city": "Bergen"}')] == [(one.id, one.arguments) for one in turn.calls]
 
 
 async def test_a_stream_of_which_nothing_came_leaves_nothing(thread: Thread) -> None:

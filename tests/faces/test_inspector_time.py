@@ -152,3 +152,19 @@ async def test_the_store_is_counted_piece_by_piece() -> None:
     models = {row["model"]: row for row in cast(list[Data], told[-1]["models"])}
     assert 4 * 17_410 == models[MODEL]["input_tokens"]
     assert {"trip 0", "trip 1", "trip 2", "trip 3"} == {row["id"] for row in cast(list[Data], told[-1]["spending"])}
+
+
+async def test_a_response_in_parts_is_counted_once() -> None:
+    """Each part reports what all of the response has used so far; an engine's total says what it has used."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("parts")
+        await thread.record({"role": "user", "content": "Look."})
+        for n, text in enumerate(("One.", "Two.", "Three."), 1):
+            usage = {"input_tokens": 100, "output_tokens": 10 * n, "cache_read_input_tokens": 50}
+            around = {"id": "msg_1", "type": "message", "role": "assistant", "model": MODEL, "stop_reason": None}
+            await thread.record({**around, "usage": usage, "content": [{"type": "text", "text": text}]})
+        async with inspected(engine) as browser:
+            times = await get(browser, "time", thread="parts")
+            (used,) = cast(list[Data], times["models"])
+        counted = ("calls", "input_tokens", "cached_tokens", "output_tokens")
+        assert [1, 150, 50, 30] == [used[key] for key in counted]

@@ -14,7 +14,7 @@ from memory_engine import Engine, EngineConfig, LlmTextResponse, Thread, UserMes
 from memory_engine.compactors.embedded import EmbeddedCompactor
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.replay.what_if import Change
-from memory_engine.runtime.messages import Recording
+from memory_engine.runtime.recording import Recording
 from memory_engine.views.conversation.view import Conversation
 from tests.trust.older_files import contents
 
