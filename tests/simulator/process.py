@@ -132,7 +132,8 @@ class SimulatedProcess(DiskOwner):
 
         async def opened() -> Engine:
             if before is not None:
-                before.spawn(before.closed)
+                if not before.is_dead:
+                    before.spawn(before.closed)
                 await before.is_gone.wait()
             config = EngineConfig(compaction=policy, queue_capacity=self.dice.choice((4, 1024)))
             store = await SQLiteStore.open(str(self.path), faults=self.disk) if self.has_plan else str(self.path)
