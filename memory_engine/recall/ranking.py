@@ -23,6 +23,7 @@ import msgspec
 from memory_engine.language.text import terms
 from memory_engine.recall.question import Question
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN
+from memory_engine.recall.several import spread
 from memory_engine.store.passages import PLACES_BITS
 
 SATURATION = 0.9
@@ -149,6 +150,9 @@ def rank(
         for parts in zip(*([shares[name] * value for value in values] for name, values in columns.items()), strict=True)
     ]
     order = sorted(range(len(candidates)), key=lambda n: (-scores[n], -candidates[n].place))
+    if question.several:
+        order = _spread(candidates, order, scores, columns)
+        shares["spread"] = 1.0
     kept = _without_repetitions([candidates[n] for n in order], limit)
     row = {candidates[n].place: n for n in order}
     return [
@@ -160,6 +164,19 @@ def rank(
         )
         for place, alike in kept.items()
     ]
+
+
+def _spread(
+    candidates: Sequence[Candidate], order: Sequence[int], scores: list[float], columns: dict[str, list[float]]
+) -> list[int]:
+    """Return the order of the answers to a question for several things, and take what that costs off the scores."""
+    left = spread([candidates[n] for n in order], [scores[n] for n in order])
+    lost = columns["spread"] = [0.0] * len(candidates)
+    for at, score in left:
+        n = order[at]
+        lost[n] = score - scores[n]
+        scores[n] = round(score, SCORE_DIGITS)
+    return [order[at] for at, _ in left]
 
 
 def weighted(weights: Weights) -> Ranker:
