@@ -60,8 +60,8 @@ WORTHWHILE = 24
 """Minimum tokens for a shortened passage."""
 PASSAGE_SHARE = 0.5
 """Share of the room above which a passage is shortened, so that one answer does not fill the block."""
-LISTED_SHARE = 0.2
-"""The same where the question asks for several things: each answer is in another passage."""
+LISTED_SHARE, LISTED_TOKENS_MIN = 0.2, 150
+"""The same where the question asks for several things, each in another passage; and the least tokens it leaves."""
 READ_AT_ONCE = 64
 """Number of passages whose texts are read together: most blocks are full after the first or second batch."""
 HIT_TOKENS_MIN = 12
@@ -238,8 +238,9 @@ class _Block:
         self._said: Repetitions[Hit] = Repetitions()
         self._days: set[str] = set()
         self._left = draft.room - draft.tokens(draft.block(HEADING))
-        share = LISTED_SHARE if asks_for_several(query) else PASSAGE_SHARE
-        self._most = max(WORTHWHILE, int(self._left * share))
+        self._most = max(WORTHWHILE, int(self._left * PASSAGE_SHARE))
+        if asks_for_several(query):
+            self._most = min(self._most, max(LISTED_TOKENS_MIN, int(self._left * LISTED_SHARE)))
 
     @property
     def left(self) -> int:

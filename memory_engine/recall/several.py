@@ -5,7 +5,7 @@ counts less with every better find of its session or section, and one that adds 
 five finds of one evening do not crowd out four other evenings.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import Protocol
 
@@ -19,8 +19,8 @@ GROUP_DECAY = 0.95
 """What is left of a find's score with each better find of its session or section."""
 ADDS_NOTHING = 0.5
 """What is left of the score of a find whose words all stand in a better one of the same speaker."""
-TERMS_MIN = 3
-"""The minimum terms of a find that can add nothing: "yes, that one" may mean different things."""
+TERMS_MIN, TERMS_MAX = 3, 30
+"""The terms of a find that can add nothing: "yes, that one" may mean different things, and a long text adds a word."""
 PLURAL_WITHIN = 3
 """How many words after "which" its plural stands: "which small towns"."""
 VERB_WITHIN = 6
@@ -145,13 +145,14 @@ def _head(group: int, of_group: Sequence[tuple[float, int]], count: int) -> tupl
     return -score * GROUP_DECAY**count, n, group
 
 
-def _adding(found: Iterable[Found]) -> Iterator[bool]:
+def _adding(found: Sequence[Found]) -> Iterator[bool]:
     """Yield for each find whether it adds a word to all better ones of the same speaker."""
+    terms = [frozenset(one.terms) for one in found]
+    rarest = [max(own, key=len) if TERMS_MIN <= len(own) <= TERMS_MAX else "" for own in terms]  # long words are rare
+    sought = frozenset(rarest)
     said: dict[tuple[str, str, str], list[frozenset[str]]] = {}
-    for one in found:
-        own = frozenset(one.terms)
-        rarest = max(own, key=len, default="")  # long words are in the fewest finds
-        better = said.get((one.role, one.speaker, rarest), ())
-        yield len(own) < TERMS_MIN or not any(own <= other for other in better)
-        for term in own:
+    for one, own, rare in zip(found, terms, rarest, strict=True):
+        better = said.get((one.role, one.speaker, rare), ()) if rare else ()
+        yield not any(own <= other for other in better)
+        for term in sought & own:
             said.setdefault((one.role, one.speaker, term), []).append(own)

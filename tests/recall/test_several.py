@@ -148,6 +148,6 @@ async def test_long_answers_leave_room_for_the_others() -> None:
     ]
     async with memory_engine.open(":memory:") as engine:
         thread = await _told(engine, [*sessions, ["Good night."]])
-        context = await thread.context(max_tokens=700, query="Which markets did Nadia go to?")
+        context = await thread.context(max_tokens=900, query="Which markets did Nadia go to?")
         shown = "\n".join(hit.text for hit in context.recalled)
         assert all(f"market in {town}" in shown for town in EVENINGS[:4])
