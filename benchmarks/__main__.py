@@ -25,7 +25,7 @@ from benchmarks.looking_back import looking_back
 from benchmarks.page import write_page
 from benchmarks.peer_process import peers_python, peers_running
 from benchmarks.postgres import postgres
-from benchmarks.quality import compaction_quality, recall_now, recall_quality
+from benchmarks.quality import compaction_quality, recall_lists, recall_now, recall_quality
 from benchmarks.recall import recall
 from benchmarks.replaying import replay
 from benchmarks.setting import Bench, Setting, say
@@ -64,6 +64,7 @@ BENCHES: dict[str, Bench] = {
     "judgement": judgement,
     "tokens": tokens,
     "recall_now": recall_now,
+    "recall_lists": recall_lists,
     "postgres": postgres,
 }
 ABOUT = {name: (inspect.getdoc(bench) or name).splitlines()[0] for name, bench in BENCHES.items()}

@@ -10,6 +10,7 @@ from benchmarks.figures import Bar, Figure, Reference
 from benchmarks.setting import Setting, say
 
 VALUES_MIN = 92.0
+LISTED_MIN = {"found among ten": 75.0, "in a context": 88.0}
 ANSWERS_MIN = {"5%": 20.0, "10%": 34.0, "20%": 52.0}
 
 
@@ -158,6 +159,29 @@ def _skipped(why: str) -> Figure:
 
 NEWER_FIRST_MIN = 85.0
 NEWER_IN_CONTEXT_MIN = 85.0
+
+
+async def recall_lists(setting: Setting) -> list[Figure]:
+    """What search and a context find of the answers to questions for several things, each said at another time."""
+    module = importlib.import_module("benchmarks.recall_lists")
+    found: list[Figure] = []
+    for half, name in enumerate(("looked at", "not looked at")):
+        if setting.quick and half:
+            break
+        shares = await module.found(half=half)
+        for key, least in LISTED_MIN.items():
+            found.append(
+                Figure(
+                    bench="recall_lists",
+                    case=f"{key}, questions {name}",
+                    value=shares[key],
+                    unit="%",
+                    bar=Bar("value", ">=", least),
+                    asserted=not setting.quick,
+                    detail=shares,
+                )
+            )
+    return found
 
 
 async def recall_now(setting: Setting) -> list[Figure]:

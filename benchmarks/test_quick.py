@@ -19,6 +19,7 @@ QUALITY = (
     "briefs",
     "compaction_quality",
     "judgement",
+    "recall_lists",
     "recall_now",
     "tokens",
     "usefulness",

@@ -44,6 +44,7 @@ from memory_engine.recall.question import TERMS_MAX
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN, Repetitions
 from memory_engine.recall.search import LIMIT_MAX, Asked
 from memory_engine.recall.service import Recall, checked_query
+from memory_engine.recall.several import asks_for_several
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.passages import PLACES_BITS, LookUp
@@ -59,6 +60,8 @@ WORTHWHILE = 24
 """Minimum tokens for a shortened passage."""
 PASSAGE_SHARE = 0.5
 """Share of the room above which a passage is shortened, so that one answer does not fill the block."""
+LISTED_SHARE, LISTED_TOKENS_MIN = 0.2, 150
+"""The same where the question asks for several things, each in another passage; and the least tokens it leaves."""
 READ_AT_ONCE = 64
 """Number of passages whose texts are read together: most blocks are full after the first or second batch."""
 HIT_TOKENS_MIN = 12
@@ -116,7 +119,7 @@ async def recalled_into(thread: ThreadHandle, state: State, recall: RecallReques
     zone = await kernel[Recall].zone(thread.id)
     asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0, zone=zone)
     found, behind, choice = await kernel[Recall].search_in_parts((thread.id, *others), asked, READ_AT_ONCE)
-    block = _Block(draft, frozenset(terms(query)[:TERMS_MAX]), choice)
+    block = _Block(draft, query, choice)
     count = len(found)
     async with aclosing(behind):
         hits: Sequence[Hit] | None = found.hits
@@ -158,7 +161,7 @@ def _beside(
         before=0,
         builder=kernel[ContextBuilder],
     )
-    block = _Block(draft, frozenset(terms(query)[:TERMS_MAX]))
+    block = _Block(draft, query)
     said = {_plain(text) for text in beside}
     block.take(hit for hit in hits if _plain(hit.text) not in said)
     shown, chosen = block.rendered()
@@ -225,9 +228,9 @@ async def _draft(
 class _Block:
     """The chosen passages, within the room."""
 
-    def __init__(self, draft: ContextDraft, query_terms: frozenset[str], choice: Choice | None = None) -> None:
+    def __init__(self, draft: ContextDraft, query: str, choice: Choice | None = None) -> None:
         self._draft = draft
-        self._query_terms = query_terms
+        self._query_terms = frozenset(terms(query)[:TERMS_MAX])
         self._choice = choice
         self._visible = _Visible(draft)
         self._chosen: list[Hit] = []
@@ -236,6 +239,8 @@ class _Block:
         self._days: set[str] = set()
         self._left = draft.room - draft.tokens(draft.block(HEADING))
         self._most = max(WORTHWHILE, int(self._left * PASSAGE_SHARE))
+        if asks_for_several(query):
+            self._most = min(self._most, max(LISTED_TOKENS_MIN, int(self._left * LISTED_SHARE)))
 
     @property
     def left(self) -> int:

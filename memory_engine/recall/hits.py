@@ -242,6 +242,24 @@ def _read_back(
     return found
 
 
+async def texts_at(
+    kernel: Kernel,
+    thread_ids: Sequence[str],
+    places: Collection[int],
+    gap: Callable[[str], AbstractContextManager[None]],
+) -> dict[int, Shown]:
+    """The passages at places that begin with the number of their thread; `gap` gives a block for reading a thread."""
+    by_thread: dict[int, set[int]] = {}
+    for place in places:
+        by_thread.setdefault(place >> THREAD_BITS, set()).add(place & _PLACE)
+    texts: dict[int, Shown] = {}
+    for number, within in by_thread.items():
+        with gap(thread_ids[number]):
+            found = await shown(kernel.reader, kernel.extractors, thread_ids[number], within)
+            texts.update((number << THREAD_BITS | place, one) for place, one in found.items())
+    return texts
+
+
 WHY_PARTS = 4
 _PLACE = (1 << THREAD_BITS) - 1
 _NO_PARTS: Mapping[str, float] = {}
@@ -304,16 +322,8 @@ class RankedHits:
         return passage_of(one.place, self.choice.thread_ids)
 
     async def _read(self, ranked: Sequence[Ranked]) -> list[Hit]:
-        thread_ids = self.choice.thread_ids
-        by_thread: dict[int, set[int]] = {}
-        for one in ranked:
-            for place in (one.place, *one.alike):
-                by_thread.setdefault(place >> THREAD_BITS, set()).add(place & _PLACE)
-        texts: dict[int, Shown] = {}
-        for number, places in by_thread.items():
-            with self.gap(thread_ids[number]):
-                found = await shown(self.kernel.reader, self.kernel.extractors, thread_ids[number], places)
-                texts.update((number << THREAD_BITS | place, one) for place, one in found.items())
+        places = {place for one in ranked for place in (one.place, *one.alike)}
+        texts = await texts_at(self.kernel, self.choice.thread_ids, places, self.gap)
         return await aside(partial(self._hits, ranked, texts), items=len(ranked))
 
     def _hits(self, ranked: Sequence[Ranked], texts: Mapping[int, Shown]) -> list[Hit]:

@@ -13,6 +13,7 @@ from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.language.lists import word_lists
 from memory_engine.language.rough import begins_sentence
 from memory_engine.language.text import fold_case, is_unspaced, terms, words
+from memory_engine.recall.several import asks_for_several
 
 if TYPE_CHECKING:
     from memory_engine.language import dates, dates_relative
@@ -75,9 +76,9 @@ class Question(msgspec.Struct, frozen=True):
     `names` are the terms of capitalized words inside a sentence. `days` are the dates that the question names; `spans`
     are its relative times ("last week") as (from, until) in microseconds UTC; `listed` are the time spans, ends
     included, of which every passage may be meant. Days begin and end in `zone`. `asks_for` is "time", "number" or "".
-    `of_you` is True if it asks for what an assistant has said, `to_you` if it may ask for that, `of_me` if it is about
-    who asks. `exact` are the terms of identifiers, paths and long numbers in it. `further` are terms by which passages
-    become candidates in addition to `terms`.
+    `several` is True if it asks for several things. `of_you` is True if it asks for what an assistant has said,
+    `to_you` if it may ask for that, `of_me` if it is about who asks. `exact` are the terms of identifiers, paths and
+    long numbers in it. `further` are terms by which passages become candidates in addition to `terms`.
     """
 
     text: str
@@ -87,6 +88,7 @@ class Question(msgspec.Struct, frozen=True):
     spans: tuple[tuple[int, int], ...] = ()
     listed: tuple[tuple[int, int], ...] = ()
     asks_for: str = ""
+    several: bool = False
     of_you: bool = False
     to_you: bool = False
     of_me: bool = False
@@ -146,6 +148,7 @@ def read_question(text: str, *, now_us: int | None = None, zone: tzinfo = UTC) -
         spans=tuple((_starts_us(first, zone), _ends_us(last, zone)) for first, last in relative),
         listed=() if today is None else _listed(days, relative, today, zone),
         asks_for=next((kind for kind, pattern in _ASKED if pattern.search(read)), ""),
+        several=asks_for_several(read),
         of_you=_OF_YOU.search(read) is not None,
         to_you=_TO_YOU.search(read) is not None,
         of_me=_has_any(fold_case(read), "of_me"),

@@ -15,7 +15,7 @@ role alone: friends, an assistant's chats and an agent's tools are ranked alike.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import log, sqrt
-from operator import add
+from operator import add, attrgetter
 from typing import Protocol
 
 import msgspec
@@ -23,6 +23,7 @@ import msgspec
 from memory_engine.language.text import terms
 from memory_engine.recall.question import Question
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN
+from memory_engine.recall.several import spread
 from memory_engine.store.passages import PLACES_BITS
 
 SATURATION = 0.9
@@ -41,6 +42,7 @@ AROUND_PASSAGES = 8
 """The most candidates of these on either side: one event may hold thousands, as a document does."""
 AROUND_DECAY = 0.8
 """What a term counts that is so many events away, to the power of their number."""
+_AROUND = [AROUND_DECAY ** max(1, far) for far in range(AROUND_EVENTS + 1)]
 CERTAIN, DOUBTFUL = 0.7, 0.3
 """How rare the question's two rarest terms are, on average (1: in one passage), where words leave no doubt; and all."""
 BESIDE_WORDS = 3.0
@@ -149,6 +151,9 @@ def rank(
         for parts in zip(*([shares[name] * value for value in values] for name, values in columns.items()), strict=True)
     ]
     order = sorted(range(len(candidates)), key=lambda n: (-scores[n], -candidates[n].place))
+    if question.several:
+        order = _spread(candidates, order, scores, columns)
+        shares["spread"] = 1.0
     kept = _without_repetitions([candidates[n] for n in order], limit)
     row = {candidates[n].place: n for n in order}
     return [
@@ -162,6 +167,19 @@ def rank(
     ]
 
 
+def _spread(
+    candidates: Sequence[Candidate], order: Sequence[int], scores: list[float], columns: dict[str, list[float]]
+) -> list[int]:
+    """Return the order of the answers to a question for several things, and take what that costs off the scores."""
+    left = spread([candidates[n] for n in order], [scores[n] for n in order])
+    lost = columns["spread"] = [0.0] * len(candidates)
+    for at, score in left:
+        n = order[at]
+        lost[n] = score - scores[n]
+        scores[n] = round(score, SCORE_DIGITS)
+    return [order[at] for at, _ in left]
+
+
 def weighted(weights: Weights) -> Ranker:
     """The built-in ranker with weights of your own."""
     return partial(rank, weights=weights)
@@ -173,12 +191,36 @@ def doubt(question: Question, statistics: Statistics) -> float:
     Else it goes by the two of its words that are in the fewest passages.
     """
     holding = statistics.holding
-    if any(holding.get(term) for term in question.exact):
+    if names_identifier(question, statistics):
         return 0.0
     rarest = sorted(filter(None, map(holding.get, question.terms)))[:2]
     most = _idf(statistics.passages, 1)
     rarity = sum(_idf(statistics.passages, held) for held in rarest) / (2 * most)
     return min(1.0, max(0.0, (CERTAIN - rarity) / (CERTAIN - DOUBTFUL)))
+
+
+def names_identifier(question: Question, statistics: Statistics) -> bool:
+    """Whether the question names an identifier, a path or a long number that is there."""
+    return any(statistics.holding.get(term) for term in question.exact)
+
+
+def weights_of_terms(
+    question: Question, candidates: Sequence[Candidate], statistics: Statistics
+) -> Mapping[str, float]:
+    """How rare each of the question's terms is, without the names of the speakers that it names."""
+    names = _speakers(candidates)
+    named = _named(question, names, frozenset(c.speaker for c in candidates if c.kind == "tool"))
+    return _weights(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
+
+
+def _weights(question: Question, names: frozenset[str], statistics: Statistics) -> dict[str, float]:
+    sought = [term for term in question.terms if term not in names] or list(question.terms)
+    return {term: _idf(statistics.passages, statistics.holding.get(term, 0)) for term in sought}
+
+
+def is_built_in(ranker: Ranker) -> bool:
+    """Whether a ranker is the built-in one, with any weights."""
+    return (ranker.func if isinstance(ranker, partial) else ranker) is rank
 
 
 def _idf(passages: int, holding: int) -> float:
@@ -243,10 +285,9 @@ class _WordScores:
     """
 
     def __init__(self, question: Question, names: frozenset[str], statistics: Statistics) -> None:
-        sought = [term for term in question.terms if term not in names] or list(question.terms)
-        self._idf = {term: _idf(statistics.passages, statistics.holding.get(term, 0)) for term in sought}
+        self._idf = _weights(question, names, statistics)
         self._whole = sum(self._idf.values()) or 1.0
-        self._any = frozenset(sought)
+        self._any = frozenset(self._idf)
         self._average = max(1.0, statistics.average_terms)
         self._held: dict[int, dict[str, int]] = {}
 
@@ -263,19 +304,25 @@ class _WordScores:
         """
         idf, whole = self._idf, self._whole
         shares: dict[int, float] = {}
-        order = sorted(candidates, key=lambda c: c.place)
+        order = sorted(candidates, key=attrgetter("place"))
+        seqs = [one.place >> PLACES_BITS for one in order]
+        counts = [self._counts(one) for one in order]
+        first = 0
         for n, one in enumerate(order):
-            at = one.place >> PLACES_BITS
-            held = dict.fromkeys(self._counts(one), 1.0)
-            for other in order[max(0, n - AROUND_PASSAGES) : n + AROUND_PASSAGES + 1]:
-                far = abs((other.place >> PLACES_BITS) - at)
-                if far > AROUND_EVENTS or other.group != one.group or not (beside := self._counts(other)):
+            while seqs[n] - seqs[first] > AROUND_EVENTS:
+                first += 1
+            held = dict.fromkeys(counts[n], 1.0)
+            for m in range(max(first, n - AROUND_PASSAGES), min(len(order), n + AROUND_PASSAGES + 1)):
+                far = abs(seqs[m] - seqs[n])
+                if far > AROUND_EVENTS:
+                    break
+                if not (beside := counts[m]) or order[m].group != one.group:
                     continue
-                counts = AROUND_DECAY ** max(1, far) * min(1.0, TAIL_TERMS / len(other.terms))
+                share = _AROUND[far] * min(1.0, TAIL_TERMS / len(order[m].terms))
                 for term in beside:
-                    if counts > held.get(term, 0.0):
-                        held[term] = counts
-            shares[one.place] = sum([idf[term] * counts for term, counts in held.items()]) / whole if held else 0.0
+                    if share > held.get(term, 0.0):
+                        held[term] = share
+            shares[one.place] = sum([idf[term] * share for term, share in held.items()]) / whole if held else 0.0
         return [shares[c.place] for c in candidates]
 
     def windows(self, candidates: Sequence[Candidate]) -> list[float]:

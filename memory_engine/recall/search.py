@@ -4,7 +4,8 @@
 2. From each thread's index come the passages with the rarest of its words, those nearest in meaning, and what
    follows directly on either.
 3. A ranker scores them by their words, the words before them, their speakers and times, and drops near-duplicates.
-4. A re-ranker, where there is one, reads the best and orders them again.
+4. Replies to a question that asks the same move up.
+5. A re-ranker, where there is one, reads the best and orders them again.
 """
 
 import asyncio
@@ -35,10 +36,11 @@ from memory_engine.errors import (
 )
 from memory_engine.llm.vectors import Embedder, Vector, dimension_of
 from memory_engine.recall.candidates import Choice, Gathered
-from memory_engine.recall.hits import Found, Hit, Missing, RankedHits
+from memory_engine.recall.hits import Found, Hit, Missing, RankedHits, texts_at
 from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, embed
 from memory_engine.recall.question import Question, read_question
-from memory_engine.recall.ranking import Ranked
+from memory_engine.recall.ranking import Ranked, is_built_in
+from memory_engine.recall.replies import Replies
 from memory_engine.recall.rerankers import scores_of
 from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
 from memory_engine.runtime.kernel import OF_SEVERAL, Kernel
@@ -198,6 +200,8 @@ class Searching:
                 gathered = await self._gathered(threads, asked, question, meaning, gaps)
             choice = gathered.choice()
             ranked = await self._ranked(question, choice, wanted, current)
+            if is_built_in(self._models.ranker):
+                ranked = await self._with_replies(question, choice, ranked, gaps)
             best = RankedHits(
                 self._kernel, choice, ranked, current.read, gaps.of, explain=asked.explain, zone=question.zone
             )
@@ -239,6 +243,16 @@ class Searching:
             return [*ranked, *current.partners(ranked, candidates, choice.thread_ids)]
 
         return rank() if len(candidates) <= RANKED_AT_ONCE else await on_thread(rank)
+
+    async def _with_replies(
+        self, question: Question, choice: Choice, ranked: list[Ranked], gaps: "_Gaps"
+    ) -> list[Ranked]:
+        """The ranked with replies to what the question asks moved up, of which the texts before them tell."""
+        replies = Replies(question, choice.candidates, choice.statistics, ranked)
+        if not replies.asking:
+            return ranked
+        texts = await texts_at(self._kernel, choice.thread_ids, set(replies.asking.values()), gaps.of)
+        return replies.promoted({place: one.text.text for place, one in texts.items()})
 
     async def _meaning(self, text: str, deadline_s: float) -> _Meaning:
         embedder = self._models.embedder
