@@ -17,8 +17,8 @@ from memory_engine.core.json_form import named
 from memory_engine.core.limits import DEFAULT_LIMITS
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.errors.base import shown_place
-from memory_engine.ingest.chat import holds_a_log
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
+from memory_engine.ingest.readers.messages import holds_a_log
 from memory_engine.ingest.records import Format
 from memory_engine.runtime.config import EngineConfig
 
