@@ -64,10 +64,24 @@ def with_value(
     record: Record, value: object, *, at: datetime | None = None, origin: MessageOrigin | None = None
 ) -> Record:
     """The record with what was read of it: a message of this module, or an event."""
-    of_anthropic = bool(objects(value, "content")) and objects(value, "content")[0].get("type") == "tool_result"
+    blocks = objects(value, "content")
+    of_anthropic = under(value, "type") == "message" or bool(blocks and blocks[0].get("type") == "tool_result")
     return evolve(
         record, value=value, format="anthropic" if of_anthropic else "openai.chat", at=at or record.at, origin=origin
     )
+
+
+def parts_of(
+    record: Record,
+    values: Sequence[object],
+    origin: MessageOrigin | None = None,
+    *,
+    at: datetime | None = None,
+) -> Iterator[Record]:
+    """The records of one record that holds several messages: each has a key of its own."""
+    for n, value in enumerate(values):
+        one = with_value(record, value, at=at, origin=origin)
+        yield evolve(one, key=f"{record.key or record.number}.{n}") if n else one
 
 
 def response(message: Json, around: Mapping[str, object]) -> Json:

@@ -357,14 +357,18 @@ async def _dispatched_grown(events: Sequence[NewEvent], thread: Thread) -> tuple
 
 def _differ_in_response(one: Event, other: Event) -> bool:
     """Return True if two events are equal but for what came around their response."""
-    return type(one) is type(other) and _without_response(one) == _without_response(other)
+    has_response = any('"response":' in getattr(event, "native", "") for event in (one, other))
+    return has_response and type(one) is type(other) and _without_response(one) == _without_response(other)
 
 
 def _without_response(event: Event) -> tuple[Event, object]:
     native = getattr(event, "native", "")
     kept = json.loads(native) if native.startswith("{") else {}
     said = [value.get("message") for value in kept.values() if isinstance(value, dict)]
-    return without_native(event), [one for one in said if one is not None]
+    bare = without_native(event)
+    if getattr(bare, "response_id", ""):
+        bare = msgspec.structs.replace(bare, response_id="")
+    return bare, [one for one in said if one is not None]
 
 
 def _bare(event: Event) -> Event:

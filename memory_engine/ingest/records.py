@@ -19,7 +19,7 @@ _STREAMED = frozenset({"messages"})
 LINES_LOOKED_AT = 40
 """Number of the first lines by which a file's tool is recognised: some begin with many that are not messages."""
 ELEMENTS_LOOKED_AT = 4
-_NOT_JSON = frozenset({".eml", ".eval", ".gz", ".htm", ".html", ".markdown", ".mbox", ".md", ".srt", ".vtt", ".zip"})
+NOT_JSON = frozenset({".eml", ".eval", ".gz", ".htm", ".html", ".markdown", ".mbox", ".md", ".srt", ".vtt", ".zip"})
 
 
 def open_recording(
@@ -27,7 +27,7 @@ def open_recording(
 ) -> RecordedFile:
     """A file with a look at its first records."""
     name = name or path.stem
-    if path.suffix.lower() in _NOT_JSON:
+    if path.suffix.lower() in NOT_JSON:
         return RecordedFile(path, name, format=format, limits=limits)
     records = read_records(path, limits)
     head = _head(path, limits)

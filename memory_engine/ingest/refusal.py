@@ -27,12 +27,17 @@ _SIGNS: Mapping[str, str] = {
 }
 
 
+NOT_TEXT = f"; its name says that it is neither JSON nor a transcript that is read; {PAGE} lists the forms"
+
+
 def nearest(value: object, head: Mapping[str, object]) -> str:
     """The end of a refusal: which keys were seen, which form they are nearest to, and where the forms are told."""
     keys = [*head, *value] if isinstance(value, Mapping) else list(head)
     said = f"; {PAGE} lists the forms that are read, and --map reads any other"
     if not keys:
         return said
+    if {"ts", "type"} <= set(keys) and {"say", "ask"} & set(keys):
+        return "; this is what an editor's extension shows of a task: its messages are in api_conversation_history.json"
     shown = ", ".join(map(str, keys[:KEYS_SHOWN])) + (", …" if len(keys) > KEYS_SHOWN else "")
     near = max(_SIGNS, key=lambda form: _likeness(_SIGNS[form].split(), keys))
     is_near = _likeness(_SIGNS[near].split(), keys) > 0

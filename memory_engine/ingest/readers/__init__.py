@@ -4,11 +4,40 @@ from collections.abc import Sequence
 
 from memory_engine.core.recordings import Reader, RecordedFile
 from memory_engine.ingest.readers.claude_code import ClaudeCode
+from memory_engine.ingest.readers.codex import Codex
+from memory_engine.ingest.readers.datasets import Assistants, Bfcl, Preferences, ShareGpt, Slack, Tau2
+from memory_engine.ingest.readers.exports import ChatGpt, ClaudeAi
+from memory_engine.ingest.readers.gemini import Gemini
+from memory_engine.ingest.readers.inspect import Inspect
+from memory_engine.ingest.readers.langchain import LangChain
 from memory_engine.ingest.readers.messages import ProviderMessages
 from memory_engine.ingest.readers.openhands import OpenHandsEvents
 from memory_engine.ingest.readers.swe_agent import SweAgent
+from memory_engine.ingest.readers.texts import Aider, Mail, Transcripts
+from memory_engine.ingest.readers.traces import Traces
 
-BUILT_IN: tuple[Reader, ...] = (ClaudeCode(), SweAgent(), OpenHandsEvents(), ProviderMessages())
+BUILT_IN: tuple[Reader, ...] = (
+    ClaudeCode(),
+    Codex(),
+    Gemini(),
+    SweAgent(),
+    OpenHandsEvents(),
+    Inspect(),
+    ChatGpt(),
+    ClaudeAi(),
+    LangChain(),
+    ShareGpt(),
+    Preferences(),
+    Bfcl(),
+    Tau2(),
+    Assistants(),
+    Slack(),
+    Traces(),
+    Transcripts(),
+    Mail(),
+    Aider(),
+    ProviderMessages(),
+)
 
 
 def reader_of(recording: RecordedFile, added: Sequence[Reader] = ()) -> Reader | None:

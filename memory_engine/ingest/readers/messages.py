@@ -19,8 +19,8 @@ from memory_engine.ingest.chat import joined_items
 from memory_engine.ingest.dialects import chat_message, is_dialect
 from memory_engine.ingest.moments import moment_of
 from memory_engine.ingest.otlp import TracedConversation, is_export, traced_conversations
-from memory_engine.ingest.records import read_records
-from memory_engine.ingest.refusal import nearest
+from memory_engine.ingest.records import NOT_JSON, read_records
+from memory_engine.ingest.refusal import NOT_TEXT, nearest
 
 Shape = Literal["message", "conversation", "event", "spans"]
 _WHOLE = frozenset({"response", "chat.completion"})
@@ -33,14 +33,17 @@ class ProviderMessages:
 
     name = "messages"
 
-    def sees(self, recording: RecordedFile) -> bool:
+    def sees(self, file: RecordedFile) -> bool:
         """Return True: what is not usable is refused, with its place."""
-        return recording.format in _GIVEN or recording.format == "auto"
+        return file.format in _GIVEN or file.format == "auto"
 
-    def conversations(self, recording: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
+    def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
         """The threads of a file, under its name, or under names that begin with it where there are several."""
-        path, given = str(recording.path), recording.format
-        records = recording.live
+        path, given = str(file.path), file.format
+        records = file.live
+        if not file.first and file.path.suffix.lower() in NOT_JSON:
+            yield IngestError(path, 1, f"a file named {file.path.suffix} that no reader knows{NOT_TEXT}")
+            return
         for first in records:
             if isinstance(first, IngestError):
                 yield first
@@ -48,17 +51,17 @@ class ProviderMessages:
             shape = _shape(first.value, given)
             if shape is None:
                 why = f"{kind_of(first.value)} that is neither a message, nor a conversation, nor an event"
-                yield IngestError(path, first.line, why + nearest(first.value, recording.head))
+                yield IngestError(path, first.line, why + nearest(first.value, file.head))
                 continue
             everything = itertools.chain([first], records)
             if shape == "spans":
-                yield from _traced(traced_conversations(everything, path, recording.limits))
+                yield from _traced(traced_conversations(everything, path, file.limits))
             elif shape == "conversation":
-                yield from _several(everything, recording)
+                yield from _several(everything, file)
             elif shape == "event":
                 yield RecordedConversation(everything, line=first.line, shape="event", strict=True)
             else:
-                said = _with_head(everything, recording) if recording.head else everything
+                said = _with_head(everything, file) if file.head else everything
                 yield RecordedConversation(_in_runs(said), line=first.line, strict=True)
 
 
@@ -105,10 +108,10 @@ def _traced(found: Iterable[TracedConversation | IngestError]) -> Iterator[Recor
 
 
 def _several(
-    records: Iterator[Record | IngestError], recording: RecordedFile
+    records: Iterator[Record | IngestError], file: RecordedFile
 ) -> Iterator[RecordedConversation | IngestError]:
     taken: set[str] = set()
-    path, given = str(recording.path), recording.format
+    path, given = str(file.path), file.format
     for record in records:
         if isinstance(record, IngestError):
             yield record
@@ -119,18 +122,18 @@ def _several(
             wanted = "traj" if given == "tau" else "messages"
             yield IngestError(path, record.line, f"conversation {record.number} has no list of {wanted}")
         elif label in taken:
-            thread_id = f"{recording.name}/{label}"
+            thread_id = f"{file.name}/{label}"
             yield IngestError(path, record.line, f"a second conversation would be thread {thread_id!r}")
         else:
             taken.add(label)
             parts: Iterator[Record | IngestError]
             parts = (Record(value, record.line, n, False) for n, value in enumerate(messages, 1))
-            said = _around(parts, _mapping(record.value), recording, record.line)
+            said = _around(parts, _mapping(record.value), file, record.line)
             yield RecordedConversation(_in_runs(said), label=label, line=record.line, strict=True)
 
 
-def _with_head(records: Iterator[Record | IngestError], recording: RecordedFile) -> Iterator[Record | IngestError]:
-    return _around(records, recording.head, recording, 1)
+def _with_head(records: Iterator[Record | IngestError], file: RecordedFile) -> Iterator[Record | IngestError]:
+    return _around(records, file.head, file, 1)
 
 
 _SPOKEN = ("system", "instructions", "response", "choices")
@@ -142,7 +145,7 @@ _OF_REQUESTS = frozenset(
 
 
 def _around(
-    records: Iterator[Record | IngestError], head: Mapping[str, object], recording: RecordedFile, line: int
+    records: Iterator[Record | IngestError], head: Mapping[str, object], file: RecordedFile, line: int
 ) -> Iterator[Record | IngestError]:
     """The messages of a request, with its instructions before them, and the response to it after them."""
     instructions = head.get("system") or head.get("instructions")
@@ -158,7 +161,7 @@ def _around(
         yield Record(told, line, number + 1, at=moment_of(head) or moment_of(told))
     for key, value in head.items():
         if key not in _SPOKEN + _ROWS and key not in _OF_REQUESTS and isinstance(value, dict | list) and value:
-            recording.left_out[f"{key} (beside messages)"] += 1
+            file.left_out[f"{key} (beside messages)"] += 1
 
 
 def _of_instructions(value: object) -> str:
