@@ -94,6 +94,7 @@ class RecordedFile:
     format: str = "auto"
     left_out: Counter[str] = field(factory=Counter)
     also_read: list[Path] = field(factory=list)
+    is_followed: bool = False
 
     @property
     def records(self) -> Iterator[Record | IngestError]:

@@ -87,7 +87,8 @@ def parts_of(
 def response(message: Json, around: Mapping[str, object]) -> Json:
     """A whole response of chat-completions: a message with the id, model and usage around it."""
     rest = {key: value for key, value in around.items() if value not in (None, "", {})}
-    if not rest:
+    is_thought = "tool_calls" not in message and "content" not in message
+    if not rest or (is_thought and "usage" not in rest):
         return message
     choice: Json = {"index": 0, "message": message}
     if "finish_reason" in rest:

@@ -69,7 +69,8 @@ class ThreadIngested:
 class IngestReport:
     """The outcome for all files so far. `errors` lists the first 1,000 of `invalid`.
 
-    `left_out` counts what the files hold beside messages, by kind.
+    `left_out` counts what the files hold beside messages, by kind. `passed_over` are the files of a folder that are not
+    recordings.
     """
 
     files: int = 0
@@ -80,6 +81,7 @@ class IngestReport:
     invalid: int = 0
     errors: list[IngestError] = field(factory=list)
     left_out: Counter[str] = field(factory=Counter)
+    passed_over: list[IngestError] = field(factory=list)
 
     @property
     def messages(self) -> int:
@@ -91,24 +93,26 @@ class Ingestion:
     """Reads files into the threads of one engine.
 
     A record's events have ids that follow from the thread and the record's key or number (or that the record bears): a
-    record ingested before adds nothing, a longer file adds its new records, and a changed record is an error. The
-    `report` given is filled, and `on_record` called after each record that was taken. Readers of plug-ins are tried
-    before the built-in ones.
+    record ingested before adds nothing, a longer file adds its new records, and a changed record is an error.
 
-    Give a function in place of the engine to have it opened once a file holds something to keep; then name the
-    `readers` of its plug-ins, too.
+    The `report` given is filled, and `on_record` called after each record that was taken, `on_pause` when a file that
+    is followed holds no more for now. Readers of plug-ins, and `readers`, are tried before the built-in ones.
+
+    Give a function in place of the engine to have it opened once a file holds something to keep; then `readers` are
+    those of its plug-ins, too.
 
     Events with a `seq` come from a log. They only find their places again in an engine that
     compacts nothing of its own accord (`CompactionPolicy(enabled=False)`).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where to, how, and whom to tell
         self,
         engine: Engine | Callable[[], Awaitable[Engine]],
         options: IngestOptions,
         report: IngestReport | None = None,
         on_record: Callable[[IngestReport], None] | None = None,
         *,
+        on_pause: Callable[[IngestReport], None] | None = None,
         readers: Sequence[Reader] = (),
     ) -> None:
         self.report = report if report is not None else IngestReport()
@@ -116,17 +120,21 @@ class Ingestion:
         self._open = engine
         self._options = options
         self._on_record = on_record
+        self._on_pause = on_pause
         added = self._engine.kernel[RecordingReaders].added if self._engine is not None else ()
         self._readers = (*readers, *added)
+        self.also_read: set[Path] = set()
 
-    async def file(self, path: Path) -> bool:
-        """Ingest a file; false if it was given up at an error, which is then the last in the report.
+    async def file(self, path: Path, name: str = "") -> bool:
+        """Ingest a file, under a name if one is given.
+
+        False if it was given up at an error, which is then the last in the report.
 
         Raises only errors that the file did not cause: a `StorageError`, `ThreadClosed`.
         """
         options = self._options
         return await self.recording(
-            await on_thread(lambda: open_recording(path, options.thread_id, options.format, options.limits))
+            await on_thread(lambda: open_recording(path, name or options.thread_id, options.format, options.limits))
         )
 
     async def recording(self, recording: RecordedFile) -> bool:
@@ -148,6 +156,7 @@ class Ingestion:
                     return False
         finally:
             self.report.left_out.update(recording.left_out)
+            self.also_read.update(recording.also_read)
         return True
 
     async def _opened(self) -> Engine:
@@ -174,9 +183,10 @@ class Ingestion:
         filling = _Filling(conversation, recording, _thread_id(recording.name, conversation.label))
         translator = await self._translator(filling)
         try:
-            async for some in _beside(conversation.records, RECORDS_AT_ONCE):
+            async for some in _beside(conversation.records, 1 if recording.is_followed else RECORDS_AT_ONCE):
                 for record in some:
                     if isinstance(record, Record) and record.value is PAUSE:
+                        self._paused()
                         continue
                     why = await self._record(record, translator, filling)
                     if why and self._ends(_placed(why + self._kept(filling), filling, record)):
@@ -194,6 +204,10 @@ class Ingestion:
             if filling.into is not None:
                 await filling.into.thread.settle()
         return True
+
+    def _paused(self) -> None:
+        if self._on_pause is not None:
+            self._on_pause(self.report)
 
     async def _record(self, record: Record | IngestError, translator: Translator, filling: "_Filling") -> str:
         """Take one record; returns why it cannot be taken, if so."""

@@ -7,7 +7,7 @@ from typing import BinaryIO, Literal
 
 from memory_engine.core.bounded import open_file
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
-from memory_engine.core.recordings import Record, RecordedFile
+from memory_engine.core.recordings import PAUSE, Record, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.ingest.json_stream import VALUE_CHARS_MAX, BrokenText, Scanner, parse
 
@@ -39,10 +39,16 @@ def looked_at(recording: RecordedFile) -> RecordedFile:
     looked: list[Record | IngestError] = []
     for record in recording.live:
         looked.append(record)
+        if isinstance(record, Record) and record.value is PAUSE:
+            if len(looked) > 1:
+                break
+            looked.clear()
+            continue
         enough = LINES_LOOKED_AT if isinstance(record, IngestError) or record.is_line else ELEMENTS_LOOKED_AT
         if len(looked) >= enough:
             break
-    recording.first = tuple(record.value for record in looked if isinstance(record, Record))
+    values = (record.value for record in looked if isinstance(record, Record))
+    recording.first = tuple(value for value in values if value is not PAUSE)
     recording.live = chain(looked, recording.live)
     return recording
 
@@ -89,9 +95,14 @@ def _lines(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Record 
             if len(raw) == VALUE_CHARS_MAX and not raw.endswith(b"\n"):
                 _skip_rest(file)
                 raise BrokenText(line, f"a line of over {VALUE_CHARS_MAX >> 20} MB")
-            yield Record(parse(_decoded(raw, line), line, limits), line, number, True)
+            yield Record(parsed_line(raw, line, limits), line, number, is_line=True)
         except BrokenText as error:
             yield IngestError(path, line, error.why)
+
+
+def parsed_line(raw: bytes, line: int, limits: ReadingLimits) -> object:
+    """The value of a line. Raises `BrokenText`."""
+    return parse(_decoded(raw, line), line, limits)
 
 
 def _decoded(raw: bytes, line: int) -> str:
