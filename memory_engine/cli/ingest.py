@@ -23,7 +23,7 @@ from memory_engine.core.recordings import Reader
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.errors.base import shown_place
-from memory_engine.ingest.following import Following
+from memory_engine.ingest.following import LiveFile
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
 from memory_engine.ingest.mapping import mapping_of
 from memory_engine.ingest.readers import BUILT_IN
@@ -194,7 +194,7 @@ async def follow_file(
     """Read a file, and what is appended to it as it comes, until it has an error or somebody ends it."""
     if len(files) != 1 or files[0].in_folder:
         raise WrongArgument("--follow takes one file of JSON Lines; start it once for each")
-    following = Following(files[0].path, options.limits)
+    following = LiveFile(files[0].path, options.limits)
     report, opening = IngestReport(), _Opening(asked.db, asked.plugins)
     told: list[int] = [0]
 

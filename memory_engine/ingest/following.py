@@ -19,7 +19,7 @@ POLL_S = 0.2
 
 
 @define
-class Following:
+class LiveFile:
     """Reads the lines of a file as they are written, until `stop` is set.
 
     A last line without its end is waited for. A file that was replaced, or cut, is read from its start again, as the

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from attrs import evolve, field, frozen
 
+from memory_engine.core.bounded import read_file
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError, InvalidArgument
 from memory_engine.ingest.dialects import (
@@ -134,7 +135,7 @@ def mapping_of(text: str) -> Mapped:
 
 def _of_file(path: Path, text: str) -> Mapping[str, object]:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(read_file(path))
     except (OSError, ValueError) as error:
         _refuse(text, f"{error}; {_HINT}")
     if not isinstance(found, Mapping):

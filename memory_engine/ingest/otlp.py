@@ -13,6 +13,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.core.limits import ReadingLimits
+from memory_engine.core.recordings import Record
 from memory_engine.errors import IngestError
 from memory_engine.formats.values import compact, kind_of
 from memory_engine.ingest.dialects import (
@@ -28,7 +29,6 @@ from memory_engine.ingest.dialects import (
 )
 from memory_engine.ingest.json_stream import BrokenText, parse
 from memory_engine.ingest.moments import moment
-from memory_engine.ingest.records import Record
 
 Json = dict[str, object]
 _INPUT, _OUTPUT, _SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
@@ -63,7 +63,7 @@ def traced_conversations(
 
     The file is read to its end, as spans stand in it by when they ended. Of messages that are repeated one is held.
     """
-    spans: list[Span] = []
+    spans: list[TracedCall] = []
     pool: dict[bytes, Json] = {}
     for record in records:
         if isinstance(record, IngestError):
@@ -88,7 +88,7 @@ class _Unreadable(Exception):
 
 
 @frozen
-class Span:
+class TracedCall:
     """What is kept of a span: messages by the keys that tell whether two say the same.
 
     `begun` and `ended` count nanoseconds since 1970. `around` is what came around the answer: its id, model and usage.
@@ -106,7 +106,7 @@ class Span:
     around: Mapping[str, object] = {}
 
 
-def conversations_of(spans: Sequence[Span]) -> Iterator[TracedConversation]:
+def conversations_of(spans: Sequence[TracedCall]) -> Iterator[TracedConversation]:
     """The conversations that spans tell, in the order of their times."""
     around = _around(spans)
     found: dict[str, tuple[TracedConversation, _Merged]] = {}
@@ -127,7 +127,7 @@ def conversations_of(spans: Sequence[Span]) -> Iterator[TracedConversation]:
         yield conversation
 
 
-def _around(spans: Sequence[Span]) -> set[tuple[str, str]]:
+def _around(spans: Sequence[TracedCall]) -> set[tuple[str, str]]:
     """The spans that have another one with messages in them."""
     parents = {(span.trace, span.id): span.parent for span in spans}
     around: set[tuple[str, str]] = set()
@@ -146,7 +146,7 @@ class _Merged:
         self._keys: list[bytes] = []
         self._instructions: set[bytes] = set()
 
-    def new(self, span: Span) -> Iterator[tuple[Json, bool]]:
+    def new(self, span: TracedCall) -> Iterator[tuple[Json, bool]]:
         """The messages of a span that go on with it, and whether each is its answer."""
         said = [(key, message) for key, message in span.asked if message["role"] != "system"]
         for key, message in span.asked:
@@ -212,7 +212,7 @@ def _id(told: Mapping[str, object], name: str) -> str:
     return str(told.get(name) or told.get(snake) or "")
 
 
-def _span(told: Mapping[str, object], line: int, limits: ReadingLimits, pool: dict[bytes, Json]) -> Span:
+def _span(told: Mapping[str, object], line: int, limits: ReadingLimits, pool: dict[bytes, Json]) -> TracedCall:
     attributes = _attributes(told)
     reading = _Reading(line, limits)
     asked, answered = reading.of_events(list(_listed(told, "events")))
@@ -227,7 +227,7 @@ def _span(told: Mapping[str, object], line: int, limits: ReadingLimits, pool: di
         ended = int(str(told.get("endTimeUnixNano") or told.get("end_time_unix_nano") or 0))
     except ValueError:
         raise _Unreadable("its startTimeUnixNano or endTimeUnixNano is not a number") from None
-    return Span(
+    return TracedCall(
         id=_id(told, "spanId"),
         parent=_id(told, "parentSpanId"),
         trace=_id(told, "traceId") or "no trace",

@@ -10,7 +10,7 @@ import memory_engine
 from memory_engine import Engine
 from memory_engine.core.aside import on_thread
 from memory_engine.ingest import Ingestion, IngestOptions, IngestReport
-from memory_engine.ingest.following import Following
+from memory_engine.ingest.following import LiveFile
 from tests.faces.test_ingest_tools import SESSION
 
 Until = Callable[[int], Awaitable[None]]
@@ -19,7 +19,7 @@ Until = Callable[[int], Awaitable[None]]
 @asynccontextmanager
 async def followed(engine: Engine, path: Path) -> AsyncIterator[tuple[Until, IngestReport]]:
     """Follow a file meanwhile; gives a wait until so many events were added and the file holds no more."""
-    following, report = Following(path), IngestReport()
+    following, report = LiveFile(path), IngestReport()
     paused = asyncio.Condition()
     added = [0]
 
@@ -63,7 +63,7 @@ def append(path: Path, text: str) -> None:
 
 async def texts(engine: Engine, thread_id: str) -> list[str]:
     """What was said."""
-    return [event.event.content async for event in engine.thread(thread_id).events()]
+    return [str(getattr(event.event, "content", "")) async for event in engine.thread(thread_id).events()]
 
 
 async def test_lines_come_as_they_are_written(tmp_path: Path) -> None:

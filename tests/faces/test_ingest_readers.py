@@ -2,19 +2,12 @@
 
 import json
 import zipfile
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import memory_engine
-from memory_engine import Engine, Plugin
-from memory_engine.errors import IngestError, InvalidArgument
-from memory_engine.ingest import Ingestion, IngestOptions, Record, RecordedConversation, RecordedFile
-from memory_engine.ingest.mapping import mapping_of
+from memory_engine import Engine
 from memory_engine.ingest.moments import moment
-from tests.command_line import Run
 from tests.faces.test_ingest_tools import came_in, engine, events_of, ingest
 
 __all__ = ["engine"]
@@ -33,13 +26,18 @@ def item(kind: str, **fields: object) -> dict[str, object]:
 
 def counted(total: int, last: int) -> dict[str, object]:
     """A line of a rollout with a count of tokens."""
-    info = {"total_token_usage": {"output_tokens": total}, "last_token_usage": {"input_tokens": 9, "output_tokens": last}}
+    info = {
+        "total_token_usage": {"output_tokens": total},
+        "last_token_usage": {"input_tokens": 9, "output_tokens": last},
+    }
     return {"timestamp": AT, "type": "event_msg", "payload": {"type": "token_count", "info": info}}
 
 
 CODEX = lines(
     {"timestamp": AT, "type": "session_meta", "payload": {"id": "x", "base_instructions": {"text": "You code."}}},
-    item("message", role="user", content=[{"type": "input_text", "text": "<environment_context>x</environment_context>"}]),
+    item(
+        "message", role="user", content=[{"type": "input_text", "text": "<environment_context>x</environment_context>"}]
+    ),
     item("message", role="user", content=[{"type": "input_text", "text": "Fix it"}]),
     item("reasoning", summary=[{"type": "summary_text", "text": "Look."}], encrypted_content="e"),
     item("function_call", name="shell", arguments="{}", call_id="c1"),
@@ -91,12 +89,17 @@ GEMINI = [
 def node(key: str, parent: str, role: str, text: object, **message: object) -> dict[str, object]:
     """A node of a tree of messages."""
     content = text if isinstance(text, dict) else {"content_type": "text", "parts": [text]}
-    said = {"id": key, "author": {"role": role, "name": message.pop("name", None)}, "create_time": 1.7e9, "content": content}
+    said = {
+        "id": key,
+        "author": {"role": role, "name": message.pop("name", None)},
+        "create_time": 1.7e9,
+        "content": content,
+    }
     return {"id": key, "message": {**said, "recipient": "all", **message}, "parent": parent, "children": []}
 
 
-NODES = [
-    {"id": "root", "message": None, "parent": None},
+NODES: list[dict[str, object]] = [
+    {"id": "root", "message": None, "parent": ""},
     node("u", "root", "user", "Plot it"),
     node("b", "u", "assistant", "An earlier answer"),
     node("t", "u", "assistant", {"content_type": "thoughts", "thoughts": [{"summary": "Plot", "content": "x"}]}),
@@ -104,7 +107,9 @@ NODES = [
     node("o", "c", "tool", {"content_type": "execution_output", "text": "ok"}, name="python"),
     node("a", "o", "assistant", "Here it is", metadata={"model_slug": "m"}),
 ]
-CHATGPT = [{"conversation_id": "x1", "title": "T", "mapping": {one["id"]: one for one in NODES}, "current_node": "a"}]
+CHATGPT = [
+    {"conversation_id": "x1", "title": "T", "mapping": {str(one["id"]): one for one in NODES}, "current_node": "a"}
+]
 CLAUDE_AI = [
     {
         "uuid": "x1",
@@ -201,7 +206,10 @@ TAU2 = {
                     "content": None,
                     "timestamp": AT,
                     "usage": {"prompt_tokens": 5, "completion_tokens": 2},
-                    "tool_calls": [{"id": "c", "name": "ls", "arguments": {}}, {"id": "d", "name": "ls", "arguments": {}}],
+                    "tool_calls": [
+                        {"id": "c", "name": "ls", "arguments": {}},
+                        {"id": "d", "name": "ls", "arguments": {}},
+                    ],
                 },
                 {
                     "role": "tool",
@@ -245,7 +253,14 @@ LANGSMITH = lines(
             "usage_metadata": USAGE,
         },
     },
-    {"id": "r0", "trace_id": "t1", "run_type": "chain", "start_time": "2026-01-01T09:00:00", "inputs": {}, "outputs": {}},
+    {
+        "id": "r0",
+        "trace_id": "t1",
+        "run_type": "chain",
+        "start_time": "2026-01-01T09:00:00",
+        "inputs": {},
+        "outputs": {},
+    },
 )
 LANGFUSE = [
     {
@@ -257,7 +272,11 @@ LANGFUSE = [
         "model": "m",
         "usageDetails": {"input": 8, "output": 3},
         "input": {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "hi"}]},
-        "output": {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": {"name": "ls", "arguments": "{}"}}]},
+        "output": {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c", "function": {"name": "ls", "arguments": "{}"}}],
+        },
     }
 ]
 SPAN_ATTRIBUTES = {
@@ -320,20 +339,25 @@ ASSISTANTS = {
 }
 HI = {"role": "user", "content": "hi"}
 CHOSEN = {"prompt": [HI], "chosen": [HI, {"role": "assistant", "content": "hello"}], "rejected": "no"}
-VTT = "WEBVTT\n\n1\n00:00:01.000 --> 00:00:02.000\n<v Ann>We ship</v>\n\n00:00:02.000 --> 00:00:03.000\n<v Ann>on Friday.</v>\n\n"
-VTT += "00:00:03.000 --> 00:00:04.000\nBen: Fine.\n"
+VTT = "WEBVTT\n\n1\n00:00:01.000 --> 00:00:02.000\n<v Ann>We ship</v>\n\n"
+VTT += "00:00:02.000 --> 00:00:03.000\n<v Ann>on Friday.</v>\n\n00:00:03.000 --> 00:00:04.000\nBen: Fine.\n"
 MBOX = (
     "From a@b Thu Jan  1 10:00:00 2026\nFrom: Ann <a@b>\nDate: Thu, 01 Jan 2026 10:00:00 +0100\nSubject: s\n\nhi\n\n"
     "From c@d Thu Jan  1 11:00:00 2026\nFrom: c@d\nDate: Thu, 01 Jan 2026 11:00:00 +0000\nMessage-ID: <x>\n\nhello\n"
 )
-AIDER = "# aider chat started at 2026-01-01 10:00:00\n\n> Repo-map\n\n#### fix it\n#### all of it\n\nI fixed it.\n\nReally.\n"
+AIDER = "# aider chat started at 2026-01-01 10:00:00\n\n> Repo-map\n\n#### fix it\n#### all\n\nI fixed it.\n\nReally.\n"
 
 # name, text, thread; then what comes in: calls, results, failed, thoughts, responses with usage, their output tokens
 CASES = {
     "codex": ("x.jsonl", CODEX, "x", (2, 2, 0, 1, 2, 25)),
     "gemini cli": ("x.json", GEMINI_CLI, "x", (1, 1, 1, 1, 1, 7)),
     "gemini": ("x.json", GEMINI, "x", (1, 1, 0, 1, 0, 0)),
-    "gemini request": ("x.json", {"contents": GEMINI, "systemInstruction": {"parts": [{"text": "s"}]}}, "x", (1, 1, 0, 1, 0, 0)),
+    "gemini request": (
+        "x.json",
+        {"contents": GEMINI, "systemInstruction": {"parts": [{"text": "s"}]}},
+        "x",
+        (1, 1, 0, 1, 0, 0),
+    ),
     "chatgpt": ("x.json", CHATGPT, "x/x1", (1, 1, 0, 1, 0, 0)),
     "claude.ai": ("x.json", CLAUDE_AI, "x/x1", (1, 1, 0, 1, 0, 0)),
     "langchain": ("x.json", LANGCHAIN, "x", (1, 1, 1, 0, 1, 3)),
@@ -441,7 +465,11 @@ async def test_an_archive_of_samples_is_read(engine: Engine, tmp_path: Path) -> 
 
 async def test_a_request_has_its_instructions_and_its_response(engine: Engine, tmp_path: Path) -> None:
     """A log of a model's call: what is beside the messages counts."""
-    response = {"id": "r", "object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "4"}}]}
+    response = {
+        "id": "r",
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "4"}}],
+    }
     value = {"system": "Count.", "messages": [{"role": "user", "content": "2+2?"}], "response": response, "tools": [{}]}
     report = await ingest(engine, put(tmp_path, "x.json", value))
     kinds = [event.type for event in await events_of(engine, "x")]
@@ -463,138 +491,3 @@ async def test_a_message_says_its_time(engine: Engine, tmp_path: Path) -> None:
 def test_what_is_not_a_moment_is_none(value: object) -> None:
     """A time that makes no sense does not cost the message."""
     assert moment(value) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ({"sender": "x", "chat_messages_v9": [], "uuid": "u"}, ["sender, chat_messages_v9, uuid", "Claude"]),
-        ([{"ts": 1, "type": "say", "say": "text", "text": "x"}], ["api_conversation_history.json"]),
-        ({"foo": 1}, ["its keys: foo", "docs/how-to/ingest-recordings.md", "--map"]),
-    ],
-)
-def test_a_refusal_helps_and_leaves_nothing(
-    tmp_path: Path, run: Run, value: object, words: list[str]
-) -> None:
-    """It says what was seen, and what comes nearest. No database is made for it."""
-    path = put(tmp_path, "x.json", value)
-    code, _, error = run("ingest", str(path), "--db", str(tmp_path / "m.db"))
-    assert 1 == code
-    assert all(word in error for word in words)
-    assert not list(tmp_path.glob("m.db*"))
-
-
-async def test_a_conversation_refused_at_its_first_message_leaves_no_thread(tmp_path: Path) -> None:
-    """A thread is made once a message of it could be read."""
-    path = put(tmp_path, "x.jsonl", lines({"role": "cat", "content": "m"}))
-    async with memory_engine.open(":memory:") as opened:
-        await ingest(opened, path)
-        assert [] == await opened.threads()
-
-
-@pytest.mark.parametrize(
-    ("words", "value", "texts"),
-    [
-        ("role=author.type,text=body,time=at,name=author.id", {"author": {"type": "human", "id": "Ann"}, "body": "hi", "at": AT}, ["user_message"]),
-        ("role=who,text=t,role:0=user,role:1=assistant", {"who": 1, "t": "hello"}, ["llm_text_response"]),
-        ("role=r,text=t,calls=c", {"r": "bot", "t": None, "c": [{"name": "ls", "args": {}}]}, ["llm_tool_call"]),
-        ("messages=log.turns,thread=log.id,text=t", {"log": {"id": "k", "turns": [{"t": "a"}, {"t": "b"}]}}, ["user_message"] * 2),
-        ("thread=room,text=t", {"room": "k", "t": "a"}, ["user_message"]),
-    ],
-)  # fmt: skip
-async def test_a_mapping_reads_anything(
-    engine: Engine, tmp_path: Path, words: str, value: object, texts: list[str]
-) -> None:
-    """It says where the parts of a message are."""
-    ingestion = Ingestion(engine, IngestOptions(format="map"), readers=[mapping_of(words)])
-    assert await ingestion.file(put(tmp_path, "x.json", [value]))
-    (thread,) = ingestion.report.threads
-    assert ("x/k" if "thread=" in words else "x") == thread.id
-    assert texts == [event.type for event in await events_of(engine, thread.id)]
-
-
-@pytest.mark.parametrize("words", ["role", "rolle=x,text=t", "role=x", "/no/such.json"])
-def test_a_mapping_that_says_too_little_is_refused(words: str) -> None:
-    """With what to write."""
-    with pytest.raises(InvalidArgument, match="role=author.type,text=body"):
-        mapping_of(words)
-
-
-def test_a_mapping_may_stand_in_a_file(tmp_path: Path, run: Run) -> None:
-    """It has the same keys."""
-    put(tmp_path, "map.json", {"role": "who", "text": "t", "roles": {"me": "user"}})
-    path = put(tmp_path, "x.jsonl", lines({"who": "me", "t": "hi"}, {"who": "bot", "t": "hello"}, {"who": "bot"}))
-    code, out, _ = run("ingest", str(path), "--db", str(tmp_path / "m.db"), "--map", str(tmp_path / "map.json"))
-    assert 0 == code
-    assert "2 messages into 1 thread" in out
-    assert "not taken: 1 record without a text" in out
-
-
-class Diary:
-    """Reads entries of a diary."""
-
-    name = "diary"
-
-    def sees(self, file: RecordedFile) -> bool:
-        """By the key that only a diary has."""
-        return "entry" in file.first_keys
-
-    def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
-        """One conversation."""
-        yield RecordedConversation(map(self._read, file.records), label="notes")
-
-    def _read(self, record: Record | IngestError) -> Record | IngestError:
-        if isinstance(record, IngestError) or not isinstance(record.value, dict):
-            return record
-        said = {"role": "user", "content": record.value["entry"]}
-        return Record(said, record.line, record.number, at=moment(record.value["day"]), origin="")
-
-
-async def test_a_plug_in_adds_a_reader(tmp_path: Path) -> None:
-    """It is tried before the built-in ones, and its name is a format."""
-    plugin = Plugin("diaries")
-    plugin.reader(Diary())
-    path = put(tmp_path, "x.jsonl", lines({"entry": "Rain", "day": AT, "role": "user", "content": "no"}))
-    async with memory_engine.open(":memory:", plugins=[plugin]) as opened:
-        for format_ in ("auto", "diary"):
-            report = await ingest(opened, path, format=format_)
-            assert ["x/notes"] == [one.id for one in report.threads]
-        (event,) = await events_of(opened, "x/notes")
-    assert ("Rain", moment(AT)) == (event.event.content, event.occurred_at)
-
-
-def test_a_folder_is_read(tmp_path: Path, run: Run) -> None:
-    """Every recording in it, also where files have the same name; what is none is passed over, and named."""
-    for name, text in (("a/talk.jsonl", lines(HI)), ("b/talk.jsonl", lines(HI)), ("b/package.json", '{"name": "x"}')):
-        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-        put(tmp_path / "in", name, text)
-    db = str(tmp_path / "m.db")
-    code, out, _ = run("ingest", str(tmp_path / "in"), "--db", db, "--json")
-    report = json.loads(out)
-    assert (0, ["a/talk", "b/talk"]) == (code, [thread["id"] for thread in report["threads"]])
-    assert [str(tmp_path / "in" / "b" / "package.json")] == [one["path"] for one in report["passed_over"]]
-    code, out, _ = run("ingest", str(tmp_path / "in" / "*" / "talk.jsonl"), "--db", db)
-    assert 0 != code
-    code, out, _ = run("ingest", str(tmp_path / "in" / "a" / "*.jsonl"), "--db", db)
-    assert (0, True) == (code, "1 message into 1 thread" in out)
-
-
-def test_a_format_that_nobody_knows_is_refused(tmp_path: Path, run: Run) -> None:
-    """With those that are known."""
-    path = put(tmp_path, "x.jsonl", lines(HI))
-    code, _, error = run("ingest", str(path), "--db", str(tmp_path / "m.db"), "--format", "klaude")
-    assert 0 != code
-    assert "claude-code" in error
-
-
-async def test_every_answer_of_a_real_log_of_calls_comes_in(engine: Engine) -> None:
-    """OpenHands' logs of model calls, whose response follows the messages."""
-    from tests.recordings import real  # noqa: PLC0415 - skips
-
-    path = real("openhands/llm_log_claude.json")
-    messages = json.loads(path.read_text())["messages"]
-    report = await ingest(engine, path)
-    assert [] == report.errors
-    assert len(messages) + 1 == report.messages
-    roles = Counter(message["role"] for message in messages)
-    assert roles["tool"] == (await came_in(engine, path.stem)).results

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, Engine, EngineConfig
+from memory_engine import CompactionPolicy, Engine, EngineConfig, UserMessage
+from memory_engine.core.events.memory import SessionStarted
+from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolError, ToolResult
 from memory_engine.core.records import RecordedEvent
 from memory_engine.formats.native import reported_usages
 from memory_engine.ingest import Ingestion, IngestOptions, IngestReport
@@ -46,20 +48,20 @@ async def came_in(engine: Engine, thread_id: str) -> Counts:
         for one in reported_usages(getattr(event, "native", "")):
             counts.responses += 1
             counts.tokens += one.usage.output_tokens
-        match recorded.type:
-            case "llm_tool_call":
+        match event:
+            case LlmToolCall():
                 counts.calls += len(event.calls)
                 counts.texts += bool(event.content)
-            case "tool_result" | "tool_error":
+            case ToolResult() | ToolError():
                 counts.results += 1
-                counts.failed += recorded.type == "tool_error"
-            case "llm_thinking":
+                counts.failed += isinstance(event, ToolError)
+            case LlmThinking():
                 counts.thoughts += 1
-            case "user_message":
+            case UserMessage():
                 counts.said[event.origin] += 1
-            case "session_started":
+            case SessionStarted():
                 counts.instructions += 1
-            case "llm_text_response":
+            case LlmTextResponse():
                 counts.texts += 1
     return counts
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from memory_engine.core.recordings import Reader, RecordedFile
 from memory_engine.ingest.readers.claude_code import ClaudeCode
 from memory_engine.ingest.readers.codex import Codex
-from memory_engine.ingest.readers.datasets import Assistants, Bfcl, Preferences, ShareGpt, Slack, Tau2
+from memory_engine.ingest.readers.datasets import Assistants, Bfcl, PreferenceRows, ShareGpt, Slack, Tau2
 from memory_engine.ingest.readers.exports import ChatGpt, ClaudeAi
 from memory_engine.ingest.readers.gemini import Gemini
 from memory_engine.ingest.readers.inspect import Inspect
@@ -14,7 +14,7 @@ from memory_engine.ingest.readers.messages import ProviderMessages
 from memory_engine.ingest.readers.openhands import OpenHandsEvents
 from memory_engine.ingest.readers.swe_agent import SweAgent
 from memory_engine.ingest.readers.texts import Aider, Mail, Transcripts
-from memory_engine.ingest.readers.traces import Traces
+from memory_engine.ingest.readers.traces import TraceExports
 
 BUILT_IN: tuple[Reader, ...] = (
     ClaudeCode(),
@@ -27,12 +27,12 @@ BUILT_IN: tuple[Reader, ...] = (
     ClaudeAi(),
     LangChain(),
     ShareGpt(),
-    Preferences(),
+    PreferenceRows(),
     Bfcl(),
     Tau2(),
     Assistants(),
     Slack(),
-    Traces(),
+    TraceExports(),
     Transcripts(),
     Mail(),
     Aider(),

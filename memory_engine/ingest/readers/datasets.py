@@ -29,7 +29,7 @@ from memory_engine.ingest.moments import moment, moment_of
 Said = tuple[Json, MessageOrigin | None]
 
 
-class _Rows:
+class _RowsOfConversations:
     """Reads files whose rows are conversations. `keys` are those that a row has."""
 
     name = ""
@@ -70,7 +70,7 @@ class _Rows:
             yield from parts_of(evolve(record, number=number, is_line=False), [value], origin)
 
 
-class ShareGpt(_Rows):
+class ShareGpt(_RowsOfConversations):
     """Reads rows of `conversations`, each turn with `from` and `value`."""
 
     name = "sharegpt"
@@ -104,7 +104,7 @@ def _json_objects(text: str) -> list[Mapping[str, object]]:
     return []
 
 
-class Preferences(_Rows):
+class PreferenceRows(_RowsOfConversations):
     """Reads rows of a prompt with the answer that was chosen, and of instructions with their output."""
 
     name = "preferences"
@@ -138,7 +138,7 @@ def _listed(value: object, role: str) -> Iterator[Json]:
         yield chat_message(one)
 
 
-class Bfcl(_Rows):
+class Bfcl(_RowsOfConversations):
     """Reads questions of BFCL: turns of messages, without answers."""
 
     name = "bfcl"
@@ -156,7 +156,7 @@ class Bfcl(_Rows):
                 yield chat_message(message), None
 
 
-class Tau2(_Rows):
+class Tau2(_RowsOfConversations):
     """Reads the simulations of tau2's results."""
 
     name = "tau2"

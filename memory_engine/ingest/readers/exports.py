@@ -78,7 +78,7 @@ def _chatgpt(record: Record, told: Mapping[str, object], file: RecordedFile) -> 
 def _branch(nodes: Mapping[str, object], leaf: str) -> dict[str, None]:
     """The keys of the nodes from the root to a leaf; without one, to the node that came last."""
     if leaf not in nodes:
-        leaf = next(reversed(nodes), "") if nodes else ""
+        leaf = list(nodes)[-1] if nodes else ""
     path: dict[str, None] = {}
     while leaf in nodes and leaf not in path:
         path[leaf] = None

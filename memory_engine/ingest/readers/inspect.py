@@ -6,6 +6,7 @@ from pathlib import Path
 
 from attrs import evolve
 
+from memory_engine.core.bounded import open_file
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.ingest.dialects import (
@@ -22,10 +23,10 @@ from memory_engine.ingest.dialects import (
     under,
     usage_of,
 )
-from memory_engine.ingest.json_stream import BrokenText, parse
+from memory_engine.ingest.json_stream import VALUE_CHARS_MAX, BrokenText, parse
 from memory_engine.ingest.moments import moment
 
-_SAMPLE_BYTES_MAX = 256 << 20
+_SAMPLE_BYTES_MAX = VALUE_CHARS_MAX
 
 
 class Inspect:
@@ -41,8 +42,11 @@ class Inspect:
 
     def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
         """The samples."""
-        if file.path.suffix == ".eval" and zipfile.is_zipfile(file.path):
-            yield from _archived(file)
+        if file.path.suffix == ".eval":
+            try:
+                yield from _archived(file)
+            except (OSError, zipfile.BadZipFile) as error:
+                yield IngestError(str(file.path), 1, f"cannot be read as an archive of Inspect: {error}")
             return
         for record in file.records:
             if isinstance(record, IngestError):
@@ -53,7 +57,7 @@ class Inspect:
 
 
 def _archived(file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
-    with zipfile.ZipFile(file.path) as archive:
+    with open_file(file.path) as opened, zipfile.ZipFile(opened) as archive:
         for entry in archive.infolist():
             if not entry.filename.startswith("samples/") or Path(entry.filename).suffix != ".json":
                 continue

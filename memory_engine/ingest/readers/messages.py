@@ -10,7 +10,7 @@ from typing import Literal
 
 from attrs import evolve
 
-from memory_engine.core.recordings import PAUSE, Record, RecordedConversation, RecordedFile
+from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError, InvalidMessage
 from memory_engine.formats import detection, openai_responses
 from memory_engine.formats.origin import unwrapped
@@ -184,7 +184,7 @@ def _in_runs(records: Iterable[Record | IngestError]) -> Iterator[Record | Inges
 
 def _told(record: Record | IngestError) -> Record | IngestError:
     """The record with the time that its message says, and with its calls as chat-completions has them."""
-    if isinstance(record, IngestError) or not isinstance(record.value, dict) or record.value is PAUSE:
+    if isinstance(record, IngestError) or not isinstance(record.value, dict):
         return record
     at = record.at or moment_of(record.value)
     if "role" in record.value and is_dialect(record.value):

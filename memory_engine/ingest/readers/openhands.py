@@ -66,7 +66,7 @@ class _Stream:
         self._asked: dict[str, str] = {}
         self._responses: set[str] = set()
         self._used: tuple[int, ...] = (0, 0, 0)
-        self._counted = self._used
+        self._counted: tuple[int, ...] = self._used
         self._model = ""
 
     def read(self, records: Iterator[Record | IngestError]) -> Iterator[Record | IngestError]:

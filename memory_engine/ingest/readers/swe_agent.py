@@ -5,6 +5,7 @@ In a loop of texts, an observation is a message of the user role after an action
 
 from collections.abc import Iterator, Mapping
 
+from memory_engine.core.events.messages import MessageOrigin
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.ingest.dialects import Json, chat_message, objects, response, said, text_under, under, usage_of
@@ -73,9 +74,9 @@ def _read(records: Iterator[Record | IngestError]) -> Iterator[Record | IngestEr
         is_observation = role == "user" and acted and begun and not has_calls and not told.get("is_demo")
         value = _message(told)
         at = moment_of(told) or moment_of(_extra(told))
-        origin = "tool" if is_observation else "client" if told.get("is_demo") and role == "user" else None
-        if role == "user" and origin is None:
-            origin = ""
+        origin: MessageOrigin | None = None
+        if role == "user":
+            origin = "tool" if is_observation else "client" if told.get("is_demo") else ""
         yield Record(value, record.line, record.number, record.is_line, "openai.chat", at, origin)
         begun = begun or role == "user"
         acted = role == "assistant"

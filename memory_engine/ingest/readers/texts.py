@@ -4,12 +4,14 @@ import email
 import mailbox
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import datetime
 from email.message import EmailMessage, Message
 from email.policy import default
 from email.utils import parseaddr
+from pathlib import Path
 
-from memory_engine.core.bounded import open_file
+from memory_engine.core.bounded import open_file, read_file
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.messages import MessageOrigin
 from memory_engine.core.lazy import regex
@@ -74,7 +76,7 @@ def _one(
     file: RecordedFile, read: Callable[[list[str]], Iterator[Record | IngestError]]
 ) -> Iterator[RecordedConversation | IngestError]:
     try:
-        text = file.path.read_bytes().decode("utf-8-sig")
+        text = read_file(file.path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         yield IngestError(str(file.path), 1, f"cannot be read as UTF-8: {error}")
         return
@@ -124,17 +126,27 @@ def _spoken(lines: list[str]) -> Iterator[tuple[int, str, str]]:
             yield begun + 1, speaker, text
 
 
+def _mails(path: Path) -> Iterator[Message]:
+    if path.suffix.lower() == ".eml":
+        with open_file(path) as opened:
+            yield email.message_from_binary_file(opened, policy=default)
+        return
+    with open_file(path):  # a pipe, which would never end, is refused
+        pass
+    with closing(mailbox.mbox(path, create=False)) as box:
+        for one in box:
+            yield email.message_from_bytes(one.as_bytes(), policy=default)
+
+
 def _mail(file: RecordedFile) -> Iterator[Record | IngestError]:
     try:
-        if file.path.suffix.lower() == ".eml":
-            with open_file(file.path) as opened:
-                found: list[Message] = [email.message_from_binary_file(opened, policy=default)]
-        else:
-            found = [email.message_from_bytes(one.as_bytes(), policy=default) for one in mailbox.mbox(file.path)]
+        yield from _of_mails(file)
     except (OSError, mailbox.Error) as error:
         yield IngestError(str(file.path), 1, f"cannot be read as mail: {error}")
-        return
-    for number, mail in enumerate(found, 1):
+
+
+def _of_mails(file: RecordedFile) -> Iterator[Record | IngestError]:
+    for number, mail in enumerate(_mails(file.path), 1):
         assert isinstance(mail, EmailMessage)
         body = mail.get_body(("plain", "html"))
         text = str(body.get_content()).strip() if body is not None else ""

@@ -10,13 +10,13 @@ from memory_engine.errors import IngestError
 from memory_engine.formats.values import compact
 from memory_engine.ingest.dialects import Json, chat_message, objects, role_of, said, text_under, texts, under, usage_of
 from memory_engine.ingest.moments import moment
-from memory_engine.ingest.otlp import NESTED, Span, conversations_of, nested, of_nested, pooled
+from memory_engine.ingest.otlp import NESTED, TracedCall, conversations_of, nested, of_nested, pooled
 from memory_engine.ingest.readers.langchain import is_message, lc_message
 
 Told = tuple[list[Json], list[Json]]
 
 
-class Traces:
+class TraceExports:
     """Reads runs of LangSmith, observations of Langfuse, spans of OpenInference: a list or lines of them."""
 
     name = "traces"
@@ -28,7 +28,7 @@ class Traces:
     def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
         """The conversations of all calls, in the order of their times. The file is read to its end first."""
         pool: dict[bytes, Json] = {}
-        spans: list[Span] = []
+        spans: list[TracedCall] = []
         for record in file.records:
             if isinstance(record, IngestError):
                 yield record
@@ -68,7 +68,7 @@ def _kind(told: Mapping[str, object]) -> str:
     return str(kind or told.get("span_kind") or "span").lower()
 
 
-def _span(told: Mapping[str, object], line: int, pool: dict[bytes, Json]) -> Span:
+def _span(told: Mapping[str, object], line: int, pool: dict[bytes, Json]) -> TracedCall:
     around: Mapping[str, object] = {}
     if _is_langsmith(told):
         asked, answered = _of_langsmith(told)
@@ -84,7 +84,7 @@ def _span(told: Mapping[str, object], line: int, pool: dict[bytes, Json]) -> Spa
         asked, answered = _of_langfuse(told)
         usage = usage_of(told.get("usageDetails")) or usage_of(told.get("usage"))
         around = {"model": told.get("model"), "usage": usage}
-    return Span(
+    return TracedCall(
         id=_first(told, "id", "span_id", "context.span_id") or text_under(told, "context", "span_id"),
         parent=_first(told, "parent_run_id", "parentObservationId", "parent_observation_id", "parent_id"),
         trace=_first(told, "trace_id", "traceId", "context.trace_id")
