@@ -21,13 +21,14 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar, cast
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.context.rendering import Renderer
 from memory_engine.context.standing import BlockSource, Place, ReadBlock
 from memory_engine.core.events.base import ChunkOrigin, Delivers, Event, EventRole, event
 from memory_engine.core.events.registry import EventRegistry, Upcaster
+from memory_engine.core.recordings import Reader
 from memory_engine.core.reduction import Reducer, ReducerRegistry, reduce_view_change
 from memory_engine.errors import InvalidArgument
 from memory_engine.projections.base import Projection
@@ -60,6 +61,7 @@ class Plugin:
     blocks: list[BlockSource] = field(factory=list)
     settings: list[object] = field(factory=list)
     attachments: list[Callable[[Kernel], None]] = field(factory=list)
+    readers: list[Reader] = field(factory=list)
 
     def event(  # noqa: PLR0913 - as the decorator `event`, which says what each is
         self,
@@ -147,6 +149,10 @@ class Plugin:
         self.attachments.append(function)
         return function
 
+    def reader(self, reader: Reader) -> None:
+        """Add a reader of recordings, which `ingest` tries before the built-in ones."""
+        self.readers.append(reader)
+
     def replaces_reducer(self, name: str) -> Callable[[F], F]:
         """Replace the reducer with this name."""
 
@@ -190,6 +196,13 @@ class Plugin:
             return function
 
         return add
+
+
+@frozen
+class RecordingReaders:
+    """The readers of recordings that an engine's plug-ins add."""
+
+    added: tuple[Reader, ...] = ()
 
 
 def installed_plugins() -> list[Plugin]:

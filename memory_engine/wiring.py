@@ -41,7 +41,7 @@ from memory_engine.errors.base import shown_place
 from memory_engine.language.masking import SECRETS, Mask, MaskInForce, mask_logs
 from memory_engine.llm.base import LanguageModel, MemoryModel, close, masked_model
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
-from memory_engine.plugins import Plugin, installed_plugins
+from memory_engine.plugins import Plugin, RecordingReaders, installed_plugins
 from memory_engine.projections.base import Projection, check_events
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.outbox import folds_of
@@ -434,6 +434,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
     kernel.provide(ContextBuilder, ContextBuilder(renderers, sources.counter))
     kernel.provide(BlockSources, BlockSources(tuple(block for plugin in plugins for block in plugin.blocks)))
     kernel.provide(MemoryModel, MemoryModel(sources.model))
+    kernel.provide(RecordingReaders, RecordingReaders(tuple(reader for plugin in plugins for reader in plugin.readers)))
     for kind, setting in sources.settings.items():
         kernel.provide(kind, setting)
     for setting in (setting for plugin in plugins for setting in plugin.settings):

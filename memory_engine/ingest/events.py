@@ -15,6 +15,7 @@ from attrs import frozen
 from memory_engine.core.clock import checked_us, to_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.recordings import Record
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import EventDecodeError
 from memory_engine.formats.values import kind_of
@@ -35,11 +36,11 @@ class RecordReading:
     seq: int | None = None
 
 
-class Reader(Protocol):
+class Translator(Protocol):
     """Turns the records of one thread, in their order, into events."""
 
-    def read(self, value: object, number: int) -> RecordReading:
-        """The events of record `number` (from 1). Raises `UnusableRecord`, and then has not taken the record."""
+    def take(self, record: Record) -> RecordReading:
+        """The events of a record. Raises `UnusableRecord`, and then has not taken the record."""
         ...
 
     def refused(self) -> None:
@@ -47,8 +48,8 @@ class Reader(Protocol):
         ...
 
 
-def event_id(thread_id: str, number: int, part: int = 0) -> str:
-    """The id of an event of a thread's record `number`: the same whenever the file is ingested again.
+def event_id(thread_id: str, number: int | str, part: int = 0) -> str:
+    """The id of an event of a thread's record, by its number or its key: the same whenever the file is ingested again.
 
     `part` 0 is the message itself, 1 the reasoning before it.
     """
@@ -67,6 +68,10 @@ class EventReader:
         self._thread_id = thread_id
         self._registry = registry
         self._versions = {cls.event_type: cls.event_version for cls in registry.classes()}
+
+    def take(self, record: Record) -> RecordReading:
+        """The event of a record. Raises `UnusableRecord`."""
+        return self.read(record.value, record.number)
 
     def read(self, value: object, number: int) -> RecordReading:
         """The event of record `number` (from 1). Raises `UnusableRecord`."""

@@ -1,6 +1,8 @@
 """Dispatching what files hold, record by record, so that threads compact as they would have live."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -14,15 +16,18 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
+from memory_engine.core.recordings import PAUSE, Reader, Record, RecordedConversation, RecordedFile
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
 from memory_engine.formats.native import without_native
 from memory_engine.formats.origin import without_origin
-from memory_engine.ingest.chat import ChatReader, ConversationRecords, conversations
-from memory_engine.ingest.events import EventReader, Reader, RecordReading, UnusableRecord
-from memory_engine.ingest.records import Format, Record
+from memory_engine.ingest.chat import ChatReader
+from memory_engine.ingest.events import EventReader, RecordReading, Translator, UnusableRecord
+from memory_engine.ingest.readers import reader_of
+from memory_engine.ingest.records import open_recording
+from memory_engine.plugins import RecordingReaders
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.thread import Thread
 
@@ -36,10 +41,12 @@ RECORDS_AT_ONCE = 16
 class IngestOptions:
     """How to read files. `thread_id` stands in for the file's stem; new threads get user, tenant and `policy`.
 
+    `format` is one of messages (`openai`, …) or the name of a reader; `auto` lets the file decide.
+
     With `skip_invalid` an error costs the record it is in, else everything after it. Of `limits`, `json_values` counts.
     """
 
-    format: Format = "auto"
+    format: str = "auto"
     user_id: str = ""
     tenant_id: str = ""
     thread_id: str = ""
@@ -60,7 +67,11 @@ class ThreadIngested:
 
 @define
 class IngestReport:
-    """The outcome for all files so far. `errors` lists the first 1,000 of `invalid`."""
+    """The outcome for all files so far. `errors` lists the first 1,000 of `invalid`.
+
+    `left_out` counts what the files hold beside messages, by kind. `passed_over` are the files of a folder that are not
+    recordings.
+    """
 
     files: int = 0
     threads: list[ThreadIngested] = field(factory=list)
@@ -69,6 +80,8 @@ class IngestReport:
     tokens_after: int = 0
     invalid: int = 0
     errors: list[IngestError] = field(factory=list)
+    left_out: Counter[str] = field(factory=Counter)
+    passed_over: list[IngestError] = field(factory=list)
 
     @property
     def messages(self) -> int:
@@ -79,46 +92,79 @@ class IngestReport:
 class Ingestion:
     """Reads files into the threads of one engine.
 
-    A record's events have ids that follow from the thread and the record's number (or that
-    the record bears): a record ingested before adds nothing, a longer file adds its new
-    records, and a changed record is an error. The `report` given is filled, and `on_record` called
-    after each record that was taken.
+    A record's events have ids that follow from the thread and the record's key or number (or that the record bears): a
+    record ingested before adds nothing, a longer file adds its new records, and a changed record is an error.
+
+    The `report` given is filled, and `on_record` called after each record that was taken, `on_pause` when a file that
+    is followed holds no more for now. Readers of plug-ins, and `readers`, are tried before the built-in ones.
+
+    Give a function in place of the engine to have it opened once a file holds something to keep; then `readers` are
+    those of its plug-ins, too.
 
     Events with a `seq` come from a log. They only find their places again in an engine that
     compacts nothing of its own accord (`CompactionPolicy(enabled=False)`).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where to, how, and whom to tell
         self,
-        engine: Engine,
+        engine: Engine | Callable[[], Awaitable[Engine]],
         options: IngestOptions,
         report: IngestReport | None = None,
         on_record: Callable[[IngestReport], None] | None = None,
+        *,
+        on_pause: Callable[[IngestReport], None] | None = None,
+        readers: Sequence[Reader] = (),
     ) -> None:
         self.report = report if report is not None else IngestReport()
-        self._engine = engine
+        self._engine = engine if isinstance(engine, Engine) else None
+        self._open = engine
         self._options = options
         self._on_record = on_record
+        self._on_pause = on_pause
+        added = self._engine.kernel[RecordingReaders].added if self._engine is not None else ()
+        self._readers = (*readers, *added)
+        self.also_read: set[Path] = set()
 
-    async def file(self, path: Path) -> bool:
-        """Ingest a file; false if it was given up at an error, which is then the last in the report.
+    async def file(self, path: Path, name: str = "") -> bool:
+        """Ingest a file, under a name if one is given.
+
+        False if it was given up at an error, which is then the last in the report.
 
         Raises only errors that the file did not cause: a `StorageError`, `ThreadClosed`.
         """
+        options = self._options
+        return await self.recording(
+            await on_thread(lambda: open_recording(path, name or options.thread_id, options.format, options.limits))
+        )
+
+    async def recording(self, recording: RecordedFile) -> bool:
+        """Ingest a recording; otherwise like `file`."""
         self.report.files += 1
-        stop_observing = self._engine.observe(self._observe)
+        path = str(recording.path)
+        reader = reader_of(recording, self._readers)
+        if reader is None:
+            why = f"the format {recording.format!r} is not known, or the file is not of it"
+            return not self._ends(IngestError(path, 1, why))
         try:
-            name = self._options.thread_id or path.stem
-            threads = conversations(path, self._options.format, name, self._options.limits)
-            async for (found,) in _beside(threads, 1):  # each one's records are read before the next is looked for
+            async for (found,) in _beside(
+                iter(reader.conversations(recording)), 1
+            ):  # each one's records are read before the next is looked for
                 if isinstance(found, IngestError):
                     if self._ends(found):
                         return False
-                elif not await self._conversation(found, str(path)):
+                elif not await self._conversation(found, recording):
                     return False
         finally:
-            stop_observing()
+            self.report.left_out.update(recording.left_out)
+            self.also_read.update(recording.also_read)
         return True
+
+    async def _opened(self) -> Engine:
+        if self._engine is None:
+            if isinstance(self._open, Engine):
+                return self._open
+            self._engine = await self._open()
+        return self._engine
 
     def _observe(self, recorded: RecordedEvent) -> None:
         if isinstance(recorded.event, CompactionCompleted):
@@ -133,60 +179,106 @@ class Ingestion:
             self.report.errors.append(error)
         return not self._options.skip_invalid
 
-    async def _conversation(self, conversation: ConversationRecords, path: str) -> bool:
+    async def _conversation(self, conversation: RecordedConversation, recording: RecordedFile) -> bool:
+        filling = _Filling(conversation, recording, _thread_id(recording.name, conversation.label))
+        translator = await self._translator(filling)
         try:
-            thread = await self._thread(conversation.thread_id)
-        except (InvalidInput, UnusableRecord) as error:
-            return not self._ends(IngestError(path, conversation.line, str(error)))
-        into = _Target(thread, (await thread.state()).seq, ThreadIngested(thread.id))
-        self.report.threads.append(into.result)
-        reader = self._reader(conversation)
-        try:
-            async for some in _beside(conversation.records, RECORDS_AT_ONCE):
+            async for some in _beside(conversation.records, 1 if recording.is_followed else RECORDS_AT_ONCE):
                 for record in some:
-                    why = await self._record(record, reader, into)
-                    if why and self._ends(_placed(why + self._kept(into), conversation, record, path)):
+                    if isinstance(record, Record) and record.value is PAUSE:
+                        self._paused()
+                        continue
+                    why = await self._record(record, translator, filling)
+                    if why and self._ends(_placed(why + self._kept(filling), filling, record)):
                         return False
+                    if filling.is_refused:
+                        return True
                     # else where a compaction stands in the log would depend on the machine, and its ids with it
-                    await thread.settle()
+                    if filling.into is not None:
+                        await filling.into.thread.settle()
+            if conversation.strict and filling.into is None and not self.report.invalid:
+                await self._into(filling)  # a conversation that holds nothing is a thread all the same
         finally:
-            await thread.settle()
+            if filling.stop_observing is not None:
+                filling.stop_observing()
+            if filling.into is not None:
+                await filling.into.thread.settle()
         return True
 
-    async def _record(self, record: Record | IngestError, reader: Reader, into: "_Target") -> str:
+    def _paused(self) -> None:
+        if self._on_pause is not None:
+            self._on_pause(self.report)
+
+    async def _record(self, record: Record | IngestError, translator: Translator, filling: "_Filling") -> str:
         """Take one record; returns why it cannot be taken, if so."""
         if isinstance(record, IngestError):
             return record.why
-        why = await _take(reader, record, into)
+        try:
+            reading = translator.take(record)
+        except UnusableRecord as error:
+            return str(error)
+        except RecursionError:
+            translator.refused()
+            return "its values are nested too deep"
+        try:
+            into = filling.into or await self._into(filling)
+        except (InvalidInput, UnusableRecord) as error:
+            filling.is_refused = True
+            return str(error)
+        why = await _take(translator, reading, into)
         if not why:
             into.result.messages += 1
             if self._on_record is not None:
                 self._on_record(self.report)
         return why
 
-    def _kept(self, into: "_Target") -> str:
+    async def _into(self, filling: "_Filling") -> "_Target":
+        """The thread that a conversation goes to: made once its first record is known to be usable."""
+        thread = await self._thread(filling)
+        engine = await self._opened()
+        filling.stop_observing = engine.observe(self._observe)
+        filling.into = _Target(thread, (await thread.state()).seq, ThreadIngested(thread.id))
+        self.report.threads.append(filling.into.result)
+        return filling.into
+
+    def _kept(self, filling: "_Filling") -> str:
         """Describe the part of a thread that is kept when its file is given up."""
-        count = into.result.messages
-        return "" if self._options.skip_invalid else f" (kept {count} message{'s' * (count != 1)} before it)"
+        if filling.into is None or self._options.skip_invalid:
+            return ""
+        count = filling.into.result.messages
+        return f" (kept {count} message{'s' * (count != 1)} before it)"
 
-    def _reader(self, conversation: ConversationRecords) -> Reader:
-        if conversation.shape == "event":
-            return EventReader(conversation.thread_id, self._engine.events)
-        return ChatReader(conversation.thread_id, format=self._options.format, native=True)
+    async def _translator(self, filling: "_Filling") -> Translator:
+        if filling.conversation.shape == "event":
+            return EventReader(filling.thread_id, (await self._opened()).events)
+        given, strict = filling.recording.format, filling.conversation.strict
+        return ChatReader(filling.thread_id, format=given, native=True, strict=strict)
 
-    async def _thread(self, thread_id: str) -> Thread:
+    async def _thread(self, filling: "_Filling") -> Thread:
+        engine = await self._opened()
         user, tenant = self._options.user_id, self._options.tenant_id
+        thread_id, its = filling.thread_id, filling.conversation
+        parent = _thread_id(filling.recording.name, its.parent) if its.parent is not None else ""
         try:
-            return await self._engine.create_thread(
-                thread_id, user_id=user, tenant_id=tenant, policy=self._options.policy
+            return await engine.create_thread(
+                thread_id,
+                user_id=user,
+                tenant_id=tenant,
+                agent_id=its.agent_id,
+                parent_id=parent,
+                policy=self._options.policy,
             )
         except ThreadExists:
-            thread = self._engine.thread(thread_id)
+            thread = engine.thread(thread_id)
         info = await thread.info()
         for what, asked, held in (("user", user, info.user_id), ("tenant", tenant, info.tenant_id)):
             if asked and asked != held:
                 raise UnusableRecord(f"thread {thread_id!r} is of {what} {held!r}, not {asked!r}; use --thread")
         return thread
+
+
+def _thread_id(name: str, label: str) -> str:
+    return f"{name}/{label}" if label else name
 
 
 async def _beside(values: Iterator[T], at_once: int) -> AsyncIterator[tuple[T, ...]]:
@@ -204,27 +296,35 @@ class _Target:
     result: ThreadIngested
 
 
-async def _take(reader: Reader, record: Record, into: _Target) -> str:
-    """Dispatch one record; returns why it cannot be dispatched, if so."""
-    try:
-        reading = reader.read(record.value, record.number)
-    except UnusableRecord as error:
-        return str(error)
-    except RecursionError:
-        reader.refused()
-        return "its values are nested too deep"
+@define
+class _Filling:
+    """A conversation on its way into a thread; `into` is there from its first usable record on.
+
+    It `is_refused` if the thread cannot take it at all.
+    """
+
+    conversation: RecordedConversation
+    recording: RecordedFile
+    thread_id: str
+    into: _Target | None = None
+    is_refused: bool = False
+    stop_observing: Callable[[], None] | None = None
+
+
+async def _take(translator: Translator, reading: RecordReading, into: _Target) -> str:
+    """Dispatch the events of one record; returns why they cannot be dispatched, if so."""
     try:
         await _check_place(reading, into)
         await _check_open(reading.events, into.thread)
         receipts = await _dispatched(reading.events, into.thread)
     except IdempotencyConflict as error:
-        reader.refused()
+        translator.refused()
         return (
             f"it was ingested before, as seq {error.seq} of thread {error.thread_id!r}, with other content; "
             "a log is never changed: ingest the changed file as another thread (--thread)"
         )
     except (InvalidInput, ReducerError, UnusableRecord) as error:
-        reader.refused()
+        translator.refused()
         return str(error)
     for receipt in receipts:
         is_new = receipt.seq > into.head
@@ -244,7 +344,45 @@ async def _dispatched(events: Sequence[NewEvent], thread: Thread) -> tuple[Recei
             if known != list(events):
                 with suppress(IdempotencyConflict):
                     return await thread.dispatch_all(known)
-        raise
+        return await _dispatched_grown(events, thread)
+
+
+async def _dispatched_grown(events: Sequence[NewEvent], thread: Thread) -> tuple[Receipt, ...]:
+    """Dispatch a record's events, where those that are known may have had more, or less, of their response around them.
+
+    A response that was ingested while it was being written had its usage on an earlier event.
+    """
+    events = list(events)
+    for _ in range(len(events)):
+        try:
+            return await thread.dispatch_all(events)
+        except IdempotencyConflict as error:
+            at = next((n for n, new in enumerate(events) if new.id == error.event_id), -1)
+            async for there in thread.events(after=error.seq - 1, upto=error.seq):
+                if (
+                    at < 0
+                    or not isinstance(there.event, Event)
+                    or not _differ_in_response(there.event, events[at].event)
+                ):
+                    raise
+                events[at] = msgspec.structs.replace(events[at], event=there.event)
+    return await thread.dispatch_all(events)
+
+
+def _differ_in_response(one: Event, other: Event) -> bool:
+    """Return True if two events are equal but for what came around their response."""
+    has_response = any('"response":' in getattr(event, "native", "") for event in (one, other))
+    return has_response and type(one) is type(other) and _without_response(one) == _without_response(other)
+
+
+def _without_response(event: Event) -> tuple[Event, object]:
+    native = getattr(event, "native", "")
+    kept = json.loads(native) if native.startswith("{") else {}
+    said = [value.get("message") for value in kept.values() if isinstance(value, dict)]
+    bare = without_native(event)
+    if getattr(bare, "response_id", ""):
+        bare = msgspec.structs.replace(bare, response_id="")
+    return bare, [one for one in said if one is not None]
 
 
 def _bare(event: Event) -> Event:
@@ -273,9 +411,10 @@ async def _check_open(events: Sequence[NewEvent], thread: Thread) -> None:
         raise UnusableRecord(f"thread {thread.id!r} is paused and takes nothing until it is resumed")
 
 
-def _placed(why: str, conversation: ConversationRecords, record: Record | IngestError, path: str) -> IngestError:
+def _placed(why: str, filling: _Filling, record: Record | IngestError) -> IngestError:
     """Return the error with its place, as exact as the file allows."""
+    path = str(filling.recording.path)
     if isinstance(record, IngestError) or record.is_line:
         return IngestError(path, record.line, why)
-    thread = f"{conversation.thread_id}, " if conversation.part else ""
+    thread = f"{filling.thread_id}, " if filling.conversation.label else ""
     return IngestError(path, record.line, f"{thread}message {record.number}: {why}")

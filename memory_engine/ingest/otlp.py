@@ -13,10 +13,22 @@ import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.core.limits import ReadingLimits
+from memory_engine.core.recordings import Record
 from memory_engine.errors import IngestError
 from memory_engine.formats.values import compact, kind_of
+from memory_engine.ingest.dialects import (
+    chat_call,
+    objects,
+    response,
+    result,
+    role_of,
+    said,
+    text_under,
+    texts,
+    usage_of,
+)
 from memory_engine.ingest.json_stream import BrokenText, parse
-from memory_engine.ingest.records import Record
+from memory_engine.ingest.moments import moment
 
 Json = dict[str, object]
 _INPUT, _OUTPUT, _SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
@@ -51,7 +63,7 @@ def traced_conversations(
 
     The file is read to its end, as spans stand in it by when they ended. Of messages that are repeated one is held.
     """
-    spans: list[_Span] = []
+    spans: list[TracedCall] = []
     pool: dict[bytes, Json] = {}
     for record in records:
         if isinstance(record, IngestError):
@@ -68,7 +80,7 @@ def traced_conversations(
                 yield IngestError(path, record.line, f"span {_id(told, 'spanId')[:60] or 'without an id'}: {why}")
                 continue
             spans.append(span)
-    yield from _conversations(spans)
+    yield from conversations_of(spans)
 
 
 class _Unreadable(Exception):
@@ -76,8 +88,11 @@ class _Unreadable(Exception):
 
 
 @frozen
-class _Span:
-    """What is kept of a span: messages by the keys that tell whether two say the same."""
+class TracedCall:
+    """What is kept of a span: messages by the keys that tell whether two say the same.
+
+    `begun` and `ended` count nanoseconds since 1970. `around` is what came around the answer: its id, model and usage.
+    """
 
     id: str
     parent: str
@@ -87,9 +102,12 @@ class _Span:
     line: int
     asked: Sequence[tuple[bytes, Json]]
     answered: Sequence[tuple[bytes, Json]]
+    ended: int = 0
+    around: Mapping[str, object] = {}
 
 
-def _conversations(spans: Sequence[_Span]) -> Iterator[TracedConversation]:
+def conversations_of(spans: Sequence[TracedCall]) -> Iterator[TracedConversation]:
+    """The conversations that spans tell, in the order of their times."""
     around = _around(spans)
     found: dict[str, tuple[TracedConversation, _Merged]] = {}
     named = {span.trace: span.conversation for span in spans if span.conversation}
@@ -100,14 +118,16 @@ def _conversations(spans: Sequence[_Span]) -> Iterator[TracedConversation]:
         if label not in found:
             found[label] = TracedConversation(label, span.line), _Merged()
         conversation, merged = found[label]
-        for message in merged.new(span):
+        for message, is_answer in merged.new(span):
             number = len(conversation.records) + 1
-            conversation.records.append(Record(message, span.line, number, False))
+            value = response(message, span.around) if is_answer else message
+            at = moment((span.ended or span.begun) if is_answer else span.begun)
+            conversation.records.append(Record(value, span.line, number, at=at))
     for conversation, _ in found.values():
         yield conversation
 
 
-def _around(spans: Sequence[_Span]) -> set[tuple[str, str]]:
+def _around(spans: Sequence[TracedCall]) -> set[tuple[str, str]]:
     """The spans that have another one with messages in them."""
     parents = {(span.trace, span.id): span.parent for span in spans}
     around: set[tuple[str, str]] = set()
@@ -126,17 +146,17 @@ class _Merged:
         self._keys: list[bytes] = []
         self._instructions: set[bytes] = set()
 
-    def new(self, span: _Span) -> Iterator[Json]:
-        """The messages of a span that go on with it."""
+    def new(self, span: TracedCall) -> Iterator[tuple[Json, bool]]:
+        """The messages of a span that go on with it, and whether each is its answer."""
         said = [(key, message) for key, message in span.asked if message["role"] != "system"]
         for key, message in span.asked:
             if message["role"] == "system" and key not in self._instructions:
                 self._instructions.add(key)
-                yield message
+                yield message, False
         known = self._known([key for key, _ in said])
-        for key, message in chain(said[known:], span.answered):
+        for n, (key, message) in enumerate(chain(said[known:], span.answered), known):
             self._keys.append(key)
-            yield message
+            yield message, n == len(said)
 
     def _known(self, asked: Sequence[bytes]) -> int:
         """How many of these messages, from the first on, the conversation has.
@@ -192,29 +212,107 @@ def _id(told: Mapping[str, object], name: str) -> str:
     return str(told.get(name) or told.get(snake) or "")
 
 
-def _span(told: Mapping[str, object], line: int, limits: ReadingLimits, pool: dict[bytes, Json]) -> _Span:
+def _span(told: Mapping[str, object], line: int, limits: ReadingLimits, pool: dict[bytes, Json]) -> TracedCall:
     attributes = _attributes(told)
     reading = _Reading(line, limits)
     asked, answered = reading.of_events(list(_listed(told, "events")))
     if not _SAID.isdisjoint(attributes):
         asked, answered = reading.of_attributes(attributes)
+    elif not asked and not answered:
+        for names in NESTED:
+            if any(key.startswith(f"{names[0]}.") for key in attributes):
+                asked, answered = of_nested(nested(attributes), names)
     try:
         begun = int(str(told.get("startTimeUnixNano") or told.get("start_time_unix_nano") or 0))
+        ended = int(str(told.get("endTimeUnixNano") or told.get("end_time_unix_nano") or 0))
     except ValueError:
-        raise _Unreadable("its startTimeUnixNano is not a number") from None
-    return _Span(
+        raise _Unreadable("its startTimeUnixNano or endTimeUnixNano is not a number") from None
+    return TracedCall(
         id=_id(told, "spanId"),
         parent=_id(told, "parentSpanId"),
         trace=_id(told, "traceId") or "no trace",
         conversation=str(attributes.get("gen_ai.conversation.id") or ""),
         begun=begun,
         line=line,
-        asked=_pooled(asked, pool),
-        answered=_pooled(answered, pool),
+        asked=pooled(asked, pool),
+        answered=pooled(answered, pool),
+        ended=ended,
+        around=_around_answer(attributes),
     )
 
 
-def _pooled(messages: Iterable[Json], pool: dict[bytes, Json]) -> list[tuple[bytes, Json]]:
+def _around_answer(attributes: Mapping[str, object]) -> Json:
+    """The id, the model and the usage of an answer, by the names of either convention."""
+    fed = attributes.get("gen_ai.usage.input_tokens", attributes.get("gen_ai.usage.prompt_tokens"))
+    made = attributes.get("gen_ai.usage.output_tokens", attributes.get("gen_ai.usage.completion_tokens"))
+    fed = attributes.get("llm.token_count.prompt") if fed is None else fed
+    made = attributes.get("llm.token_count.completion") if made is None else made
+    counted = {"prompt_tokens": fed, "completion_tokens": made}
+    cached = attributes.get("gen_ai.usage.cache_read.input_tokens") or attributes.get(
+        "llm.token_count.prompt_details.cache_read"
+    )
+    if cached:
+        counted["cached_tokens"] = cached
+    usage = usage_of(counted)
+    if usage is None:
+        return {}
+    model = attributes.get("gen_ai.response.model") or attributes.get("gen_ai.request.model")
+    return {
+        "id": attributes.get("gen_ai.response.id"),
+        "model": model or attributes.get("llm.model_name"),
+        "usage": usage,
+    }
+
+
+NESTED = (("llm.input_messages", "llm.output_messages"), ("gen_ai.prompt", "gen_ai.completion"))
+"""Names of prompt and answer where each part of a message is an attribute: OpenInference's, and traceloop's."""
+
+
+def nested(attributes: Mapping[str, object]) -> Json:
+    """Attributes as the values that their dotted names describe: `a.0.b` is in the first object of the list `a`."""
+    root: Json = {}
+    for name, value in attributes.items():
+        at: Json = root
+        *path, last = name.split(".")
+        for part in path:
+            inner = at.get(part)
+            at[part] = at = inner if isinstance(inner, dict) else {}
+        at[last] = value
+    return {key: _listed_again(value) for key, value in root.items()}
+
+
+def _listed_again(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    if value and all(key.isdigit() for key in value):
+        return [_listed_again(value[key]) for key in sorted(value, key=int)]
+    return {key: _listed_again(one) for key, one in value.items()}
+
+
+def of_nested(attributes: Mapping[str, object], names: tuple[str, str]) -> tuple[list[Json], list[Json]]:
+    """The prompt and the answer of nested attributes."""
+    asked, answered = (objects(attributes, *name.split(".")) for name in names)
+    return [_of_parts(one, "user") for one in asked], [_of_parts(one, "assistant") for one in answered[:1]]
+
+
+def _of_parts(told: Mapping[str, object], role: str) -> Json:
+    message = told.get("message")
+    within = message if isinstance(message, Mapping) else told
+    role = role_of(within.get("role") or role)
+    content = within.get("content")
+    blocks = [one.get("message_content", one) for one in objects(within, "contents")]
+    text = content if isinstance(content, str) else texts(blocks)
+    if role == "tool":
+        return result(within.get("tool_call_id"), text, name=text_under(within, "name"))
+    calls = []
+    for n, one in enumerate(objects(within, "tool_calls")):
+        inner = one.get("tool_call")
+        calls.append(chat_call(inner if isinstance(inner, Mapping) else one, n))
+    return said(role, text, calls)
+
+
+def pooled(messages: Iterable[Json], pool: dict[bytes, Json]) -> list[tuple[bytes, Json]]:
+    """The messages with their keys; of equal ones, one is held."""
     found = []
     for message in messages:
         key = msgspec.json.encode(message, order="deterministic")

@@ -1,30 +1,56 @@
 """The records of a file, in order: lines, elements of a JSON list, or messages of one conversation."""
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from attrs import frozen
-
 from memory_engine.core.bounded import open_file
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
+from memory_engine.core.recordings import PAUSE, Record, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.ingest.json_stream import VALUE_CHARS_MAX, BrokenText, Scanner, parse
 
 Format = Literal["auto", "openai", "responses", "anthropic", "tau", "events", "otlp"]
+"""The formats of messages. The names of readers are formats, too."""
 FIRST_LINE_MAX = 1 << 20
 _LINES = frozenset({".jsonl", ".ndjson"})
 _STREAMED = frozenset({"messages"})
+LINES_LOOKED_AT = 40
+"""Number of the first lines by which a file's tool is recognised: some begin with many that are not messages."""
+ELEMENTS_LOOKED_AT = 4
+NOT_JSON = frozenset({".eml", ".eval", ".gz", ".htm", ".html", ".markdown", ".mbox", ".md", ".srt", ".vtt", ".zip"})
 
 
-@frozen
-class Record:
-    """A JSON value, its line, its number in order (from 1), and whether it has the line to itself."""
+def open_recording(
+    path: Path, name: str = "", format: str = "auto", limits: ReadingLimits = DEFAULT_LIMITS
+) -> RecordedFile:
+    """A file with a look at its first records."""
+    name = name or path.stem
+    if path.suffix.lower() in NOT_JSON:
+        return RecordedFile(path, name, format=format, limits=limits)
+    records = read_records(path, limits)
+    head = _head(path, limits)
+    return looked_at(RecordedFile(path, name, records, head=head, format=format, limits=limits))
 
-    value: object
-    line: int
-    number: int
-    is_line: bool
+
+def looked_at(recording: RecordedFile) -> RecordedFile:
+    """The recording with its first values, whose records it holds until they are read."""
+    looked: list[Record | IngestError] = []
+    for record in recording.live:
+        looked.append(record)
+        if isinstance(record, Record) and record.value is PAUSE:
+            if len(looked) > 1:
+                break
+            looked.clear()
+            continue
+        enough = LINES_LOOKED_AT if isinstance(record, IngestError) or record.is_line else ELEMENTS_LOOKED_AT
+        if len(looked) >= enough:
+            break
+    values = (record.value for record in looked if isinstance(record, Record))
+    recording.first = tuple(value for value in values if value is not PAUSE)
+    recording.live = chain(looked, recording.live)
+    return recording
 
 
 def read_records(path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator[Record | IngestError]:
@@ -69,9 +95,14 @@ def _lines(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Record 
             if len(raw) == VALUE_CHARS_MAX and not raw.endswith(b"\n"):
                 _skip_rest(file)
                 raise BrokenText(line, f"a line of over {VALUE_CHARS_MAX >> 20} MB")
-            yield Record(parse(_decoded(raw, line), line, limits), line, number, True)
+            yield Record(parsed_line(raw, line, limits), line, number, is_line=True)
         except BrokenText as error:
             yield IngestError(path, line, error.why)
+
+
+def parsed_line(raw: bytes, line: int, limits: ReadingLimits) -> object:
+    """The value of a line. Raises `BrokenText`."""
+    return parse(_decoded(raw, line), line, limits)
 
 
 def _decoded(raw: bytes, line: int) -> str:
@@ -101,6 +132,39 @@ def _document(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Reco
             raise BrokenText(scanner.line, why)
     except BrokenText as error:
         yield IngestError(path, error.line, error.why)
+
+
+def _head(path: Path, limits: ReadingLimits) -> dict[str, object]:
+    """The keys of an object beside the `messages` that are its records; empty for any other file."""
+    try:
+        if not path.is_file() or path.suffix in _LINES:
+            return {}
+        with open_file(path) as file:
+            if _is_json_lines(file):
+                return {}
+            scanner = Scanner(file, limits)
+            return _around_messages(scanner) if scanner.take("{") else {}
+    except (OSError, BrokenText):  # found again, with its place, when the records are read
+        return {}
+
+
+def _around_messages(scanner: Scanner) -> dict[str, object]:
+    head: dict[str, object] = {}
+    streamed = False
+    ended = scanner.take("}")
+    while not ended:
+        key = str(scanner.value())
+        scanner.expect(":")
+        if key in _STREAMED and scanner.peek() == "[" and not streamed:
+            streamed = True
+            for _ in _elements(scanner):
+                pass
+        else:
+            head[key] = scanner.value()
+        if not scanner.take(","):
+            scanner.expect("}")
+            ended = True
+    return head if streamed else {}
 
 
 def _elements(scanner: Scanner) -> Iterator[Record]:

@@ -195,7 +195,8 @@ GOOD = '{"role": "user", "content": "Hi"}\n'
         (
             "x.json",
             '{"a": 1}',
-            "x.json:1: an object that is neither a message, nor a conversation, nor an event",
+            "x.json:1: an object that is neither a message, nor a conversation, nor an event (its keys: a); "
+            "docs/how-to/ingest-recordings.md lists the forms that are read, and --map reads any other",
         ),
         ("x.jsonl", "[" * 100_000, "x.jsonl:1: not usable: its values are nested too deep"),
         ("x.json", "[" * 100_000, "x.json:1: not usable: its values are nested too deep"),

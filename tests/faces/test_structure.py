@@ -79,6 +79,7 @@ OPENS = {
     "memory_engine/cli/standard.py": "a temporary file of its own",
     "memory_engine/compaction/protocol.py": "the kernel's own file about a process",
     "memory_engine/core/bounded.py": "the one opener and unpacker",
+    "memory_engine/ingest/readers/inspect.py": "a zip that is open, whose every size is checked before",
     "memory_engine/inspector/app.py": "the page that is installed with it",
     "memory_engine/plugins.py": "lists of installed packages",
     "memory_engine/recall/wordpiece.py": "a list that is installed with it",

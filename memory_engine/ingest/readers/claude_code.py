@@ -1,0 +1,210 @@
+"""Sessions of Claude Code: a line for each block of a response, results, and what the client noted.
+
+The lines of one response have one message id and repeat its usage, which grows: it is taken from the last of them.
+Sub-agents, whose lines stand in files beside the session or in it (`isSidechain`), become threads below it.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from attrs import define, evolve, field
+
+from memory_engine.core.recordings import PAUSE, Record, RecordedConversation, RecordedFile
+from memory_engine.errors import IngestError
+from memory_engine.formats.origin import unwrapped
+from memory_engine.ingest.dialects import Json, objects, text_under, under
+from memory_engine.ingest.moments import moment
+from memory_engine.ingest.records import read_records
+
+_SPOKEN = ("user", "assistant")
+_MARKS = ("uuid", "sessionId", "parentUuid", "isSidechain", "leafUuid")
+_OTHERS = frozenset({"file-history-snapshot", "queue-operation", "progress", "summary", "system", "attachment"})
+
+
+class ClaudeCode:
+    """Reads a session, and the files of its sub-agents beside it."""
+
+    name = "claude-code"
+
+    def sees(self, recording: RecordedFile) -> bool:
+        """Return True if any of the first lines is one that the client writes."""
+        return any(map(_is_line, recording.first_objects))
+
+    def conversations(self, recording: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
+        """The session, then its sub-agents, each as a thread below it."""
+        session = _Session(recording)
+        first = next((line for line in recording.first_objects if line.get("type") in _SPOKEN), {})
+        is_agents = first.get("isSidechain") is True and bool(first.get("agentId"))
+        agent_id = text_under(first, "agentId") if is_agents else ""
+        yield RecordedConversation(session.records(recording.live, agent_id), agent_id=agent_id)
+        for agent, lines in session.inside.items():
+            records = session.records(iter(lines), agent)
+            yield RecordedConversation(records, label=f"agent-{agent}", line=lines[0].line, parent="", agent_id=agent)
+        if is_agents:
+            return
+        for path in _files_of_agents(recording.path, session.ids):
+            recording.also_read.append(path)
+            agent = path.stem.removeprefix("agent-")
+            if agent not in session.inside:
+                records = session.records(read_records(path, recording.limits), agent)
+                yield RecordedConversation(records, label=path.stem, parent="", agent_id=agent)
+
+
+def _is_line(line: Mapping[str, object]) -> bool:
+    kind = line.get("type")
+    if kind in _SPOKEN:
+        return "message" in line and any(key in line for key in _MARKS)
+    if kind == "summary":
+        return "leafUuid" in line
+    return kind in _OTHERS and any(key in line for key in (*_MARKS, "messageId"))
+
+
+def _files_of_agents(path: Path, sessions: set[str]) -> list[Path]:
+    """The files of a session's sub-agents: in a folder beside it, or beside it themselves."""
+    if not path.is_file():
+        return []
+    own = sorted((path.with_suffix("") / "subagents").glob("*.jsonl"))
+    others = [*sorted((path.parent / "subagents").glob("*.jsonl")), *sorted(path.parent.glob("agent-*.jsonl"))]
+    return [*own, *(one for one in others if one != path and _session_of(one) in sessions)]
+
+
+def _session_of(path: Path) -> str:
+    first = next((one for one in read_records(path) if isinstance(one, Record)), None)
+    return text_under(first.value, "sessionId") if first is not None else ""
+
+
+@define
+class _Session:
+    """What is known of a session while it is read. `inside` holds the lines of sub-agents that stand in its file."""
+
+    recording: RecordedFile
+    ids: set[str] = field(factory=set)
+    inside: dict[str, list[Record]] = field(factory=dict)
+    _roots: dict[str, str] = field(factory=dict)
+    _passed: dict[str, str] = field(factory=dict)
+    _seen: set[str] = field(factory=set)
+
+    def records(self, lines: Iterator[Record | IngestError], agent: str) -> Iterator[Record | IngestError]:
+        """The messages of the session, or of an agent."""
+        return _usage_once(self._messages(lines, agent))
+
+    def _messages(self, lines: Iterator[Record | IngestError], agent: str) -> Iterator[Record | IngestError]:
+        for line in lines:
+            if isinstance(line, IngestError) or line.value is PAUSE:
+                yield line
+                continue
+            if not isinstance(line.value, Mapping):
+                self.recording.left_out["a line that is not an object"] += 1
+                continue
+            if not agent and self._is_inside(line):
+                continue
+            self.ids.add(text_under(line.value, "sessionId"))
+            yield from self._message(line, line.value)
+
+    def _is_inside(self, line: Record) -> bool:
+        """Return True if a line in the session's file is a sub-agent's, and keep it."""
+        value = line.value if isinstance(line.value, Mapping) else {}
+        if value.get("isSidechain") is not True:
+            return False
+        uuid, parent = text_under(value, "uuid"), text_under(value, "parentUuid")
+        agent = text_under(value, "agentId") or self._roots.get(parent, uuid)
+        self._roots[uuid] = agent
+        self.inside.setdefault(agent, []).append(line)
+        return True
+
+    def _message(self, line: Record, value: Mapping[str, object]) -> Iterator[Record]:
+        uuid, parent = text_under(value, "uuid"), text_under(value, "parentUuid")
+        parent = self._passed.get(parent, parent)
+        if uuid and uuid in self._seen:
+            self.recording.left_out["a line that is in the file twice"] += 1
+            return
+        said = _said(value)
+        if said is None:
+            self._passed[uuid] = parent
+            self.recording.left_out[_kind(value)] += 1
+            return
+        self._seen.add(uuid)
+        yield evolve(line, value=said, format="anthropic", at=moment(value.get("timestamp")), key=uuid, parent=parent)
+
+
+def _kind(value: Mapping[str, object]) -> str:
+    kind = str(value.get("type") or "a line without a type")
+    if kind in _SPOKEN:
+        return f"{kind} without a message that could be read"
+    more = text_under(value, "subtype") or text_under(value, "data", "type") or text_under(value, "attachment", "type")
+    return f"{kind}/{more}" if more else kind
+
+
+def _said(value: Mapping[str, object]) -> Json | None:
+    """The message of a line, with the flags of the client; `None` if it has none."""
+    if value.get("type") == "attachment" and under(value, "attachment", "type") == "queued_command":
+        prompt = under(value, "attachment", "prompt")
+        return {"role": "user", "content": prompt} if isinstance(prompt, str | list) and prompt else None
+    message = under(value, "message")
+    if value.get("type") not in _SPOKEN or not isinstance(message, Mapping):
+        return None
+    if not isinstance(message.get("content"), str | list):
+        return None
+    if message.get("role") not in _SPOKEN:
+        message = {**message, "role": value["type"]}
+    said = unwrapped({**value, "message": {**message, "content": _blocks(message["content"])}})
+    if said.get("role") == "user":
+        return {key: one for key, one in said.items() if key in ("role", "content") or key.startswith("is")}
+    if message.get("id"):
+        said = {"stop_reason": None, **said, "type": "message"}
+    return said
+
+
+def _blocks(content: object) -> object:
+    """The blocks, a bare text among them as one."""
+    if not isinstance(content, list) or not any(isinstance(one, str) for one in content):
+        return content
+    return [{"type": "text", "text": one} if isinstance(one, str) else one for one in content]
+
+
+def _usage_once(records: Iterator[Record | IngestError]) -> Iterator[Record | IngestError]:
+    """The records, with the usage of a response on the last of its lines only.
+
+    Between them may stand the results of its first calls: a response is held until another one begins, or until a
+    person speaks, or the file holds no more for now.
+    """
+    held: list[Record | IngestError] = []
+    begun, last = "", -1
+    for record in records:
+        response = _response_id(record)
+        if response and response == begun:
+            held[last] = _without_usage(held[last])
+        elif response or not _is_result(record):
+            yield from held
+            held, begun = [], response
+        if response:
+            last = len(held)
+        held.append(record)
+        if not begun or _is_ended(record):
+            yield from held
+            held, begun = [], ""
+    yield from held
+
+
+def _response_id(record: Record | IngestError) -> str:
+    if isinstance(record, IngestError) or under(record.value, "role") != "assistant":
+        return ""
+    return text_under(record.value, "id")
+
+
+def _is_result(record: Record | IngestError) -> bool:
+    if isinstance(record, IngestError):
+        return True
+    blocks = objects(record.value, "content")
+    return bool(blocks) and all(block.get("type") == "tool_result" for block in blocks)
+
+
+def _is_ended(record: Record | IngestError) -> bool:
+    """Return True if a line says that its response ends with it."""
+    return isinstance(record, Record) and text_under(record.value, "stop_reason") in ("end_turn", "stop_sequence")
+
+
+def _without_usage(record: Record | IngestError) -> Record | IngestError:
+    if isinstance(record, IngestError) or not isinstance(record.value, dict):
+        return record
+    return evolve(record, value={key: one for key, one in record.value.items() if key != "usage"})

@@ -1,0 +1,115 @@
+"""Messages of LangChain as its own code writes them: `messages_to_dict`, `dumpd`, `model_dump`."""
+
+from collections.abc import Iterator, Mapping
+
+from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
+from memory_engine.errors import IngestError
+from memory_engine.ingest.dialects import (
+    Json,
+    chat_call,
+    objects,
+    parts_of,
+    response,
+    result,
+    role_of,
+    said,
+    text_under,
+    texts,
+    under,
+    usage_of,
+)
+from memory_engine.ingest.moments import moment
+
+_TYPES = frozenset({"human", "ai", "system", "tool", "function", "chat", "AIMessageChunk", "developer"})
+
+
+class LangChain:
+    """Reads lists and lines of messages, and objects that hold such a list as `messages`."""
+
+    name = "langchain"
+
+    def sees(self, file: RecordedFile) -> bool:
+        """Return True if the first value is a message of LangChain's."""
+        return any(is_message(one) for one in file.first_objects[:1])
+
+    def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
+        """The one conversation of the file."""
+        yield RecordedConversation(_records(file))
+
+
+def _records(file: RecordedFile) -> Iterator[Record | IngestError]:
+    for record in file.records:
+        if isinstance(record, IngestError) or not isinstance(record.value, Mapping):
+            yield record
+        else:
+            yield from parts_of(
+                record,
+                [lc_message(record.value)],
+                at=moment(under(fields_of(record.value), "response_metadata", "created_at")),
+            )
+
+
+def is_message(told: Mapping[str, object]) -> bool:
+    """Return True for a message in one of the forms."""
+    if "lc" in told or isinstance(told.get("kwargs"), Mapping):
+        return _class_of(told).endswith(("Message", "MessageChunk"))
+    if told.get("type") in _TYPES and "role" not in told:
+        return isinstance(told.get("data"), Mapping) or "content" in told
+    return False
+
+
+def fields_of(told: Mapping[str, object]) -> Mapping[str, object]:
+    """The fields of a message."""
+    inner = told.get("kwargs") or told.get("data")
+    return inner if isinstance(inner, Mapping) else told
+
+
+def _class_of(told: Mapping[str, object]) -> str:
+    found = told.get("id")
+    return str(found[-1]) if isinstance(found, list) and found else ""
+
+
+def lc_message(told: Mapping[str, object]) -> Json:
+    """The message as chat-completions has it."""
+    fields = fields_of(told)
+    named = _class_of(told).removesuffix("Chunk").removesuffix("Message").lower()
+    kind = text_under(fields, "type") or named or text_under(told, "type") or "human"
+    role = role_of(text_under(fields, "role") if kind == "chat" else kind.removesuffix("MessageChunk").lower())
+    content = fields.get("content")
+    match role:
+        case "tool":
+            call_id = text_under(fields, "tool_call_id") or text_under(fields, "name")
+            failed = fields.get("status") == "error"
+            return result(call_id, _content(content), name=text_under(fields, "name"), failed=failed)
+        case "assistant":
+            return _answer(fields)
+    message = said(role, _content(content))
+    name = text_under(fields, "name")
+    return {**message, "name": name} if name and role == "user" else message
+
+
+def _answer(fields: Mapping[str, object]) -> Json:
+    told = objects(fields, "tool_calls") or objects(fields, "additional_kwargs", "tool_calls")
+    calls = [chat_call(one, n) for n, one in enumerate([*told, *objects(fields, "invalid_tool_calls")])]
+    blocks = objects(fields, "content")
+    thoughts = "\n".join(
+        filter(None, (text_under(one, "thinking") or text_under(one, "reasoning") for one in blocks))
+    ) or text_under(fields, "additional_kwargs", "reasoning_content")
+    content = fields.get("content")
+    text = content if isinstance(content, str) else texts([one for one in blocks if one.get("type") in ("text", None)])
+    usage = usage_of(fields.get("usage_metadata")) or usage_of(under(fields, "response_metadata", "token_usage"))
+    usage = usage or usage_of(under(fields, "response_metadata", "usage"))
+    metadata = under(fields, "response_metadata")
+    model = text_under(metadata, "model_name") or text_under(metadata, "model")
+    named = text_under(fields, "id") or text_under(metadata, "id")
+    return response(said("assistant", text, calls, thoughts), {"id": named, "model": model, "usage": usage})
+
+
+def _content(content: object) -> object:
+    """A text, or parts as chat-completions has them, where there are images among them."""
+    if isinstance(content, str):
+        return content
+    blocks = objects({"content": content}, "content")
+    if any(one.get("type") == "image_url" for one in blocks):
+        return [dict(one) for one in blocks if one.get("type") in ("text", "image_url")]
+    return texts(content)
