@@ -4,9 +4,10 @@ An entry is a line of the transcript as JSON. Its `message` is as in Anthropic's
 an entry; `parentUuid` is the entry that it continues from.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
+
+from memory_engine.integrations.entries import recordable
 
 Entry = dict[str, Any]
 
@@ -37,17 +38,7 @@ def message_of(entry: Entry, *, of_agent: bool) -> Entry | None:
     found |= {flag: entry[flag] for flag in _FLAGS if flag in entry}
     if message["role"] == "assistant" and isinstance(message.get("id"), str):
         found |= {"type": "message", "id": message["id"], "stop_reason": None}
-    return _readable(found)
-
-
-def _readable(message: Entry) -> Entry:
-    """The message, with `?` in place of halves of surrogate pairs, which a client's cut leaves."""
-    try:
-        json.dumps(message, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        found: Entry = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
-        return found
-    return message
+    return recordable(found)
 
 
 def blocks_of(entry: Entry) -> list[Entry]:

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -125,3 +126,14 @@ def loaded(text: str) -> Json:
     """An entry from the JSON that its framework writes."""
     found: Json = json.loads(text)
     return found
+
+
+def recordable(message: dict[str, Any]) -> dict[str, Any]:
+    """A message with `?` in place of halves of surrogate pairs, which a cut by UTF-16 leaves and no event can hold."""
+    text = json.dumps(message, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        found: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
+        return found
+    return message
