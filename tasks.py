@@ -20,7 +20,9 @@ import subprocess
 import sysconfig
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 MYPY = "mypy memory_engine tests benchmarks examples website conftest.py tasks.py"
@@ -193,24 +195,31 @@ def check() -> None:
         raise TaskError("a check failed")
 
 
-def lock(*words: str) -> None:
-    """Write the lock files anew, with a uv fetched for it; `--upgrade` takes newer versions."""
-    how = "--universal --python-version 3.11 --generate-hashes --quiet --no-header"
+@contextmanager
+def fetched_uv() -> Iterator[Path]:
+    """A folder with an environment that has a uv, fetched for now."""
     if "PIP_INDEX_URL" in os.environ:  # uv does not read pip's configuration; the index, at least, must be the same
         os.environ["UV_DEFAULT_INDEX"] = os.environ["PIP_INDEX_URL"]
     with tempfile.TemporaryDirectory() as folder:
         run(sys.executable, "-m", "venv", folder)
         pip_install("uv", venv=Path(folder))
+        yield Path(folder)
+
+
+def lock(*words: str) -> None:
+    """Write the lock files anew, with a uv fetched for it; `--upgrade` takes newer versions."""
+    how = "--universal --python-version 3.11 --generate-hashes --quiet --no-header"
+    with fetched_uv() as folder:
 
         def compiled(asked: str, target: Path) -> list[str]:
-            run("uv", *f"pip compile {asked} {how} -o".split(), target, *words, venv=Path(folder))
+            run("uv", *f"pip compile {asked} {how} -o".split(), target, *words, venv=folder)
             return pins_in(target.read_text("utf-8"))
 
         pins = compiled("pyproject.toml --extra all --group dev", LOCK)
         parts: list[str] = [LOCK_HEAD]
         for extra, beyond in (("", BEYOND_BASE), ("--extra inspect", BEYOND_DEMO)):
             asked = f"pyproject.toml {extra} --group build -c requirements.lock"
-            names = {pin.split()[0] for pin in compiled(asked, Path(folder, "part"))}
+            names = {pin.split()[0] for pin in compiled(asked, folder / "part")}
             parts += [pin for pin in pins if pin.split()[0] in names]
             parts.append(beyond)
             pins = [pin for pin in pins if pin.split()[0] not in names]
@@ -224,7 +233,40 @@ def lock(*words: str) -> None:
             target.write_text("".join((LOCK_HEAD, *compiled(asked, target))), "utf-8")
 
 
-FUNCTIONS = {"wheel": wheel, "check": check, "lock": lock}
+OLD_BESIDE = {"crewai": "crewai requires aiosqlite~=0.21.0, this package 0.22"}
+"""Frameworks without an adapter of which only an old version can stand beside this package, and why."""
+
+
+def peers() -> None:
+    """Resolve each framework beside this package; fail where an older version is chosen than without it."""
+    asked = {path.stem: path for path in sorted((ROOT / "tests" / "integrations").glob("*.in"))}
+    old: list[str] = []
+    with fetched_uv() as folder:
+
+        def resolved(where: Path, *words: str) -> dict[str, str]:
+            """The versions that are chosen, by name."""
+            how = "--python-version 3.11 --quiet --no-header --no-annotate -o"
+            run("uv", "pip", "compile", where, *words, *how.split(), folder / "chosen", venv=folder)
+            found = re.findall(r"(?m)^([\w.-]+)==(\S+)", (folder / "chosen").read_text("utf-8"))
+            (folder / "chosen").unlink()
+            return dict(found)
+
+        for name in OLD_BESIDE:
+            asked[name] = folder / f"{name}.in"
+            asked[name].write_text(name, "utf-8")
+        for name, path in asked.items():
+            extra = () if name in OLD_BESIDE else ("--extra", name)
+            beside, alone = resolved(path, "pyproject.toml", *extra), resolved(path)
+            for package in re.findall(r"(?m)^([\w-]+)", path.read_text("utf-8")):
+                is_old = beside[package] != alone[package]
+                say(f"{package} {beside[package]}{f', {alone[package]} without this package' if is_old else ''}")
+                if is_old != (package in OLD_BESIDE):
+                    old.append(package)
+    if old:
+        raise TaskError(f"{', '.join(old)}: mend the requirements, or OLD_BESIDE and docs/integrations/index.md")
+
+
+FUNCTIONS = {"wheel": wheel, "check": check, "lock": lock, "peers": peers}
 
 
 def main(task: str = "", *words: str) -> int:
@@ -236,7 +278,7 @@ def main(task: str = "", *words: str) -> int:
         return 0 if task in ("-h", "--help") else 2
     begun = time.monotonic()
     try:
-        if task != "lock":
+        if task not in ("lock", "peers"):
             provide(pins_for(task))
         if task in FUNCTIONS:
             FUNCTIONS[task](*words)

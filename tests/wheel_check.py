@@ -26,6 +26,8 @@ NEEDS_MORE = (
     "integrations/openai_agents",
     "integrations/pydantic_ai",
     "integrations/pydantic_ai_messages",
+    "integrations/strands",
+    "integrations/strands_storage",
     "telemetry.py",
 )
 

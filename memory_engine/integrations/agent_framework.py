@@ -29,7 +29,15 @@ from memory_engine.integrations.recalled import RECALL_TOKENS, recall_tokens_of,
 from memory_engine.views.sessions.view import as_json
 
 try:
-    from agent_framework import AgentSession, Content, HistoryProvider, Message, SessionContext, SupportsAgentRun
+    from agent_framework import (
+        AgentSession,
+        Content,
+        ContextProvider,
+        HistoryProvider,
+        Message,
+        SessionContext,
+        SupportsAgentRun,
+    )
 except ImportError:
     raise MissingExtra("histories of Agent Framework", "agent-framework") from None
 
@@ -94,22 +102,7 @@ class MemoryEngineHistoryProvider(HistoryProvider):
     ) -> None:
         """Load the history into a run's context, then what is recalled for its input."""
         await super().before_run(agent=agent, session=session, context=context, state=state)
-        asked = context.input_messages
-        if not self._recall_tokens or not asked or str(asked[0].role) != "user":
-            return  # an input that answers calls of the history stays directly behind them
-        query = "\n".join(message.text for message in asked if str(message.role) == "user" and message.text)
-        given = [one for message in context.get_messages(include_input=True) for one in _openai(message)]
-        text = await self._home.run(
-            recalled(
-                self._threads,
-                context.session_id or DEFAULT,
-                query,
-                max_tokens=self._recall_tokens,
-                beside=[str(one["content"]) for one in given if one["content"]],
-            )
-        )
-        if text:
-            context.extend_messages(self, [Message("user", [text])])
+        await self._home.run(_recall(self, self._threads, context, self._recall_tokens))
 
     async def get_messages(self, session_id: str | None, *, state: dict[str, Any] | None = None) -> list[Message]:
         """The history, oldest first."""
@@ -138,6 +131,48 @@ class MemoryEngineHistoryProvider(HistoryProvider):
             with suppress(ThreadNotFound):
                 return _from_openai((await thread.context(self._max_tokens)).messages)
         return []
+
+
+class MemoryEngineRecallProvider(ContextProvider):
+    """A `ContextProvider` that recalls alone: for runs whose history another provider loads, or the model's service.
+
+    A message before the input says what the user's conversations in this memory hold on it, in at most `recall_tokens`
+    tokens; it is not stored, and nothing else is. To have them stored too, add a `MemoryEngineHistoryProvider` with
+    `load_messages=False` and the same scopes. Make it on the loop that the engine was opened on; await it on any.
+    """
+
+    def __init__(  # noqa: PLR0913 - scopes are keywords of the public face
+        self,
+        engine: Engine,
+        source_id: str = "memory_engine_recall",
+        *,
+        user_id: str = "",
+        tenant_id: str = "",
+        agent_id: str = "",
+        recall_tokens: int = RECALL_TOKENS,
+    ) -> None:
+        super().__init__(source_id)
+        self._recall_tokens = recall_tokens_of(True, recall_tokens)
+        self._threads = OwnedThreads(engine=engine, user_id=user_id, tenant_id=tenant_id, agent_id=agent_id)
+        self._home = HomeLoop()
+
+    async def before_run(
+        self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
+    ) -> None:
+        """Put what is recalled for a run's input into its context. Raises `ThreadDiffers`."""
+        await self._home.run(_recall(self, self._threads, context, self._recall_tokens))
+
+
+async def _recall(provider: ContextProvider, threads: OwnedThreads, context: SessionContext, max_tokens: int) -> None:
+    asked = context.input_messages
+    if not max_tokens or not asked or str(asked[0].role) != "user":
+        return  # an input that answers calls of the history stays directly behind them
+    query = "\n".join(message.text for message in asked if str(message.role) == "user" and message.text)
+    given = [one for message in context.get_messages(include_input=True) for one in _openai(message)]
+    beside = [str(one["content"]) for one in given if one["content"]]
+    text = await recalled(threads, context.session_id or DEFAULT, query, max_tokens=max_tokens, beside=beside)
+    if text:
+        context.extend_messages(provider, [Message("user", [text])])
 
 
 def _key(message: Json) -> tuple[str, str]:

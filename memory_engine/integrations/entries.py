@@ -5,12 +5,14 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import Conflict, ThreadNotFound
+from memory_engine.formats.detection import Format
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forgetting
@@ -24,7 +26,7 @@ Json = Mapping[str, object]
 
 
 class OwnMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to store: as its framework writes it, and as chat completions' messages.
+    """A message to store: as its framework writes it, and as messages of a provider (of chat completions, mostly).
 
     `texts` are those in `entry`, by their paths; `said` is the event of its text alone, for when its calls and
     results are out of order. `name` makes the ids of its messages' events: the same name is recorded once.
@@ -40,10 +42,12 @@ class OwnMessage(msgspec.Struct, frozen=True, kw_only=True):
     before: str = ""
 
 
-async def entry_events(thread: ThreadHandle, entries: Sequence[OwnMessage], at: float) -> list[NewEvent]:
+async def entry_events(
+    thread: ThreadHandle, entries: Sequence[OwnMessage], at: float, *, format: Format = "openai.chat"
+) -> list[NewEvent]:
     """The events of entries: for each its messages, then itself, without repeating them. `at`: Unix seconds."""
     groups = [entry.messages for entry in entries]
-    said = await groups_as_events(thread, groups, [entry.name for entry in entries], format="openai.chat")
+    said = await groups_as_events(thread, groups, [entry.name for entry in entries], format=format)
     events: list[NewEvent] = []
     for entry, read in zip(entries, said, strict=True):
         text = [] if entry.said is None else [NewEvent(entry.said, f"{entry.name}.said")]
@@ -122,3 +126,14 @@ def loaded(text: str) -> Json:
     """An entry from the JSON that its framework writes."""
     found: Json = json.loads(text)
     return found
+
+
+def recordable(message: dict[str, Any]) -> dict[str, Any]:
+    """A message with `?` in place of halves of surrogate pairs, which a cut by UTF-16 leaves and no event can hold."""
+    text = json.dumps(message, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        found: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
+        return found
+    return message

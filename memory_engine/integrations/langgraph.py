@@ -11,26 +11,23 @@ are events beside the checkpoints, so that contexts, search, compaction and the 
 
 import builtins
 import json
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
-from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
-from memory_engine.errors import InvalidMessage, MissingExtra, ThreadNotFound
+from memory_engine.errors import MissingExtra, ThreadNotFound
 from memory_engine.integrations.brief import BRIEF_TOKENS, brief_of
 from memory_engine.integrations.home import HomeLoop
-from memory_engine.integrations.langgraph_messages import name_of, openai_of, text_of, with_text
+from memory_engine.integrations.langgraph_branches import GraphMessages, LeftEvents
+from memory_engine.integrations.langgraph_messages import text_of, with_text
 from memory_engine.integrations.langgraph_store import MemoryEngineStore
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.integrations.recalled import RECALL_TOKENS, newest_request, recall_tokens_of, recalled
-from memory_engine.runtime.life import forget
-from memory_engine.runtime.messages import as_events, recorded_ids
 from memory_engine.views.checkpoints.events import CheckpointName, CheckpointSaved
-from memory_engine.views.checkpoints.packing import MSGPACK, Form
+from memory_engine.views.checkpoints.packing import Form
 from memory_engine.views.checkpoints.pieces import JSON
 from memory_engine.views.checkpoints.view import CheckpointCache, Checkpoints, Draft, Given, Saved, Write
 
@@ -63,7 +60,6 @@ MARK = {"checkpoints": "langgraph"}
 """Metadata of the threads that a saver makes."""
 VERSION_WIDTH = 10
 """How many digits a channel's version has. Versions are compared as texts."""
-_log = logging.getLogger("memory_engine.integrations.langgraph")
 
 
 class Rest(NamedTuple):
@@ -104,6 +100,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         )
         self._home = HomeLoop()
         self._cache = CheckpointCache()
+        self._left = LeftEvents()
 
     # on any event loop
 
@@ -354,11 +351,10 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
 
     async def _save(self, checkpoints: Checkpoints, draft: Draft, rest: "Rest", messages: object) -> None:
         """Save a checkpoint, and the new messages of the root graph as events beside it."""
-        said = {} if draft.name.namespace else self._new_messages(draft, messages)
-        beside = await self._events(checkpoints, said)
+        graph = GraphMessages(checkpoints, draft, self._messages, self._loads, self._left)
+        beside = () if draft.name.namespace else await graph.events(rest.parent, messages)
         await checkpoints.save(draft, rest.parent, rest.state, rest.metadata, beside=beside)
-        if said:
-            await self._replace(checkpoints, draft, {message.id for message in said.values() if message.id})
+        await graph.forget_rewritten()
 
     def _state(self, state: Mapping[str, object]) -> Form:
         """All of a checkpoint but its values: JSON, where that says the same."""
@@ -417,40 +413,6 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
             await self._save(target, draft, rest, None if messages is None else self._loads(messages))
             for write in found.writes:
                 await target.write(name, write.task_id, write.task_path, [write])
-
-    # messages as events
-
-    def _new_messages(self, draft: Draft, messages: object) -> "dict[bytes, BaseMessage]":
-        """The messages that are new in a checkpoint, by their digests."""
-        if not isinstance(messages, builtins.list):
-            return {}
-        new = ((digest, messages[place]) for place, digest in draft.new.get(self._messages, ()))
-        return {digest: message for digest, message in new if isinstance(message, BaseMessage)}
-
-    async def _events(self, checkpoints: Checkpoints, said: "Mapping[bytes, BaseMessage]") -> Sequence[NewEvent]:
-        """Messages as events; one that is not a chat message is kept in its checkpoint only."""
-        if not said:
-            return ()
-        names = [name_of(message, digest) for digest, message in said.items()]
-        try:
-            messages = [openai_of(message) for message in said.values()]
-            return await as_events(checkpoints.thread, messages, names, format="openai.chat")
-        except InvalidMessage as error:
-            _log.warning("messages of thread %r are kept in their checkpoint only: %s", checkpoints.thread.id, error)
-            return ()
-
-    async def _replace(self, checkpoints: Checkpoints, draft: Draft, message_ids: set[str]) -> None:
-        """Forget the events of messages that the graph has rewritten under their ids."""
-        gone = await checkpoints.gone_items(draft, self._messages)
-        old = {digest: self._loads((MSGPACK, item)) for digest, item in gone.items()}
-        names = [
-            name_of(message, digest)
-            for digest, message in old.items()
-            if isinstance(message, BaseMessage) and message.id in message_ids
-        ]
-        event_ids = await recorded_ids(checkpoints.thread, names)
-        if event_ids:
-            await forget(checkpoints.thread, event_ids=event_ids, reason="the graph has rewritten it")
 
 
 def _needed(found: Mapping[CheckpointName, CheckpointSaved], latest: CheckpointName) -> Iterator[CheckpointName]:

@@ -13,6 +13,7 @@ inspector work on it.
 # pyright: reportMissingImports=false
 # llama-index-core is in the environment of its tests alone
 
+import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import suppress
@@ -42,7 +43,8 @@ try:
         ToolCallBlock,
     )
     from llama_index.core.bridge.pydantic import PrivateAttr
-    from llama_index.core.memory import ChatMemoryBuffer
+    from llama_index.core.memory import BaseMemoryBlock, ChatMemoryBuffer
+    from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
     from llama_index.core.storage.chat_store.base import BaseChatStore
 except ImportError:
     raise MissingExtra("LlamaIndex's chat store", "llama-index") from None
@@ -128,8 +130,13 @@ class MemoryEngineChatStore(BaseChatStore):
         same until the user's next message is stored. Give the result to the model; do not store it.
         """
         given = [*messages]
+        text, at = self._recalled(key, given)
+        return _with(given, text, _front(given) if at is None else at)
+
+    def _recalled(self, key: str, given: Sequence[ChatMessage]) -> tuple[str, int | None]:
+        """What is recalled for the newest message of the user, and its place."""
         if not self._recall_tokens:
-            return given
+            return "", None
         beside = [one.content or "" for one in given]
         at = newest_request([(one.role == MessageRole.USER, text) for one, text in zip(given, beside, strict=True)])
         query = "" if at is None else beside[at]
@@ -139,7 +146,7 @@ class MemoryEngineChatStore(BaseChatStore):
             request = "" if at is None else f"{await _said_at(owned, key)} {query}"
             return await recalled(owned, key, query, max_tokens=self._recall_tokens, beside=beside, request=request)
 
-        return _with(given, self._engine.call(search), _front(given) if at is None else at)
+        return self._engine.call(search), at
 
     def add_message(self, key: str, message: ChatMessage) -> None:
         """Add a message."""
@@ -209,6 +216,31 @@ class MemoryEngineChatBuffer(ChatMemoryBuffer):
         if isinstance(self.chat_store, MemoryEngineChatStore):
             return self.chat_store.with_recall(self.chat_store_key, messages)
         return messages
+
+
+class MemoryEngineMemoryBlock(BaseMemoryBlock[str]):
+    """A block of LlamaIndex's `Memory` on a `MemoryEngineChatStore`, whose `recall=True` it needs to give anything.
+
+    What leaves the short-term memory is stored under the memory's session, or under `key`. The block gives what is
+    recalled for the user's newest message: of what was stored, and of the user's other keys.
+    """
+
+    name: str = "memory_engine"
+    priority: int = 0
+    chat_store: MemoryEngineChatStore
+    key: str = ""
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
+        key = self.key or str(block_kwargs.get("session_id") or DEFAULT_CHAT_STORE_KEY)
+        text, _ = await asyncio.to_thread(self.chat_store._recalled, key, messages or [])
+        return text
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        for message in messages:
+            session = message.additional_kwargs.get("session_id")
+            kept = {key: value for key, value in message.additional_kwargs.items() if key != "session_id"}
+            own = message.model_copy(update={"additional_kwargs": kept})
+            await self.chat_store.async_add_message(self.key or str(session or DEFAULT_CHAT_STORE_KEY), own)
 
 
 def _with(messages: list[ChatMessage], text: str, at: int) -> list[ChatMessage]:

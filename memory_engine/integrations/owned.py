@@ -20,14 +20,15 @@ class OwnedThreads:
     """The conversations of one user in one tenant. Another owner's is refused by id, and not listed.
 
     The user and the tenant must be exactly the thread's: leave one out for threads that have none. An agent must be the
-    thread's if you name one. `metadata` is that of new threads; listed ones have it. Methods raise `ScopeRequired` if
-    the engine requires a user or a tenant and none is given.
+    thread's if you name one. `metadata` is that of new threads, and listed ones have it; `parent_id` is that of new
+    threads. Methods raise `ScopeRequired` if the engine requires a user or a tenant and none is given.
     """
 
     engine: Engine
     user_id: str = ""
     tenant_id: str = ""
     agent_id: str = ""
+    parent_id: str = ""
     metadata: Mapping[str, str] = field(factory=dict)
 
     async def find(self, thread_id: str) -> Thread | None:
@@ -49,6 +50,7 @@ class OwnedThreads:
                     user_id=self.user_id,
                     tenant_id=self.tenant_id,
                     agent_id=self.agent_id,
+                    parent_id=self.parent_id,
                     metadata=self.metadata,
                 )
         return found

@@ -16,7 +16,7 @@ from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import ChunkType, content_text
 from memory_engine.core.events.base import Content, Event, TextPart, ToolCall, UnknownEvent
-from memory_engine.core.events.memory import ExternalInject, SessionStarted
+from memory_engine.core.events.memory import ExternalInject, MemoryForget, SessionStarted
 from memory_engine.core.events.messages import (
     LlmClarification,
     LlmTextResponse,
@@ -26,6 +26,7 @@ from memory_engine.core.events.messages import (
     ToolResult,
     UserMessage,
 )
+from memory_engine.core.forgetting import Forgettings, Targets
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State
 from memory_engine.errors import IdempotencyConflict, InvalidMessage, NotContinued
@@ -162,14 +163,22 @@ class ThreadDialogue(Dialogue):
 
 
 async def as_events(
-    thread: ThreadHandle, messages: Sequence[object], names: Sequence[str], *, format: Format
+    thread: ThreadHandle,
+    messages: Sequence[object],
+    names: Sequence[str],
+    *,
+    format: Format,
+    after: MemoryForget | None = None,
 ) -> list[NewEvent]:
     """The events of messages that have names of their own, to be dispatched with others: an event a message or more.
 
-    The names make their ids, so that a message is recorded once. Raises `InvalidMessage`.
+    The names make their ids, so that a message is recorded once. `after` is a forgetting that is dispatched before
+    them. Raises `InvalidMessage`.
     """
-    given = Messages(messages, format)
-    dialogue = ThreadDialogue(await thread.state())
+    given, state = Messages(messages, format), await thread.state()
+    if after is not None:
+        state = Forgettings([(state.seq + 1, Targets(after))]).hidden_in(state)
+    dialogue = ThreadDialogue(state)
     read = given.read(dialogue, thread.kernel.new_id)
     return [NewEvent(event, _id(thread, names[one.at], part)) for one in read for part, event in enumerate(one.events)]
 
@@ -230,6 +239,11 @@ def _item_event(thread: ThreadHandle, items: list[Json], dialogue: Dialogue, res
         _log.warning("an item is not a message of thread %r: %s", thread.id, error.why)
         return None
     return event
+
+
+def first_id(thread: ThreadHandle, name: str) -> str:
+    """The id of the first event of a message of this name."""
+    return _id(thread, name, 0)
 
 
 async def recorded_ids(thread: ThreadHandle, names: Sequence[str]) -> list[str]:

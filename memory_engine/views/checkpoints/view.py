@@ -186,6 +186,10 @@ class Draft:
         self.before[channel] = base.spans
         self.values.append(ChannelValue(channel=channel, version=version, spans=spans))
 
+    def digests(self, channel: str) -> Sequence[bytes]:
+        """The digests of a list's items, if the list has changed."""
+        return self.lists.get(channel, _Items()).digests
+
 
 class Checkpoints:
     """The checkpoints of one thread. They need not be there, nor the thread, to be read."""
@@ -201,15 +205,15 @@ class Checkpoints:
 
     async def names(self) -> list[CheckpointName]:
         """All checkpoints, in no particular order."""
-        return [CheckpointName(*name) for name in checkpoint_names(await self._rows())]
+        return [CheckpointName(*name) for name in checkpoint_names(await self.rows())]
 
     async def latest(self, namespace: str = "") -> str:
         """The id of a namespace's latest checkpoint; empty for none."""
-        return next(iter(checkpoints_in(await self._rows(), namespace)), "")
+        return next(iter(checkpoints_in(await self.rows(), namespace)), "")
 
     async def events(self) -> dict[CheckpointName, CheckpointSaved]:
         """All checkpoints as their events hold them."""
-        rows = await self._rows()
+        rows = await self.rows()
         seqs = {
             CheckpointName(*name): row.seq
             for name in checkpoint_names(rows)
@@ -220,7 +224,7 @@ class Checkpoints:
 
     async def read(self, name: CheckpointName) -> Saved | None:
         """A checkpoint, whole; `None` where there is none of the name."""
-        rows = await self._rows()
+        rows = await self.rows()
         row = rows.get(checkpoint_key(name.namespace, name.id))
         if not isinstance(row, CheckpointRow):
             return None
@@ -244,8 +248,8 @@ class Checkpoints:
 
     async def draft(self, name: CheckpointName, parent: str, given: Mapping[str, Given]) -> Draft:
         """What is new in a checkpoint after its parent. Nothing is written."""
-        rows = await self._rows()
-        known = await self._known(rows, CheckpointName(name.namespace, parent)) if parent else {}
+        rows = await self.rows()
+        known = await self.known(rows, CheckpointName(name.namespace, parent)) if parent else {}
         draft = Draft(name, Sheet(self._cache.pieces.get(self.thread.id, {})))
         for channel, one in given.items():
             before = known.get(channel)
@@ -268,7 +272,7 @@ class Checkpoints:
         """By digest the items of the list before that a channel's list no longer holds."""
         now = draft.lists.get(channel, _Items())
         gone = set(numbers_of(draft.before.get(channel, ()))).difference(numbers_of(now.spans))
-        items = await self._items(await self._rows(), gone)
+        items = await self.items(await self.rows(), gone)
         return {digest_of(item): item for item in items.values()}
 
     async def save(
@@ -289,7 +293,7 @@ class Checkpoints:
         )
         receipt = (await self.thread.dispatch_all([*beside, saved]))[-1]
         self._cache.keep(self.thread.id, receipt.seq, saved, draft.sheet)
-        row = (await self._rows()).get(checkpoint_key(name.namespace, name.id))
+        row = (await self.rows()).get(checkpoint_key(name.namespace, name.id))
         if isinstance(row, CheckpointRow) and row.seq == receipt.seq:
             for channel, spans in _spans(saved, row.first).items():
                 if channel in draft.lists:
@@ -324,7 +328,8 @@ class Checkpoints:
 
     # what values are made of
 
-    async def _rows(self) -> ReadableRows[AnyCheckpointRow]:
+    async def rows(self) -> ReadableRows[AnyCheckpointRow]:
+        """All rows; none if there is no thread."""
         try:
             return await self.thread.rows(CHECKPOINTS)
         except ThreadNotFound:
@@ -351,7 +356,7 @@ class Checkpoints:
             self._check_size(row.seq, sum(len(data) for _, data in values.values()))
         return values
 
-    async def _known(self, rows: ReadableRows[AnyCheckpointRow], parent: CheckpointName) -> dict[str, ChannelValue]:
+    async def known(self, rows: ReadableRows[AnyCheckpointRow], parent: CheckpointName) -> dict[str, ChannelValue]:
         """The values of a checkpoint, as the next one says again what has not changed."""
         row = rows.get(checkpoint_key(parent.namespace, parent.id))
         if not isinstance(row, CheckpointRow):
@@ -371,7 +376,7 @@ class Checkpoints:
                 what = f"list {channel!r} of a checkpoint of thread {self.thread.id!r}"
                 raise UnreadableContent(what, f"it has more than {ITEMS_MAX:,} items")
             numbers = numbers_of(spans)
-            held = await self._items(rows, set(numbers))
+            held = await self.items(rows, set(numbers))
             shown = [number for number in numbers if number in held]
             pieces = [held[number] for number in shown]
             self._check_size(0, sum(map(len, pieces)))
@@ -379,7 +384,7 @@ class Checkpoints:
             self._cache.keep_list(key, spans, items)
         return items
 
-    async def _items(self, rows: ReadableRows[AnyCheckpointRow], wanted: Collection[int]) -> dict[int, bytes]:
+    async def items(self, rows: ReadableRows[AnyCheckpointRow], wanted: Collection[int]) -> dict[int, bytes]:
         """The items of these numbers, but for those that were forgotten."""
         if not wanted:
             return {}

@@ -1,6 +1,7 @@
 """A session of a framework: its entries come back as they were given, and its state."""
 
 import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
@@ -26,6 +27,7 @@ from memory_engine.views.sessions.fold import (
 )
 
 _BEYOND = "\U0010ffff"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SessionEntry(msgspec.Struct, frozen=True):
@@ -162,8 +164,9 @@ class Shared:
 
 
 def as_json(value: object) -> str:
-    """A value as JSON, in few bytes."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """A value as JSON, in few bytes. Half of a surrogate pair, which no log can hold as a character, stays escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":")) if _SURROGATE.search(text) else text
 
 
 def _entries(rows: Iterable[tuple[str, AnySessionRow]]) -> list[SessionEntryRow]:

@@ -215,6 +215,72 @@ async def test_a_message_that_a_new_branch_says_again_is_read_back(tmp_path: Pat
         assert [("user", text)] == await said(engine)
 
 
+async def found(engine: memory_engine.Engine, query: str) -> str:
+    """What a search of the thread finds."""
+    return " ".join([hit.text for hit in await engine.thread("t").search(query)])
+
+
+@pytest.mark.parametrize("way", ["invoke", "update"])
+async def test_a_fork_takes_the_branch_that_it_leaves_out_of_the_memory(way: str) -> None:
+    """Of contexts and search, not of the graph's own history; the branch comes back when the graph returns to it."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        graph = graph_of(echo, MemoryEngineSaver(engine))
+        ends: list[Any] = []
+        for text in ("We sail on Monday.", "Pack the red tent.", "Bring two lanterns."):
+            await graph.ainvoke({"messages": [HumanMessage(content=text)]}, CONFIG)
+            ends.append((await graph.aget_state(CONFIG)).config)
+        given = {"messages": [HumanMessage(content="Pack the green canoe.")]}
+        if way == "invoke":
+            await graph.ainvoke(given, ends[0])
+        else:
+            await graph.aupdate_state(ends[0], given)
+        context = str(await said(engine))
+        assert "Monday" in context
+        assert "canoe" in context
+        assert "tent" not in context
+        assert "lanterns" not in context
+        assert "red tent" not in await found(engine, "which tent is packed?")
+        assert "red tent" in str((await graph.aget_state(ends[1])).values)
+
+        await graph.ainvoke({"messages": [HumanMessage(content="And a stove.")]}, ends[1])
+        context = str(await said(engine))
+        assert 1 == context.count("'Pack the red tent.'")
+        assert "red tent" in await found(engine, "which tent is packed?")
+        assert "stove" in context
+        assert "canoe" not in context
+        assert "lanterns" not in context
+
+        await graph.ainvoke({"messages": [HumanMessage(content="Leave at noon.")]}, ends[0])
+        await graph.ainvoke({"messages": [HumanMessage(content="Leave at six.")]}, ends[2])
+        texts = [text for _, text in await said(engine) if "You said" not in str(text)]
+        assert ["We sail on Monday.", "Pack the red tent.", "Bring two lanterns.", "Leave at six."] == sorted(
+            texts, key=["We sail on Monday.", "Pack the red tent.", "Bring two lanterns.", "Leave at six."].index
+        )
+        assert (await engine.thread("t").verify()).ok
+
+
+async def test_a_fork_before_a_call_that_waits_may_make_the_call_again() -> None:
+    """The same id is no second call: the branch of the first was left. What a person forgot stays forgotten."""
+    call = {"id": "c1", "name": "weather", "args": {"city": "Rome"}}
+
+    def ask(_state: Talk) -> dict[str, Any]:
+        return {"messages": [AIMessage(content="", tool_calls=[call])]}
+
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        graph = graph_of(ask, MemoryEngineSaver(engine))
+        await graph.aupdate_state(CONFIG, {"messages": [HumanMessage(content="The vault code is 77.", id="h")]})
+        begin = (await graph.aget_state(CONFIG)).config
+        thread = engine.thread("t")
+        await graph.ainvoke({"messages": [HumanMessage(content="Rome?")]}, begin)
+        await thread.forget(event_ids=[event.id async for event in thread.events() if "vault" in str(event.event)][:1])
+        for city in ("Rome today?", "Rome tomorrow?"):
+            await graph.ainvoke({"messages": [HumanMessage(content=city)]}, begin)
+            calls = [message for message in (await thread.context()).messages if message.get("tool_calls")]
+            assert 1 == len(calls)
+            texts = [text for role, text in await said(engine) if role == "user"]
+            assert [city] == texts
+
+
 async def test_calls_without_await_come_from_other_threads_only() -> None:
     """And from another event loop they may be awaited."""
     async with memory_engine.open(":memory:") as engine:
