@@ -15,9 +15,9 @@ from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import OTHERWISE, WHOLE, Json, beyond, to_native
 from memory_engine.formats.parts import (
     FOREIGN,
+    ModelFields,
     ReadContent,
     ReadPart,
-    ModelFields,
     WholeResponse,
     content_of,
     otherwise,

@@ -13,8 +13,8 @@ from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import OTHERWISE, Json
 from memory_engine.formats.parts import (
     FOREIGN,
-    ReadPart,
     ModelFields,
+    ReadPart,
     WholeResponse,
     content_of,
     otherwise,
