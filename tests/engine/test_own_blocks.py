@@ -247,3 +247,44 @@ async def test_a_call_of_the_provider_s_own_kind_is_answered_in_kind() -> None:
         sent = await sent_to_responses(thread)
     ended = {"stdout": "a.py", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
     assert [asked, {"type": "shell_call_output", "call_id": "call_s", "output": [ended]}] == sent[1:]
+
+
+async def test_a_paused_response_goes_on() -> None:
+    """Anthropic's own tools may pause a turn: it goes back as the last message, and its rest joins it."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.record(ASK)
+        await thread.record(message([thought(1), SEARCH[0]], "pause_turn"))
+        assert [thought(1), SEARCH[0]] == (await sent_to_anthropic(thread))[-1]["content"]
+        rest: list[Json] = [SEARCH[1], {"type": "text", "text": "The Zephyr."}]
+        await thread.record(message(rest, id="msg_rest"))
+        await thread.record(ASK)
+        sent = await sent_to_anthropic(thread)
+    assert [SEARCH[0], *rest] == sent[1]["content"]
+    assert ["user", "assistant", "user"] == [one["role"] for one in sent]
+
+
+async def test_messages_without_their_response_keep_all_calls() -> None:
+    """Blocks recorded as a bare message are shown to another provider, too."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.record(ASK)
+        blocks = [{"type": "text", "text": "One."}, call(1), {"type": "text", "text": "Two."}, call(2)]
+        await thread.record({"role": "assistant", "content": blocks}, format="anthropic")
+        await thread.record(results(1, 2))
+        context = await thread.context()
+        asked = cast("list[Json]", context.render("openai.chat").messages)[1]
+        assert blocks == (await sent_to_anthropic(thread))[1]["content"]
+    assert 2 == len(cast("list[Json]", asked["tool_calls"]))
+
+
+async def test_thinking_alone_in_a_bare_message_stays_out() -> None:
+    """Anthropic refuses a message that ends with thinking, and nothing says that it ended so itself."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.record(ASK)
+        await thread.record({"role": "assistant", "content": [call(1), thought(1)]}, format="anthropic")
+        await thread.record(results(1))
+        request = (await thread.context()).render("anthropic", cache=False)
+    assert [call(1)] == cast("list[Json]", request.messages)[1]["content"]
+    assert ["thinking"] == [one.type for one in request.left_out]

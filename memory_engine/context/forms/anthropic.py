@@ -17,7 +17,7 @@ from attrs import field, frozen
 
 from memory_engine.context.forms.media import IMAGE_TYPES, PDF, base64_of, file_type, id_at, is_web, plain_text
 from memory_engine.context.forms.native import native_result, native_thinking, with_native_blocks
-from memory_engine.context.forms.own import NotSent, is_cut_off, own_blocks
+from memory_engine.context.forms.own import NotSent, is_cut_off, is_paused, own_blocks
 from memory_engine.context.forms.turns import (
     EMPTY,
     GO_ON,
@@ -88,19 +88,23 @@ def anthropic_input(turns: Sequence[FormTurn], tokens: int, *, cache: bool = Tru
 
 def _alternating(turns: Iterable[FormTurn]) -> list[_Spoken]:
     messages: list[_Spoken] = []
+    paused = False
     for turn in turns:
+        goes_on, paused = paused, is_paused(turn.own)
         if turn.role != "agent":
             _say(messages, "user", _others(turn), turn.zone)
             continue
         blocks = _response(turn)
         if not blocks:
             continue
-        begins_anew = blocks[0]["type"] in _SEALS and bool(messages) and messages[-1].role == "assistant"
+        begins_anew = (
+            blocks[0]["type"] in _SEALS and bool(messages) and messages[-1].role == "assistant" and not goes_on
+        )
         if not messages or begins_anew:  # thinking must come first in a message
             _say(messages, "user", [_text(GO_ON)], turn.zone)
         _say(messages, "assistant", blocks, turn.zone)
         _say(messages, "user", map(_result, turn.results), turn.zone)
-    if not messages or messages[-1].role == "assistant":
+    if not messages or (messages[-1].role == "assistant" and not paused):
         _say(messages, "user", [_text(GO_ON)], 2)
     return messages
 

@@ -5,7 +5,7 @@ its chunks is shown whole. `REFUSED` lists the fields that a provider sends and 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -49,7 +49,8 @@ def own_chunks(pieces: Sequence[RenderedChunk], form: FormName) -> tuple[Chunk, 
         return ()
     is_one = all(chunk.response_id == chunks[0].response_id and chunk.type in _MODELS for chunk in chunks)
     is_of_form = is_one and all(not chunk.native or from_native(chunk.native, form) for chunk in chunks)
-    return chunks if is_of_form and not any(map(_is_otherwise, pieces)) else ()
+    shows_form = form == anthropic.FORMAT or any(chunk.native for chunk in chunks)
+    return chunks if is_of_form and shows_form and not any(map(_is_otherwise, pieces)) else ()
 
 
 def _is_otherwise(piece: RenderedChunk) -> bool:
@@ -79,19 +80,27 @@ def own_message(chunks: Iterable[Chunk], form: FormName = openai_chat.FORMAT) ->
     if said is None:
         return None
     made = cast("JsonObject", message_of(said.native, form, openai_chat.made(_said(said))))
-    choices = from_native(said.native, form).get("response", {})
-    listed = choices.get("choices") if isinstance(choices, dict) else None
+    listed = _around(said, form).get("choices")
     choice = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
     lost = choice.get("message")
     return without_refused(made | lost if isinstance(lost, dict) else made, form)
 
 
 def is_cut_off(chunk: Chunk, form: FormName) -> bool:
-    """Return whether a response stopped in the middle; `chunk` is its last."""
-    around = from_native(chunk.native, form).get("response")
-    around = around if isinstance(around, dict) else {}
+    """Return whether a response stopped in the middle, or nobody knows how it ended; `chunk` is its last."""
+    around = _around(chunk, form)
     stopped = around.get("stop_reason") in anthropic.STOPPED or around.get("status") == "incomplete"
-    return chunk.status == INTERRUPTED or stopped
+    return chunk.status == INTERRUPTED or stopped or not around
+
+
+def is_paused(chunks: Sequence[Chunk]) -> bool:
+    """Return whether Anthropic paused its response, and goes on with it once it gets it back."""
+    return bool(chunks) and _around(chunks[-1], anthropic.FORMAT).get("stop_reason") == "pause_turn"
+
+
+def _around(chunk: Chunk, form: FormName) -> JsonObject:
+    around = from_native(chunk.native, form).get("response")
+    return around if isinstance(around, dict) else {}
 
 
 def without_refused(block: JsonObject, form: FormName) -> JsonObject:
@@ -127,23 +136,24 @@ def not_sent(
     pieces: Iterable[RenderedChunk], newest: Iterable[Chunk], sent: Iterable[object], form: FormName
 ) -> tuple[NotSent, ...]:
     """Return what a request leaves out: providers' own blocks, and the thinking of the `newest` response."""
+    own = [(piece.chunk, value) for piece in pieces for value in own_values(piece.chunk.native)]
+    thoughts = list(newest)
+    if not own and not thoughts:
+        return ()
     there = {_key(block) for block in sent}
-    found = [one for piece in pieces for one in _own_not_sent(piece.chunk, there, form)]
-    why = "no provider can verify it here: it is not sealed for this one"
-    found += [
-        NotSent(chunk.id, str(_thoughts(chunk)[0]["type"]), why)
-        for chunk in newest
-        if there.isdisjoint(map(_key, _thoughts(chunk)))
+    found = [
+        NotSent(chunk.id, str(value.get("type", "")), _why(chunk, form))
+        for chunk, value in own
+        if _key(without_refused(_typed(value), form)) not in there
     ]
-    return tuple(found)
+    unsealed = (chunk for chunk in thoughts if there.isdisjoint(map(_key, _thoughts(chunk))))
+    why = "no provider can verify it here: it is not sealed for this one"
+    return (*found, *(NotSent(chunk.id, str(_thoughts(chunk)[0]["type"]), why) for chunk in unsealed))
 
 
-def _own_not_sent(chunk: Chunk, there: set[str], form: FormName) -> Iterator[NotSent]:
-    for value in own_values(chunk.native):
-        if _key(without_refused(_typed(value), form)) not in there:
-            is_own = bool(from_native(chunk.native, form))
-            why = "the provider refuses it here" if is_own else "only the provider that sent it can read it"
-            yield NotSent(chunk.id, str(value.get("type", "")), why)
+def _why(chunk: Chunk, form: FormName) -> str:
+    is_own = bool(from_native(chunk.native, form))
+    return "the provider refuses it here" if is_own else "only the provider that sent it can read it"
 
 
 def _thoughts(chunk: Chunk) -> list[JsonObject]:
