@@ -1,10 +1,12 @@
 """Extractors for the events of conversations: the passages that they bring, end and destroy."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from memory_engine.core.chunks import content_text
+from memory_engine.core.lazy import lazy_module
 from memory_engine.events import (
     CompactionAbandoned,
     CompactionCompleted,
@@ -50,10 +52,14 @@ from memory_engine.events import (
     ToolResult,
     UserMessage,
 )
-from memory_engine.formats.native import own_values, readable_text
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import SUMMARY, found, pieces
 from memory_engine.store.passages import PASSAGES_MAX, Extracted, Extractor, Text
+
+if TYPE_CHECKING:
+    from memory_engine.formats import native
+else:
+    native = lazy_module("memory_engine.formats.native")
 
 SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
     ParentAgentMessage: ("message", "user", "agent_id"),
@@ -97,11 +103,13 @@ def _own(event: Event, _seq: int) -> Extracted:
 
 
 def _with_own(event: Event, texts: Extracted) -> Extracted:
-    native = getattr(event, "native", "")
+    kept = getattr(event, "native", "")
+    if '"$whole"' not in kept:
+        return texts
     own = tuple(
         Text(piece, "tool", "tool", str(value.get("name") or value.get("type") or ""))
-        for value in own_values(native)
-        for piece in pieces(readable_text(value))
+        for value in native.own_values(kept)
+        for piece in pieces(native.readable_text(value))
     )
     return msgspec.structs.replace(texts, texts=(*texts.texts, *own)[:PASSAGES_MAX]) if own else texts
 

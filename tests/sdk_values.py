@@ -1,7 +1,6 @@
 """Any value of an SDK's type, drawn by walking the type itself: a new type of a new release is drawn as well."""
 
 import types
-import typing
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -68,8 +67,6 @@ def _values(annotation: object) -> st.SearchStrategy[Any]:
         return st.lists(_values(arguments[0]), max_size=2)
     if origin is dict:
         return st.dictionaries(st.text("abc", min_size=1, max_size=3), _values(arguments[1]), max_size=2)
-    if isinstance(annotation, typing.TypeAliasType) if hasattr(typing, "TypeAliasType") else False:
-        return _values(annotation.__value__)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return st.deferred(_deferred(annotation))
     raise AssertionError(f"a field of a type that is not drawn: {annotation}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 import msgspec
 from attrs import evolve, field, frozen
@@ -17,9 +17,10 @@ from memory_engine.recall.hits import Hit
 if TYPE_CHECKING:
     from memory_engine.context.brief_block import Weighed
     from memory_engine.context.choice import HeldWindow
-    from memory_engine.context.forms import anthropic, openai_chat, openai_responses, own, turns
+    from memory_engine.context.forms import anthropic, gemini, openai_chat, openai_responses, own, turns
 else:
     anthropic = lazy_module("memory_engine.context.forms.anthropic")
+    gemini = lazy_module("memory_engine.context.forms.gemini")
     openai_chat = lazy_module("memory_engine.context.forms.openai_chat")
     openai_responses = lazy_module("memory_engine.context.forms.openai_responses")
     own = lazy_module("memory_engine.context.forms.own")
@@ -150,15 +151,18 @@ class Context:
     def render(self, form: Literal["openai.responses"]) -> "openai_responses.ResponsesInput": ...
 
     @overload
+    def render(self, form: Literal["gemini"]) -> "gemini.GeminiInput": ...
+
+    @overload
     def render(self, form: Literal["anthropic"], *, cache: bool = True) -> "anthropic.AnthropicInput": ...
 
     def render(
         self,
-        form: Literal["openai.chat", "openai.responses", "anthropic"],
+        form: Literal["openai.chat", "openai.responses", "anthropic", "gemini"],
         *,
         reasoning_content: bool = False,
         cache: bool = True,
-    ) -> "openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput":
+    ) -> "openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput | gemini.GeminiInput":
         """Return this context as the request of a provider's SDK, valid under the provider's rules for any content.
 
         `reasoning_content` (openai.chat) returns the thinking of a running tool loop under that name, as DeepSeek, Qwen
@@ -185,7 +189,11 @@ class Context:
                 request = anthropic.anthropic_input(said, tokens, cache=cache)
                 blocks = [block for message in request.messages for block in message["content"]]
                 return evolve(request, left_out=self._left_out_of(form, blocks))
-        raise ValueError(f"a form is 'openai.chat', 'openai.responses' or 'anthropic', not {form!r}")
+            case "gemini":
+                made = gemini.gemini_input(said, tokens)
+                parts = [part for content in made.contents for part in cast("list[object]", content["parts"])]
+                return evolve(made, left_out=self._left_out_of(form, parts))
+        raise ValueError(f"a form is 'openai.chat', 'openai.responses', 'anthropic' or 'gemini', not {form!r}")
 
     def _left_out_of(self, form: str, sent: Sequence[object]) -> "tuple[own.NotSent, ...]":
         chunks = [piece.chunk for piece in self.pieces]

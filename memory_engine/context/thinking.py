@@ -7,21 +7,28 @@ answer: a response without calls that is followed by something other than the mo
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from memory_engine.context.invariants import ANSWERS
 from memory_engine.core.chunks import Chunk, ChunkType
-from memory_engine.core.lazy import regex
+from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.core.origins import SPOKEN
 from memory_engine.core.tokens import TokenCounter
-from memory_engine.formats.native import WHOLE, from_native
+
+if TYPE_CHECKING:
+    from memory_engine.formats import native
+else:
+    native = lazy_module("memory_engine.formats.native")
 
 THINKING_SHARE = 0.5
 """Share of a budget that thinking may take. Above it only the last response's thinking is kept, and if that is too
 much, none: then call the model without thinking."""
 ENCRYPTED_CHARS_PER_TOKEN = 5.5
 """Estimate for reasoning available only in encrypted form: base64 of about four bytes per token."""
-SEALS = {"anthropic": ("signature", "data"), "openai.responses": ("encrypted_content", "id")}
-"""The keys by which a provider knows its reasoning again: a signature, encrypted content, its id in the store."""
+SEALS = {"anthropic": ("signature", "data"), "openai.responses": ("encrypted_content", "id"), "gemini": ("thought",)}
+"""The keys by which a provider knows its reasoning again: a signature, encrypted content, its id in the store.
+
+Gemini takes a thought as it came, and has its signatures on the parts that it led to."""
 THOUGHTS_BACK = 64
 """Number of the newest chunks among which a response of nothing but thinking is looked for."""
 _GIVEN_ID = regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|message-\d+")
@@ -40,11 +47,11 @@ def is_sealed(chunk: Chunk) -> bool:
     )
 
 
-def _entries(native: str) -> Iterator[tuple[object, tuple[str, ...]]]:
+def _entries(kept: str) -> Iterator[tuple[object, tuple[str, ...]]]:
     for form, keys in SEALS.items():
-        message = from_native(native, form).get("message")
+        message = native.from_native(kept, form).get("message")
         for entry in message if isinstance(message, list) else ():
-            yield (entry.get(WHOLE, entry) if isinstance(entry, dict) else entry), keys
+            yield (entry.get(native.WHOLE, entry) if isinstance(entry, dict) else entry), keys
 
 
 def running_thinking(chunks: Sequence[Chunk]) -> list[Chunk]:

@@ -3,8 +3,6 @@
 A run of an assistant's blocks is texts, or one text with the calls after it. A text stands for a list of one block.
 """
 
-import json
-
 from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Content, Event, FilePart, ImagePart, Part, TextPart, ToolCall
 from memory_engine.core.events.messages import (
@@ -23,6 +21,7 @@ from memory_engine.formats.parts import (
     ModelFields,
     ReadPart,
     WholeResponse,
+    arguments_of,
     content_of,
     otherwise,
     parts_of,
@@ -102,14 +101,8 @@ def block(part: Part) -> Json:
 
 
 def tool_use(call: ToolCall) -> Json:
-    """A call as a block. Arguments that are not a JSON object (a model may write any text) stand under `arguments`."""
-    try:
-        given = json.loads(call.arguments)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        given = {"arguments": call.arguments}
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+    """A call as a block."""
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call)}
 
 
 def tool_result(call_id: str, content: object, *, failed: bool = False) -> Json:

@@ -143,7 +143,7 @@ def own_values(native: str) -> Iterator[Json]:
         message = said.get("message") if isinstance(said, dict) else None
         for entry in message if isinstance(message, list) else ():
             value = entry[WHOLE] if is_whole(entry) else None
-            if isinstance(value, dict) and value.get("type") not in _THOUGHTS:
+            if isinstance(value, dict) and value.get("type") not in _THOUGHTS and value.get("thought") is not True:
                 yield value
 
 

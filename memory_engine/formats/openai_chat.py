@@ -92,7 +92,7 @@ def _lost(message: Json) -> Json:
     """What the events of a message say otherwise: keys that are `null`, and an empty text beside calls."""
     is_empty = all(message.get(key) is None for key in ("content", "refusal", "audio", *_CALLS))
     has_calls = message.get("tool_calls") is not None
-    lost = {key: None for key, one in message.items() if one is None and (key != "content" or is_empty)}
+    lost: Json = {key: None for key, one in message.items() if one is None and (key != "content" or is_empty)}
     return {**lost, "content": ""} if has_calls and message.get("content") == "" else lost
 
 

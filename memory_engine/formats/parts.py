@@ -1,5 +1,6 @@
 """The parts of messages in a format: what the fields hold of them, and what they would make of it again."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -75,6 +76,15 @@ class ModelFields(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     signature: str = ""
     is_thinking: bool = False
+
+
+def arguments_of(call: ToolCall) -> Json:
+    """The arguments of a call. What is not a JSON object (a model may write any text) stands under `arguments`."""
+    try:
+        given = json.loads(call.arguments)
+    except ValueError:
+        given = None
+    return given if isinstance(given, dict) else {"arguments": call.arguments}
 
 
 def parts_of(content: Content) -> Sequence[Part]:

@@ -7,7 +7,7 @@ import msgspec
 from memory_engine.core.events.base import Event, TextPart
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall
 from memory_engine.errors import InvalidMessage
-from memory_engine.formats import anthropic, openai_chat, openai_responses
+from memory_engine.formats import anthropic, gemini, openai_chat, openai_responses
 from memory_engine.formats.detection import Format, checked, detected, of_object
 from memory_engine.formats.dialogue import Dialogue, Unbound
 from memory_engine.formats.native import (
@@ -28,7 +28,7 @@ from memory_engine.formats.values import as_object, plain
 
 _REPEATED = frozenset({"tools", "instructions"})
 """Keys of the request that a response repeats, at length."""
-_MODULES = {one.FORMAT: one for one in (openai_chat, openai_responses, anthropic)}
+_MODULES = {one.FORMAT: one for one in (openai_chat, openai_responses, anthropic, gemini)}
 
 
 Response = LlmTextResponse | LlmThinking | LlmToolCall
@@ -232,8 +232,7 @@ def _read(
     if format == openai_responses.FORMAT:
         found = openai_responses.read(messages, dialogue, name, is_response=is_response)
         return found or [LlmTextResponse(content="", response_id=name)]
-    module = openai_chat if format == openai_chat.FORMAT else anthropic
-    events = [event for message in messages for event in module.read(without_flags(message), dialogue, name)]
+    events = [event for message in messages for event in _MODULES[format].read(without_flags(message), dialogue, name)]
     return events or [LlmTextResponse(content="", response_id=name)]
 
 

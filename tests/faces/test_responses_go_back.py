@@ -167,7 +167,7 @@ async def test_blocks_of_anthropic_go_back(data: st.DataObject, streamed: bool) 
     response = anthropic_response(blocks)
 
     def answered(calls: list[str]) -> list[Json]:
-        results: list[Json] = [{"type": "tool_result", "tool_use_id": one, "content": "ok"} for one in calls]
+        results: list[object] = [{"type": "tool_result", "tool_use_id": one, "content": "ok"} for one in calls]
         return [{"role": "user", "content": [*results, {"type": "text", "text": "And?"}]}]
 
     context = await next_context(response, anthropic_stream if streamed else None, answered, "anthropic")
@@ -186,20 +186,19 @@ async def test_items_of_responses_go_back(data: st.DataObject, streamed: bool) -
     response = responses_response(items)
 
     def answered(calls: list[str]) -> list[Json]:
-        kinds = {one.get("call_id"): f"{one['type']}_output" for one in items}
-        outputs = [
-            {"type": "function_call_output" if kinds[one] != "custom_tool_call_output" else kinds[one],
-             "call_id": one, "output": "ok"}
+        custom = {one.get("call_id") for one in items if one["type"] == "custom_tool_call"}
+        outputs: list[Json] = [
+            {"type": f"{'custom_tool' if one in custom else 'function'}_call_output", "call_id": one, "output": "ok"}
             for one in calls
-        ]  # fmt: skip
+        ]
         return [*outputs, {"type": "message", "role": "user", "content": "And?"}]
 
     context = await next_context(response, responses_stream if streamed else None, answered, "openai.responses")
     request = context.render("openai.responses")
     sent = cast("list[Json]", request.input)
     assert is_equal(expected(items, "openai.responses"), sent[1 : 1 + len(items)])
-    outputs = sent[1 + len(items) : -1]
-    assert [f"{one['type']}_output" for one in items if one["type"] in CALLS] == [one["type"] for one in outputs]
+    kinds = [one["type"] for one in sent[1 + len(items) : -1]]
+    assert [f"{one['type']}_output" for one in items if one["type"] in CALLS] == kinds
     assert () == request.left_out
 
 
@@ -213,10 +212,8 @@ async def test_messages_of_chat_completions_go_back(data: st.DataObject, streame
         call["id"] = f"call_{n}"
 
     def answered(calls: list[str]) -> list[Json]:
-        return [
-            *({"role": "tool", "tool_call_id": one, "content": "ok"} for one in calls),
-            {"role": "user", "content": "?"},
-        ]
+        results: list[Json] = [{"role": "tool", "tool_call_id": one, "content": "ok"} for one in calls]
+        return [*results, {"role": "user", "content": "?"}]
 
     response = completion(message)
     context = await next_context(response, chat_stream if streamed else None, answered, "openai.chat")

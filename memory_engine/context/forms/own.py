@@ -13,7 +13,7 @@ import msgspec
 from memory_engine.context.rendering import DEFAULT_RENDERERS, RenderedChunk, render
 from memory_engine.context.thinking import is_recorded
 from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType
-from memory_engine.formats import anthropic, openai_chat, openai_responses
+from memory_engine.formats import anthropic, gemini, openai_chat, openai_responses
 from memory_engine.formats.native import from_native, message_of, own_values
 from memory_engine.formats.parts import ModelFields
 
@@ -24,12 +24,13 @@ REFUSED: Mapping[FormName, frozenset[str]] = {
     "openai.chat": frozenset({"audio.data", "audio.expires_at", "audio.transcript", "parsed", "parsed_arguments"}),
     "openai.responses": frozenset({"created_by", "parsed", "parsed_arguments"}),
     "anthropic": frozenset({"cache_control", "parsed_output"}),
+    "gemini": frozenset(),
 }
 """Fields of responses that the provider refuses in a request, or that its SDK adds. They are not given back."""
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """Types of blocks and items that hold reasoning."""
 _MODELS = frozenset({ChunkType.THINKING, ChunkType.AGENT_RESPONSE, ChunkType.AGENT_ACTION})
-_PROVIDERS = {one.FORMAT: one for one in (anthropic, openai_responses)}
+_PROVIDERS = {one.FORMAT: one for one in (anthropic, openai_responses, gemini)}
 _WITHIN = ("content", "output", "tool_calls", "function")
 """Keys under which refused fields are looked for, too."""
 
@@ -71,7 +72,7 @@ def own_blocks(chunks: Iterable[Chunk], form: FormName) -> list[JsonObject]:
     """Return the blocks (items) of a response, in its order, without the fields that its provider refuses."""
     found = (message_of(chunk.native, form, _PROVIDERS[form].made(_said(chunk))) for chunk in chunks)
     blocks = (block for listed in found if isinstance(listed, list) for block in listed if isinstance(block, dict))
-    return [without_refused(_typed(block), form) for block in blocks]
+    return [without_refused(_typed(block, form), form) for block in blocks]
 
 
 def own_message(chunks: Iterable[Chunk], form: FormName = openai_chat.FORMAT) -> JsonObject | None:
@@ -117,8 +118,9 @@ def _inner(key: str, value: object, form: FormName) -> object:
     return value
 
 
-def _typed(block: JsonObject) -> JsonObject:
-    return block if "type" in block else {"type": "message", **block}
+def _typed(block: JsonObject, form: FormName) -> JsonObject:
+    is_typed = "type" in block or form == gemini.FORMAT
+    return block if is_typed else {"type": "message", **block}
 
 
 def _said(chunk: Chunk) -> ModelFields:
@@ -142,13 +144,13 @@ def not_sent(
         return ()
     there = {_key(block) for block in sent}
     found = [
-        NotSent(chunk.id, str(value.get("type", "")), _why(chunk, form))
+        NotSent(chunk.id, str(value.get("type") or next(iter(value), "")), _why(chunk, form))
         for chunk, value in own
-        if _key(without_refused(_typed(value), form)) not in there
+        if _key(without_refused(_typed(value, form), form)) not in there
     ]
     unsealed = (chunk for chunk in thoughts if there.isdisjoint(map(_key, _thoughts(chunk))))
     why = "no provider can verify it here: it is not sealed for this one"
-    return (*found, *(NotSent(chunk.id, str(_thoughts(chunk)[0]["type"]), why) for chunk in unsealed))
+    return (*found, *(NotSent(chunk.id, str(_thoughts(chunk)[0].get("type", "thought")), why) for chunk in unsealed))
 
 
 def _why(chunk: Chunk, form: FormName) -> str:
@@ -159,7 +161,8 @@ def _why(chunk: Chunk, form: FormName) -> str:
 def _thoughts(chunk: Chunk) -> list[JsonObject]:
     """The blocks that may stand for a thought, one for each provider."""
     made = [one for form in _PROVIDERS for one in own_blocks([chunk], form)]
-    return [*(one for one in made if one["type"] in THOUGHTS), {"type": "thinking", "reasoning_content": chunk.text}]
+    known = [one for one in made if one.get("type") in THOUGHTS or one.get("thought") is True]
+    return [*known, {"type": "thinking", "reasoning_content": chunk.text}]
 
 
 def _key(value: object) -> str:
