@@ -5,6 +5,8 @@ A run of a model's parts is texts, or one text with the calls after it. Keys are
 to it by its name.
 """
 
+from collections.abc import Iterator
+
 from memory_engine.core.events.base import Event, FilePart, ImagePart, Part, TextPart, ToolCall
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolResult, UserMessage
 from memory_engine.errors import InvalidMessage
@@ -96,7 +98,7 @@ def made(said: ModelFields) -> list[Json]:
     """The parts that the fields make of what a model said: those beside which its `native` is read."""
     if said.is_thinking:
         return []
-    texts = ({"text": one.text} for one in parts_of(said.content) if isinstance(one, TextPart))
+    texts: Iterator[Json] = ({"text": one.text} for one in parts_of(said.content) if isinstance(one, TextPart))
     return [*texts, *map(function_call, said.calls)]
 
 

@@ -25,7 +25,7 @@ from memory_engine.context.forms.turns import (
     said,
     with_images_within,
 )
-from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
+from memory_engine.core.events.base import FilePart, Part, TextPart
 from memory_engine.formats.gemini import FORMAT, under
 from memory_engine.formats.native import message_of
 
@@ -129,6 +129,6 @@ def _content(part: Part) -> ContentPart:
     held, kind = base64_of(part.url), file_type(part) if isinstance(part, FilePart) else part.media_type
     if held is not None and (kind or held.media_type):
         return {"inlineData": {"mimeType": held.media_type or kind, "data": held.data}}
-    if isinstance(part, FilePart | ImagePart) and is_web(part.url) and kind:
+    if is_web(part.url) and kind:
         return {"fileData": {"mimeType": kind, "fileUri": part.url}}
     return {"text": media_note(part)}

@@ -49,7 +49,7 @@ def own_chunks(pieces: Sequence[RenderedChunk], form: FormName) -> tuple[Chunk, 
     if not chunks or not chunks[0].response_id or not is_recorded(chunks[-1]):
         return ()
     is_one = all(chunk.response_id == chunks[0].response_id and chunk.type in _MODELS for chunk in chunks)
-    is_of_form = is_one and all(not chunk.native or from_native(chunk.native, form) for chunk in chunks)
+    is_of_form = is_one and all(not chunk.native or chunk.native.startswith(f'{{"{form}"') for chunk in chunks)
     shows_form = form == anthropic.FORMAT or any(chunk.native for chunk in chunks)
     return chunks if is_of_form and shows_form and not any(map(_is_otherwise, pieces)) else ()
 
@@ -96,7 +96,11 @@ def is_cut_off(chunk: Chunk, form: FormName) -> bool:
 
 def is_paused(chunks: Sequence[Chunk]) -> bool:
     """Return whether Anthropic paused its response, and goes on with it once it gets it back."""
-    return bool(chunks) and _around(chunks[-1], anthropic.FORMAT).get("stop_reason") == "pause_turn"
+    return (
+        bool(chunks)
+        and '"pause_turn"' in chunks[-1].native
+        and _around(chunks[-1], anthropic.FORMAT).get("stop_reason") == "pause_turn"
+    )
 
 
 def _around(chunk: Chunk, form: FormName) -> JsonObject:
@@ -142,7 +146,9 @@ def not_sent(
     thoughts = list(newest)
     if not own and not thoughts:
         return ()
-    there = {_key(block) for block in sent}
+    sought = [_typed(value, form) for _, value in own]
+    kinds = {one.get("type") for chunk in thoughts for one in _thoughts(chunk)} | {one.get("type") for one in sought}
+    there = {_key(block) for block in sent if isinstance(block, dict) and block.get("type") in kinds}
     found = [
         NotSent(chunk.id, str(value.get("type") or next(iter(value), "")), _why(chunk, form))
         for chunk, value in own
