@@ -52,7 +52,7 @@ def answer(name: str, **more: object) -> Json:
 
 async def contents_of(thread: Thread) -> list[Json]:
     """The contents of the next request."""
-    return cast("list[Json]", (await thread.context()).render("gemini").contents)
+    return (await thread.context()).render("gemini").contents
 
 
 async def test_a_loop_comes_back_part_by_part() -> None:
@@ -115,7 +115,7 @@ async def test_contents_obey_the_rules_whatever_was_said(events: list[e.Event]) 
     """User and model take turns, the user first and last; calls are answered at once; nothing is empty."""
     context = await context_of(events, None)
     assert context is not None
-    contents = cast("list[Json]", context.render("gemini").contents)
+    contents = context.render("gemini").contents
     roles = [one["role"] for one in contents]
     assert ["user", "model"] * (len(roles) // 2) + ["user"] == roles
     waiting: list[object] = []
