@@ -1,8 +1,12 @@
 """Extractors for the events of conversations: the passages that they bring, end and destroy."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from memory_engine.core.chunks import content_text
+from memory_engine.core.lazy import lazy_module
 from memory_engine.events import (
     CompactionAbandoned,
     CompactionCompleted,
@@ -50,7 +54,12 @@ from memory_engine.events import (
 )
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import SUMMARY, found, pieces
-from memory_engine.store.passages import Extracted, Extractor, Text
+from memory_engine.store.passages import PASSAGES_MAX, Extracted, Extractor, Text
+
+if TYPE_CHECKING:
+    from memory_engine.formats import native
+else:
+    native = lazy_module("memory_engine.formats.native")
 
 SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
     ParentAgentMessage: ("message", "user", "agent_id"),
@@ -70,10 +79,10 @@ SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
 """Events that are found by their `content`: the kind, the role, and the field that names the speaker."""
 SILENT: tuple[type[Event], ...] = (
     CompactionAbandoned, CompactionFailed, CompactionStarted, CompactorStoodIn, ContextRecalled, EventSkipped,
-    EventsErased, ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded,
+    EventsErased, ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, SessionEnded,
     SessionStarted, ThreadRereduced, ThreadUpdated, TodoUpdated,
 )  # fmt: skip
-"""Events with text that search does not find: reasoning, changes of to-do items, and words that other events hold."""
+"""Events with text that search does not find: changes of to-do items, and words that other events hold."""
 
 
 def spoken(kind: str, role: str, speaker: str) -> Extractor:
@@ -82,9 +91,27 @@ def spoken(kind: str, role: str, speaker: str) -> Extractor:
     def extract(event: Event, _seq: int) -> Extracted:
         said = content_text(getattr(event, "content", ""))
         key = f"call:{call_id}" if kind == "tool" and (call_id := getattr(event, "call_id", "")) else ""
-        return found(said, kind, role=role, speaker=getattr(event, speaker) if speaker else "", key=key)
+        texts = found(said, kind, role=role, speaker=getattr(event, speaker) if speaker else "", key=key)
+        return _with_own(event, texts)
 
     return extract
+
+
+def _own(event: Event, _seq: int) -> Extracted:
+    """What a provider's own blocks say: calls of its tools, and what they found."""
+    return _with_own(event, Extracted())
+
+
+def _with_own(event: Event, texts: Extracted) -> Extracted:
+    kept = getattr(event, "native", "")
+    if '"$whole"' not in kept:
+        return texts
+    own = tuple(
+        Text(piece, "tool", "tool", str(value.get("name") or value.get("type") or ""))
+        for value in native.own_values(kept)
+        for piece in pieces(native.readable_text(value))
+    )
+    return msgspec.structs.replace(texts, texts=(*texts.texts, *own)[:PASSAGES_MAX]) if own else texts
 
 
 _OF_ORIGINS: Mapping[str, tuple[str, str]] = {
@@ -111,7 +138,7 @@ def _calls(event: LlmToolCall, _seq: int) -> Extracted:
     for call in event.calls:
         text = f"{call.name} {call.arguments}"
         said += (Text(piece, "tool", "assistant", call.name, f"call:{call.id}") for piece in pieces(text))
-    return Extracted(tuple(said))
+    return _with_own(event, Extracted(tuple(said)))
 
 
 def _skill(event: LlmSkillCall, _seq: int) -> Extracted:
@@ -164,6 +191,7 @@ def add_passages(plugin: Plugin) -> None:
     plugin.passages(UserMessage)(_user_message)
     plugin.passages(ThreadSeeded)(_seeded)
     plugin.passages(LlmToolCall)(_calls)
+    plugin.passages(LlmThinking)(_own)
     plugin.passages(LlmSkillCall)(_skill)
     plugin.passages(LlmSubagentSpawn)(_spawned)
     plugin.passages(TaskStarted)(_task)

@@ -18,7 +18,7 @@ from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, divide_b
 from memory_engine.context.choice import Chosen, HeldWindow, WindowChoice
 from memory_engine.context.context import Context, LeftOut, Spent
 from memory_engine.context.covered import Covered
-from memory_engine.context.flow import TRAILING, Costed, Flow, in_groups, in_order, tokens_of
+from memory_engine.context.flow import TRAILING, Costed, Flow, in_groups, in_order, tokens_in, tokens_of
 from memory_engine.context.flow_index import FlowIndex, StateParts, in_flow
 from memory_engine.context.invariants import Bonds
 from memory_engine.context.rendering import (
@@ -450,7 +450,7 @@ def _finish(  # noqa: PLR0913, PLR0917 - the parts of a context
         thread_id=thread_id,
         seq=state.seq,
         messages=messages,
-        tokens=tokens or FRAME + sum(message_tokens(m, counter) for m in messages),
+        tokens=tokens or FRAME + tokens_in(messages, pieces, counter),
         tokens_exact=counter.exact,
         tokenizer=counter.name,
         included=(*covered, *of_state) if covered else tuple(of_state),

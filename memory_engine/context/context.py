@@ -1,15 +1,15 @@
 """The input of a model call: the included and excluded chunks, and the messages in the forms of providers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 import msgspec
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from memory_engine.context.rendering import Message, RenderedChunk, render_xml
 from memory_engine.context.standing import StandingBlock
-from memory_engine.context.thinking import running_thinking
+from memory_engine.context.thinking import is_response, newest_thinking, running_thinking
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.lazy import lazy_module
 from memory_engine.recall.hits import Hit
@@ -17,11 +17,13 @@ from memory_engine.recall.hits import Hit
 if TYPE_CHECKING:
     from memory_engine.context.brief_block import Weighed
     from memory_engine.context.choice import HeldWindow
-    from memory_engine.context.forms import anthropic, openai_chat, openai_responses, turns
+    from memory_engine.context.forms import anthropic, gemini, openai_chat, openai_responses, own, turns
 else:
     anthropic = lazy_module("memory_engine.context.forms.anthropic")
+    gemini = lazy_module("memory_engine.context.forms.gemini")
     openai_chat = lazy_module("memory_engine.context.forms.openai_chat")
     openai_responses = lazy_module("memory_engine.context.forms.openai_responses")
+    own = lazy_module("memory_engine.context.forms.own")
     turns = lazy_module("memory_engine.context.forms.turns")
 
 
@@ -84,9 +86,9 @@ class _ListedIds(LeftOut):
 class Context:
     """The input of a model call.
 
-    `tokens` counts `messages`, exactly if `tokens_exact`; `tokenizer` names the counter. `included` and `excluded` are
-    chunk ids in the order of the state; `shortened` are the included ones whose text was cut to fit. `spent` divides
-    the tokens by part.
+    `tokens` counts `messages`, and the blocks that only their provider reads (those of its own tools), exactly if
+    `tokens_exact`; `tokenizer` names the counter. `included` and `excluded` are chunk ids in the order of the
+    state; `shortened` are the included ones whose text was cut to fit. `spent` divides the tokens by part.
 
     `recalled` are the passages that a `query` recalled, as shown, oldest first, and `recalled_text` the text of their
     block; `recall_failure` says why a configured embedder or re-ranker was not used. In `chunks` the block is one chunk
@@ -149,33 +151,54 @@ class Context:
     def render(self, form: Literal["openai.responses"]) -> "openai_responses.ResponsesInput": ...
 
     @overload
+    def render(self, form: Literal["gemini"]) -> "gemini.GeminiInput": ...
+
+    @overload
     def render(self, form: Literal["anthropic"], *, cache: bool = True) -> "anthropic.AnthropicInput": ...
 
     def render(
         self,
-        form: Literal["openai.chat", "openai.responses", "anthropic"],
+        form: Literal["openai.chat", "openai.responses", "anthropic", "gemini"],
         *,
         reasoning_content: bool = False,
         cache: bool = True,
-    ) -> "openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput":
+    ) -> "openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput | gemini.GeminiInput":
         """Return this context as the request of a provider's SDK, valid under the provider's rules for any content.
 
         `reasoning_content` (openai.chat) returns the thinking of a running tool loop under that name, as DeepSeek, Qwen
         and vLLM expect; OpenAI's own chat completions accept none. `cache` (anthropic) sets breakpoints for the prompt
-        cache. Raises `ValueError` for an unknown form.
+        cache. `left_out` of the request lists what providers sent and it does not hold. Raises `ValueError` for an
+        unknown form.
         """
         carried = self.thinking
         if form == "openai.chat" and reasoning_content:
             carried = tuple(chunk.id for chunk in running_thinking([piece.chunk for piece in self.pieces]))
-        said = turns.turns_of(self.pieces, self.trailing, frozenset(carried))
+        said = turns.turns_of(self.pieces, self.trailing, frozenset(carried), form)
+        tokens = self.tokens + self.thinking_tokens
         match form:
             case "openai.chat":
-                return openai_chat.chat_input(said, self.tokens, reasoning_content=reasoning_content)
+                chat = openai_chat.chat_input(said, self.tokens, reasoning_content=reasoning_content)
+                thoughts = [
+                    {"type": "thinking", "reasoning_content": one.get("reasoning_content")} for one in chat.messages
+                ]
+                return evolve(chat, left_out=self._left_out_of(form, [*chat.messages, *thoughts]))
             case "openai.responses":
-                return openai_responses.responses_input(said, self.tokens + self.thinking_tokens)
+                items = openai_responses.responses_input(said, tokens)
+                return evolve(items, left_out=self._left_out_of(form, items.input))
             case "anthropic":
-                return anthropic.anthropic_input(said, self.tokens + self.thinking_tokens, cache=cache)
-        raise ValueError(f"a form is 'openai.chat', 'openai.responses' or 'anthropic', not {form!r}")
+                request = anthropic.anthropic_input(said, tokens, cache=cache)
+                blocks = [block for message in request.messages for block in message["content"]]
+                return evolve(request, left_out=self._left_out_of(form, blocks))
+            case "gemini":
+                made = gemini.gemini_input(said, tokens)
+                parts = [part for content in made.contents for part in cast("list[object]", content["parts"])]
+                return evolve(made, left_out=self._left_out_of(form, parts))
+        raise ValueError(f"a form is 'openai.chat', 'openai.responses', 'anthropic' or 'gemini', not {form!r}")
+
+    def _left_out_of(self, form: str, sent: Sequence[object]) -> "tuple[own.NotSent, ...]":
+        chunks = [piece.chunk for piece in self.pieces]
+        responded = (n for n in range(len(chunks) - 1, -1, -1) if is_response(chunks[n]))
+        return own.not_sent(self.pieces, newest_thinking(chunks, next(responded, -1)), sent, form)
 
     def xml(self) -> str:
         """Return the same chunks in the XML form, each with its id."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.context.invariants import Atom
-from memory_engine.context.rendering import Message, RenderedChunk, assemble, assembled, message_tokens
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, assembled, message_tokens, own_messages
 from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.origins import HEARD, SPOKEN
 from memory_engine.core.tokens import TokenCounter
@@ -65,7 +65,7 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callabl
     spoken = max((piece.position for piece in pieces if piece.chunk.type in SPOKEN), default=-1)
     heard = spoken >= 0 or any(chunk.type in HEARD for chunk in atom.chunks)
     sizes = list(map(size, messages))
-    tokens = sum(sizes)
+    tokens = sum(sizes) + sum(size(message) for piece in pieces for message in own_messages(piece))
     results = (n for one, n in zip(messages, sizes, strict=True) if n > LONG_RESULT and one.get("role") == "tool")
     light = tokens - sum(n - REFERENCE for n in results)
     return Costed(atom, pieces, messages, tokens, fixed, apart and in_a_row, spoken, heard, light)
@@ -74,11 +74,17 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], size: Callabl
 def cut_to(costed: Costed, pieces: tuple[RenderedChunk, ...], counter: TokenCounter) -> Costed:
     """Return the atom with its pieces replaced by these shorter ones."""
     messages, apart = assembled(pieces)
-    tokens = sum(message_tokens(message, counter) for message in messages)
+    tokens = tokens_in(messages, pieces, counter)
     apart = apart and costed.apart
     return replace(
         costed, pieces=pieces, messages=messages, tokens=tokens, light=min(costed.light, tokens), apart=apart
     )
+
+
+def tokens_in(messages: Iterable[Message], pieces: Iterable[RenderedChunk], counter: TokenCounter) -> int:
+    """Return the tokens of messages, and of the providers' own blocks that go back with them."""
+    own = (message for piece in pieces for message in own_messages(piece))
+    return sum(message_tokens(message, counter) for message in (*messages, *own))
 
 
 def tokens_of(costed: Iterable[Costed]) -> int:

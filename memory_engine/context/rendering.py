@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
     from memory_engine.context import headings
     from memory_engine.core import images
+    from memory_engine.formats import native
 else:
     html = lazy_module("html")
     headings = lazy_module("memory_engine.context.headings")
     images = lazy_module("memory_engine.core.images")
+    native = lazy_module("memory_engine.formats.native")
 
 Message = dict[str, object]
 """A chat-completions message."""
@@ -383,6 +385,16 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
 
 def _part_tokens(part: Mapping[str, object], counter: TokenCounter) -> int:
     return counter.count(str(part["text"])) if part["type"] == "text" else images.media_tokens(part)
+
+
+def own_messages(piece: RenderedChunk) -> tuple[Message, ...]:
+    """Return messages that take as many tokens as the provider's own blocks of a chunk; none for a shortened one."""
+    chunk = piece.chunk
+    if '"$whole"' not in chunk.native or piece.shortened or chunk.type == ChunkType.THINKING:
+        return ()
+    return tuple(
+        {"role": "assistant", "content": native.counted_text(value)} for value in native.own_values(chunk.native)
+    )
 
 
 def message_bytes(message: Message) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens, own_messages
 from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.language.text import has_any
@@ -75,7 +75,8 @@ def referenced(
 
 
 def _assembled_tokens(pieces: Sequence[RenderedChunk], counter: TokenCounter) -> int:
-    return sum(message_tokens(message, counter) for message in assemble(pieces))
+    own = (message for piece in pieces for message in own_messages(piece))
+    return sum(message_tokens(message, counter) for message in (*assemble(pieces), *own))
 
 
 def fair_shares(sizes: Sequence[int], room: int) -> list[int]:

@@ -3,8 +3,7 @@
 A run of an assistant's blocks is texts, or one text with the calls after it. A text stands for a list of one block.
 """
 
-import json
-
+from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Content, Event, FilePart, ImagePart, Part, TextPart, ToolCall
 from memory_engine.core.events.messages import (
     LlmTextResponse,
@@ -19,10 +18,13 @@ from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import Json
 from memory_engine.formats.parts import (
     FOREIGN,
+    ModelFields,
     ReadPart,
     WholeResponse,
+    arguments_of,
     content_of,
     otherwise,
+    parts_of,
     read_parts,
     single_text,
     with_native,
@@ -31,7 +33,7 @@ from memory_engine.formats.values import as_object, compact, data_url, from_data
 
 FORMAT = "anthropic"
 ROLES = "assistant, system, user"
-_STOPPED = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
+STOPPED = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
 
 
 def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
@@ -60,7 +62,7 @@ def whole_response(value: Json) -> WholeResponse | None:
     message = {key: one for key, one in value.items() if key in ("role", "content")}
     rest = {key: one for key, one in value.items() if key not in ("role", "content", "type")}
     stopped = str(value.get("stop_reason") or "")
-    stopped = stopped if stopped in _STOPPED else ""
+    stopped = stopped if stopped in STOPPED else ""
     return WholeResponse(id=text_of(value, "id"), messages=[message], around=rest, stopped=stopped)
 
 
@@ -99,14 +101,8 @@ def block(part: Part) -> Json:
 
 
 def tool_use(call: ToolCall) -> Json:
-    """A call as a block. Arguments that are not a JSON object (a model may write any text) stand under `arguments`."""
-    try:
-        given = json.loads(call.arguments)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        given = {"arguments": call.arguments}
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+    """A call as a block."""
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call)}
 
 
 def tool_result(call_id: str, content: object, *, failed: bool = False) -> Json:
@@ -118,6 +114,14 @@ def tool_result(call_id: str, content: object, *, failed: bool = False) -> Json:
 def thinking(content: str, signature: str) -> Json:
     """A thought as a block."""
     return {"type": "thinking", "thinking": content, "signature": signature}
+
+
+def made(said: ModelFields) -> list[Json]:
+    """The blocks that the fields make of what a model said: those beside which its `native` is read."""
+    if said.is_thinking:
+        text = content_text(said.content)
+        return [thinking(text, said.signature)] if text or said.signature else []
+    return [*map(block, parts_of(said.content)), *map(tool_use, said.calls)]
 
 
 def _source(url: str, file_id: str) -> Json:

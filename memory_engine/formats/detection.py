@@ -5,13 +5,14 @@ from typing import Literal, get_args
 
 from memory_engine.errors import InvalidMessage
 
-Format = Literal["openai.chat", "openai.responses", "anthropic"]
-"""The formats of messages: chat-completions, Responses items, Anthropic messages."""
+Format = Literal["openai.chat", "openai.responses", "anthropic", "gemini"]
+"""The formats of messages: chat-completions, Responses items, Anthropic messages, Gemini's contents."""
 FORMATS: tuple[Format, ...] = get_args(Format)
 _MODULES: Mapping[str, Format] = {
     "openai.types.responses": "openai.responses",
     "openai.types.chat": "openai.chat",
     "anthropic": "anthropic",
+    "google.genai": "gemini",
 }
 """Where the objects of the providers' SDKs are defined."""
 _CHAT_KEYS = frozenset("tool_calls function_call tool_call_id refusal audio reasoning_content choices".split())
@@ -90,6 +91,8 @@ def _signs(value: object) -> Iterable[Format]:
         yield "openai.responses"
     elif value.get("object") == "chat.completion" or not _CHAT_KEYS.isdisjoint(value) or _is_tool(value):
         yield "openai.chat"
+    elif "candidates" in value or isinstance(value.get("parts"), list):
+        yield "gemini"
     elif "stop_reason" in value:
         yield "anthropic"
     elif isinstance(value.get("type"), str):
@@ -126,6 +129,8 @@ def of_stream(value: Mapping[str, object]) -> Format:
         return "openai.chat"
     if not kind and "error" in value:
         return "openai.chat"
+    if "candidates" in value:
+        return "gemini"
     if kind.startswith("response."):
         return "openai.responses"
     if kind.startswith(("message_", "content_block_")) or kind in ("ping", "error"):

@@ -66,6 +66,10 @@ class Dialogue:
             raise InvalidMessage(where, f"{why}; record the model's message with the call first")
         del self.waiting[call_id]
 
+    def waits(self, call_id: str) -> bool:
+        """Return whether a call waits for its result."""
+        return call_id in self.waiting
+
     def waits_under(self, name: str) -> str:
         """Return the id of the first waiting call of this name; empty if there is none."""
         return next((call_id for call_id, called in self.waiting.items() if called == name), "")
@@ -79,6 +83,10 @@ class Unbound(Dialogue):
 
     def answered(self, call_id: str, where: str = "$", *, named: str = "") -> None:
         """Accept any answer."""
+
+    def waits(self, call_id: str) -> bool:
+        """Return False: nothing is bound."""
+        return False
 
 
 class Returning(Unbound):

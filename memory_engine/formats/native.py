@@ -17,7 +17,8 @@ It is an object whose one key is the name of a format, and whose value has up to
 
 So `filled(what the fields make, message)` is the provider's message again, value for value and string for string. Where
 the fields have changed since (a text was shortened), a list no longer fits, and `filled` leaves out what it adds.
-A `null` says nothing, and is not kept.
+A `null` beside the fields of a message in `openai.chat` says nothing, and is not kept there; the object that came
+around a message keeps it.
 """
 
 import json
@@ -27,6 +28,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from memory_engine.core.events.base import Event
+from memory_engine.core.lazy import regex
 from memory_engine.errors.effects import Usage
 
 WHOLE = "$whole"
@@ -34,6 +36,16 @@ WHOLE = "$whole"
 INSTEAD = "$instead"
 """The key of an entry that stands for a value in place of what the fields make."""
 Json = dict[str, object]
+_SURROGATE = regex(r"[\ud800-\udfff]")
+_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+"""Types of values that hold a model's reasoning."""
+_UNREADABLE = frozenset(
+    "b64_json caller data encrypted_content encrypted_index encrypted_stdout fingerprint format_id phase result "
+    "signature status type".split()
+)
+"""Keys of a provider's own values whose texts are not for people: names of kinds, sealed texts, bytes."""
+SEALED_SHARE = 0.24
+"""Share of a sealed text's characters that is counted: about four bytes of base64 are a token."""
 E = TypeVar("E", bound=Event)
 
 
@@ -84,7 +96,10 @@ def _entry(whole: object, ours: object) -> object:
     if ours is OTHERWISE or not isinstance(whole, dict) or not {WHOLE, INSTEAD}.isdisjoint(whole):
         return {INSTEAD: whole}
     more = beyond(whole, ours)
-    return {} if more is SAME else more
+    nulls: Json = {
+        key: None for key, value in whole.items() if value is None and isinstance(ours, dict) and key not in ours
+    }
+    return nulls if more is SAME else {**nulls, **cast("Json", more)}
 
 
 def filled(ours: object, more: object) -> object:
@@ -116,6 +131,61 @@ def is_whole(entry: object) -> bool:
     return isinstance(entry, dict) and set(entry) == {WHOLE}
 
 
+def own_values(native: str) -> Iterator[Json]:
+    """Yield the values in a `native` that the fields do not make at all, other than thoughts: a hosted tool's items."""
+    if f'"{WHOLE}"' not in native:
+        return
+    try:
+        kept = json.loads(native)
+    except (ValueError, RecursionError):  # a redacted one may be any text
+        return
+    for said in kept.values() if isinstance(kept, dict) else ():
+        message = said.get("message") if isinstance(said, dict) else None
+        for entry in message if isinstance(message, list) else ():
+            value = entry[WHOLE] if is_whole(entry) else None
+            if isinstance(value, dict) and value.get("type") not in _THOUGHTS and value.get("thought") is not True:
+                yield value
+
+
+def readable_text(value: object) -> str:
+    """Return the texts of a provider's own value that a person can read, a line each."""
+    return "\n".join(filter(str.strip, map(visible, _readable(value))))
+
+
+def counted_text(value: Json) -> str:
+    """Return a text of about as many tokens as the value takes in a request: less of its sealed texts."""
+    return json.dumps(_with_short_seals(value), separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+def _readable(value: object, key: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _readable(one, name)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _readable(one, key)
+    elif isinstance(value, str) and not (key in _UNREADABLE or key == "id" or key.endswith("_id")):
+        yield value
+
+
+def visible(text: str) -> str:
+    """Return a text in which a sign stands for each lone surrogate."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def _with_short_seals(value: object, key: str = "") -> object:
+    match value:
+        case dict():
+            return {name: _with_short_seals(one, name) for name, one in value.items()}
+        case list():
+            return [_with_short_seals(one, key) for one in value]
+        case str() if key in _UNREADABLE:
+            return value[: int(len(value) * SEALED_SHARE)]
+        case str():
+            return visible(value)
+    return value
+
+
 def is_equal(one: object, other: object) -> bool:
     """Return True if two JSON values are equal: `1`, `1.0` and `true` all differ; the order of keys is ignored."""
     match one, other:
@@ -131,7 +201,13 @@ def to_native(format: str, message: object = SAME, response: Mapping[str, object
     value: Json = {} if message is SAME else {"message": message}
     if response:
         value["response"] = dict(response)
-    return json.dumps({format: value}, ensure_ascii=False, separators=(",", ":")) if value else ""
+    return written({format: value}) if value else ""
+
+
+def written(value: object) -> str:
+    """Return the JSON of a value, in the order of its keys. Lone surrogates, which no log may hold, are escapes."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isascii() else _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def without_native(event: E) -> E:

@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Event, FilePart, ImagePart, Part, TextPart, ToolCall
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolResult, UserMessage
 from memory_engine.errors import InvalidMessage
@@ -14,11 +15,13 @@ from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import OTHERWISE, WHOLE, Json, beyond, to_native
 from memory_engine.formats.parts import (
     FOREIGN,
+    ModelFields,
     ReadContent,
     ReadPart,
     WholeResponse,
     content_of,
     otherwise,
+    parts_of,
     read_parts,
     set_only,
     with_native,
@@ -71,9 +74,11 @@ def whole_response(value: Json) -> WholeResponse | None:
         raise InvalidMessage("$.choices", why)
     choice = as_object(choices[0], "a choice", "$.choices[0]")
     message = as_object(choice.get("message"), "the message of a choice", "$.choices[0].message")
+    rest = {key: one for key, one in choice.items() if key != "message"}
+    if lost := _lost(message):
+        rest["message"] = lost
     if all(message.get(key) is None for key in ("content", "refusal", "audio", *_CALLS)):
         message["content"] = ""  # a filter, or a limit, left nothing of it
-    rest = {key: one for key, one in choice.items() if key != "message"}
     stopped = str(choice.get("finish_reason") or "")
     return WholeResponse(
         id=text_of(value, "id"),
@@ -81,6 +86,14 @@ def whole_response(value: Json) -> WholeResponse | None:
         around={**value, "choices": [rest]},
         stopped=stopped if stopped in _STOPPED else "",
     )
+
+
+def _lost(message: Json) -> Json:
+    """What the events of a message say otherwise: keys that are `null`, and an empty text beside calls."""
+    is_empty = all(message.get(key) is None for key in ("content", "refusal", "audio", *_CALLS))
+    has_calls = message.get("tool_calls") is not None
+    lost: Json = {key: None for key, one in message.items() if one is None and (key != "content" or is_empty)}
+    return {**lost, "content": ""} if has_calls and message.get("content") == "" else lost
 
 
 def without_calls(messages: list[Json]) -> tuple[list[Json], list[Json]]:
@@ -122,6 +135,17 @@ def content_part(part: Part) -> Json:
 def tool_call(call: ToolCall) -> Json:
     """A call as an assistant's message has it."""
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def made(said: ModelFields) -> Json:
+    """The message that the fields make of what a model said: that beside which its `native` is read."""
+    if said.is_thinking:
+        return {"role": "assistant", "reasoning_content": content_text(said.content)}
+    listed = isinstance(said.content, str)
+    content: object = said.content if listed else [content_part(part) for part in parts_of(said.content)]
+    if said.calls:
+        return {"role": "assistant", "content": content or None, "tool_calls": [tool_call(one) for one in said.calls]}
+    return {"role": "assistant", "content": content, **set_only({"name": said.name})}
 
 
 # what a message holds

@@ -13,6 +13,7 @@ from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import OTHERWISE, Json
 from memory_engine.formats.parts import (
     FOREIGN,
+    ModelFields,
     ReadPart,
     WholeResponse,
     content_of,
@@ -55,9 +56,12 @@ def runs(items: Sequence[Json]) -> Iterator[tuple[int, list[Json]]]:
             start = n
 
 
-def read(items: list[Json], dialogue: Dialogue, response_id: str) -> list[Event]:
-    """The events of a run of items, in order. Raises `InvalidMessage`, whose place begins with the item's."""
-    run = _Run(dialogue, response_id)
+def read(items: list[Json], dialogue: Dialogue, response_id: str, *, is_response: bool = False) -> list[Event]:
+    """The events of a run of items, in order. Raises `InvalidMessage`, whose place begins with the item's.
+
+    In a response, an output of a call that does not wait is the provider's own.
+    """
+    run = _Run(dialogue, response_id, is_response=is_response)
     for n, item in enumerate(items):
         try:
             run.add(item)
@@ -150,14 +154,22 @@ def function_call_output(call_id: str, output: object) -> Json:
     return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
+def made(said: ModelFields) -> list[Json]:
+    """The items that the fields make of what a model said: those beside which its `native` is read."""
+    if said.is_thinking:
+        return []
+    return [*([message("assistant", said.content)] if said.content else []), *map(function_call, said.calls)]
+
+
 # what items hold
 
 
 class _Run:
     """Turns the items of a run into events. Items that are no event of their own wait for the next one."""
 
-    def __init__(self, dialogue: Dialogue, response_id: str) -> None:
+    def __init__(self, dialogue: Dialogue, response_id: str, *, is_response: bool) -> None:
         self._dialogue = dialogue
+        self._is_response = is_response
         self._response_id = response_id
         self._made: list[tuple[Event, list[Json], list[object]]] = []
         self._waiting: list[Json] = []
@@ -173,7 +185,7 @@ class _Run:
             self._event(LlmThinking(content=_thought(item), response_id=self._response_id), item, None)
         elif kind in CALLS:
             self._call(item, kind)
-        elif kind in OUTPUTS:
+        elif kind in OUTPUTS and not (self._is_response and self._is_own(item)):
             self._output(item, kind)
         else:
             self._waiting.append(item)
@@ -184,6 +196,9 @@ class _Run:
             event, items, ours = self._made.pop() if self._made else (self._nothing_said(), [], [])
             self._made.append((event, [*items, *self._waiting], [*ours, *([None] * len(self._waiting))]))
         return [with_native(event, FORMAT, items, ours) for event, items, ours in self._made]
+
+    def _is_own(self, item: Json) -> bool:
+        return not self._dialogue.waits(str(item.get("call_id", item.get("id"))))
 
     def _nothing_said(self) -> Event:
         return LlmTextResponse(content="", response_id=self._response_id)

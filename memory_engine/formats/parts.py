@@ -1,10 +1,11 @@
 """The parts of messages in a format: what the fields hold of them, and what they would make of it again."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from memory_engine.core.events.base import Content, Event, Part, TextPart
+from memory_engine.core.events.base import Content, Event, Part, TextPart, ToolCall
 from memory_engine.formats.native import OTHERWISE, Json, beyond, to_native
 from memory_engine.formats.values import as_list, as_object
 
@@ -65,6 +66,32 @@ def with_native(event: Event, format: str, whole: object, ours: object) -> Event
     """The event with what its part of a message says beyond it."""
     native = to_native(format, beyond(whole, ours))
     return msgspec.structs.replace(event, native=native) if native else event
+
+
+class ModelFields(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of what a model said: of one event of a response, or of its chunk."""
+
+    content: Content = ""
+    calls: tuple[ToolCall, ...] = ()
+    name: str = ""
+    signature: str = ""
+    is_thinking: bool = False
+
+
+def arguments_of(call: ToolCall) -> Json:
+    """The arguments of a call. What is not a JSON object (a model may write any text) stands under `arguments`."""
+    try:
+        given = json.loads(call.arguments)
+    except ValueError:
+        given = None
+    return given if isinstance(given, dict) else {"arguments": call.arguments}
+
+
+def parts_of(content: Content) -> Sequence[Part]:
+    """The parts of content; none of an empty text."""
+    if isinstance(content, str):
+        return (TextPart(content),) if content else ()
+    return content
 
 
 class WholeResponse(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,10 +1,11 @@
-"""Streams of the three formats, put together again as the response that they would have been in one piece."""
+"""Streams of all formats, put together again as the response that they would have been in one piece."""
 
 import json
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from memory_engine.errors import InvalidMessage
+from memory_engine.formats import gemini
 from memory_engine.formats.detection import Format
 from memory_engine.formats.native import Json
 from memory_engine.formats.values import as_list, as_object, shown, text_of
@@ -167,6 +168,56 @@ class AnthropicAssembly:
         return {**block, "input": _parsed(written)} if written else block
 
 
+class GeminiAssembly:
+    """Chunks of Gemini, each a response with the next parts. It has come whole with its finish reason."""
+
+    format: Format = "gemini"
+    failure = ""
+
+    def __init__(self) -> None:
+        self._around: Json = {}
+        self._candidate: Json = {}
+        self._parts: list[Json] = []
+
+    def feed(self, value: Json) -> None:
+        """Take the next chunk."""
+        self._around.update({key: one for key, one in value.items() if key != "candidates" and one is not None})
+        for n, found in enumerate(as_list(value.get("candidates") or [], "candidates", "$.candidates")):
+            candidate = as_object(found, "a candidate", f"$.candidates[{n}]")
+            if candidate.get("index", 0) != 0:
+                raise InvalidMessage(f"$.candidates[{n}]", "a stream of several candidates; record one at a time")
+            for part in _listed(_object(candidate, "content"), "parts"):
+                self._add(part)
+            said = {key: one for key, one in candidate.items() if key != "content" and one is not None}
+            self._candidate.update(said)
+
+    def _add(self, part: Json) -> None:
+        """Texts go on, those of thoughts with those of thoughts; a signature may come with the last of them."""
+        last = self._parts[-1] if self._parts else {}
+        is_text = isinstance(last.get("text"), str) and isinstance(part.get("text"), str)
+        is_sealed = any(gemini.under(last, key) is not None for key in ("thoughtSignature",))
+        if is_text and not is_sealed and last.get("thought") == part.get("thought"):
+            self._parts[-1] = {**last, **part, "text": text_of(last, "text") + text_of(part, "text")}
+        else:
+            self._parts.append(part)
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(_shown_text(part, "text") for part in self._parts if part.get("thought") is not True)
+
+    def whole(self) -> Json | None:
+        """The response, once it is known why it ended."""
+        if not gemini.under(self._candidate, "finishReason"):
+            return None
+        content = {"role": "model", "parts": self._parts}
+        return {**self._around, "candidates": [{**self._candidate, "content": content}]}
+
+    def so_far(self) -> tuple[list[Json], Json]:
+        """The parts so far."""
+        return [{"role": "model", "parts": self._parts}], {**self._around, "candidates": [self._candidate]}
+
+
 class ResponsesAssembly:
     """Events of a Responses stream. Its last event has the whole response."""
 
@@ -260,6 +311,8 @@ def assembly_of(format: Format) -> Assembly:
             return ChatAssembly()
         case "anthropic":
             return AnthropicAssembly()
+        case "gemini":
+            return GeminiAssembly()
     return ResponsesAssembly()
 
 

@@ -4,22 +4,40 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
-from memory_engine.core.events.base import Event
-from memory_engine.core.events.messages import LlmTextResponse, LlmToolCall, ParentAgentMessage, UserMessage
+from memory_engine.core.events.base import Event, TextPart
+from memory_engine.core.events.messages import (
+    LlmTextResponse,
+    LlmThinking,
+    LlmToolCall,
+    ParentAgentMessage,
+    UserMessage,
+)
 from memory_engine.errors import InvalidMessage
-from memory_engine.formats import anthropic, openai_chat, openai_responses
+from memory_engine.formats import anthropic, gemini, openai_chat, openai_responses
 from memory_engine.formats.detection import Format, checked, detected, of_object
 from memory_engine.formats.dialogue import Dialogue, Returning
-from memory_engine.formats.native import SAME, Json, from_native, to_native
+from memory_engine.formats.native import (
+    INSTEAD,
+    OTHERWISE,
+    SAME,
+    Json,
+    beyond,
+    from_native,
+    is_whole,
+    message_of,
+    to_native,
+    visible,
+)
 from memory_engine.formats.origin import marked, unwrapped, without_flags
-from memory_engine.formats.parts import WholeResponse
+from memory_engine.formats.parts import ModelFields, WholeResponse
 from memory_engine.formats.values import as_object, plain
 
 _REPEATED = frozenset({"tools", "instructions"})
 """Keys of the request that a response repeats, at length."""
-_MODULES = {one.FORMAT: one for one in (openai_chat, openai_responses, anthropic)}
+_MODULES = {one.FORMAT: one for one in (openai_chat, openai_responses, anthropic, gemini)}
 
 
+Response = LlmTextResponse | LlmThinking | LlmToolCall
 NewName = Callable[[], str]
 """Names a response that its provider does not name."""
 
@@ -86,6 +104,7 @@ class Messages:
         except InvalidMessage as error:
             is_run = self.format == openai_responses.FORMAT and unit.response is None
             raise _placed(error, unit.at, is_run=is_run) from None
+        events = [_storable(event, self.format) for event in events]
         of_one = unit.messages[0] if len(unit.messages) == 1 else {}
         read = tuple(marked(events, of_one, dialogue.hearing))
         if any(isinstance(event, UserMessage | ParentAgentMessage) for event in read):
@@ -109,7 +128,8 @@ def interrupted(format: Format, messages: list[Json], around: Json, why: str, na
     if not isinstance(events[-1], LlmTextResponse):
         events.append(LlmTextResponse(content="", response_id=name))
     events[-1] = msgspec.structs.replace(events[-1], interrupted=why)
-    return _with_response(events, format, {**around, **({"unfinished": calls} if calls else {})})
+    told = _with_response(events, format, {**around, **({"unfinished": calls} if calls else {})})
+    return [_storable(event, format) for event in told]
 
 
 def _events(format: Format, unit: _Unit, dialogue: Dialogue, name: str) -> list[Event]:
@@ -118,10 +138,85 @@ def _events(format: Format, unit: _Unit, dialogue: Dialogue, name: str) -> list[
         return without_needless_ids(_read(format, unit.messages, dialogue, name))
     if response.stopped and _MODULES[format].has_half_call(unit.messages):
         return interrupted(format, unit.messages, response.around, response.stopped, name)
-    events = _with_response(_read(format, unit.messages, dialogue, name), format, response.around)
+    events = _with_response(_read(format, unit.messages, dialogue, name, is_response=True), format, response.around)
     if response.stopped and isinstance(said := events[-1], LlmTextResponse):
         events[-1] = msgspec.structs.replace(said, interrupted=response.stopped)
     return events
+
+
+def _storable(event: Event, format: Format) -> Event:
+    """The event in a form that a log can hold: texts with lone surrogates stand in `native`, with signs for them here.
+
+    Only for what a model said: its provider wants it back code point by code point.
+    """
+    if not isinstance(event, LlmTextResponse | LlmThinking | LlmToolCall) or not _has_surrogates(event):
+        return event
+    if format == openai_chat.FORMAT and isinstance(event, LlmThinking):
+        return msgspec.structs.replace(event, content=visible(event.content))
+    module, stored = _MODULES[format], _visible(event)
+    whole = message_of(event.native, format, module.made(_said(event)))
+    kept = from_native(event.native, format)
+    message = beyond(whole, _beside(whole, module.made(_said(stored)), kept.get("message")))
+    response = kept.get("response")
+    native = to_native(format, message, response if isinstance(response, dict) else None)
+    return msgspec.structs.replace(stored, native=native)
+
+
+def _beside(whole: object, ours: object, entries: object) -> object:
+    """What the fields make, with marks where they make something else of the whole: `entries` are those of `native`."""
+    if isinstance(whole, list) and isinstance(ours, list):
+        known = entries if isinstance(entries, list) else [{} for _ in whole]
+        rest = iter(ours)
+        made = [None if is_whole(entry) else next(rest, None) for entry in known]
+        return [
+            OTHERWISE if one is not None and (_is_instead(entry) or _has_surrogates(value)) else one
+            for one, entry, value in zip(made, known, whole, strict=True)
+        ]
+    if isinstance(whole, dict) and isinstance(ours, dict):
+        listed = entries if isinstance(entries, dict) else {}
+        return {key: _beside(whole.get(key), one, listed.get(key)) for key, one in ours.items()}
+    return ours
+
+
+def _is_instead(entry: object) -> bool:
+    return isinstance(entry, dict) and set(entry) == {INSTEAD}
+
+
+def _has_surrogates(value: object) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _visible(event: Response) -> Response:
+    match event:
+        case LlmThinking():
+            sealed = visible(event.signature)
+            return msgspec.structs.replace(event, content=visible(event.content), signature=sealed)
+        case LlmToolCall():
+            calls = [
+                msgspec.structs.replace(call, name=visible(call.name), arguments=visible(call.arguments))
+                for call in event.calls
+            ]
+            return msgspec.structs.replace(event, content=visible(event.content), calls=tuple(calls))
+    parts = event.content
+    if isinstance(parts, str):
+        return msgspec.structs.replace(event, content=visible(parts))
+    shown = [
+        msgspec.structs.replace(one, text=visible(one.text)) if isinstance(one, TextPart) else one for one in parts
+    ]
+    return msgspec.structs.replace(event, content=tuple(shown))
+
+
+def _said(event: Response) -> ModelFields:
+    match event:
+        case LlmThinking():
+            return ModelFields(content=event.content, signature=event.signature, is_thinking=True)
+        case LlmToolCall():
+            return ModelFields(content=event.content, calls=event.calls)
+    return ModelFields(content=event.content, name=event.name)
 
 
 def _units(read: list[Json], format: Format, first: int) -> Iterator[_Unit]:
@@ -148,12 +243,14 @@ def _runs(items: list[Json], start: int) -> Iterator[_Unit]:
     return (_Unit(start + at, run) for at, run in openai_responses.runs(items))
 
 
-def _read(format: Format, messages: list[Json], dialogue: Dialogue, name: str) -> list[Event]:
+def _read(
+    format: Format, messages: list[Json], dialogue: Dialogue, name: str, *, is_response: bool = False
+) -> list[Event]:
     """Translate messages that belong together into events."""
     if format == openai_responses.FORMAT:
-        return openai_responses.read(messages, dialogue, name) or [LlmTextResponse(content="", response_id=name)]
-    module = openai_chat if format == openai_chat.FORMAT else anthropic
-    events = [event for message in messages for event in module.read(without_flags(message), dialogue, name)]
+        found = openai_responses.read(messages, dialogue, name, is_response=is_response)
+        return found or [LlmTextResponse(content="", response_id=name)]
+    events = [event for message in messages for event in _MODULES[format].read(without_flags(message), dialogue, name)]
     return events or [LlmTextResponse(content="", response_id=name)]
 
 

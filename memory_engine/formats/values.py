@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from memory_engine.errors import InvalidMessage
-from memory_engine.formats.native import Json
+from memory_engine.formats.native import Json, written
 
 _DEPTH_MAX = 100
 _SCALARS = frozenset({str, int, bool, type(None)})
@@ -133,7 +133,7 @@ def from_data_url(url: str) -> tuple[str, str] | None:
 
 def compact(value: object) -> str:
     """JSON as models write it, in the order of its keys."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return written(value)
 
 
 def joined(texts: Iterable[str], between: str = "\n") -> str:

@@ -134,6 +134,11 @@ class ThreadDialogue(Dialogue):
         self._look_up(call_id)
         super().answered(call_id, where, named=named)
 
+    def waits(self, call_id: str) -> bool:
+        """Whether a call of the thread waits for its result."""
+        self._look_up(call_id)
+        return super().waits(call_id)
+
     def waits_under(self, name: str) -> str:
         """The id of the first call of this name that waits."""
         for chunk in self._state.chunks():

@@ -8,6 +8,7 @@ At most three `cache_control` breakpoints: after the instructions, before the ne
 changes in place. One of the four that a request may have is left for the tools.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
@@ -16,6 +17,7 @@ from attrs import field, frozen
 
 from memory_engine.context.forms.media import IMAGE_TYPES, PDF, base64_of, file_type, id_at, is_web, plain_text
 from memory_engine.context.forms.native import native_result, native_thinking, with_native_blocks
+from memory_engine.context.forms.own import NotSent, is_cut_off, is_paused, own_blocks
 from memory_engine.context.forms.turns import (
     EMPTY,
     GO_ON,
@@ -33,7 +35,7 @@ from memory_engine.context.forms.turns import (
     said,
     with_images_within,
 )
-from memory_engine.core.chunks import Chunk
+from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.llm.sdk_types import AnthropicMessage, AnthropicText
 
@@ -53,6 +55,8 @@ class AnthropicInput:
     system: list[AnthropicText] = field(repr=False)
     messages: list[AnthropicMessage] = field(repr=False)
     tokens: int
+    left_out: tuple[NotSent, ...] = ()
+    """What providers sent and this request does not hold."""
 
 
 class _Spoken(msgspec.Struct):
@@ -84,19 +88,23 @@ def anthropic_input(turns: Sequence[FormTurn], tokens: int, *, cache: bool = Tru
 
 def _alternating(turns: Iterable[FormTurn]) -> list[_Spoken]:
     messages: list[_Spoken] = []
+    paused = False
     for turn in turns:
+        goes_on, paused = paused, is_paused(turn.own)
         if turn.role != "agent":
             _say(messages, "user", _others(turn), turn.zone)
             continue
         blocks = _response(turn)
         if not blocks:
             continue
-        begins_anew = blocks[0]["type"] in _SEALS and bool(messages) and messages[-1].role == "assistant"
+        begins_anew = (
+            blocks[0]["type"] in _SEALS and bool(messages) and messages[-1].role == "assistant" and not goes_on
+        )
         if not messages or begins_anew:  # thinking must come first in a message
             _say(messages, "user", [_text(GO_ON)], turn.zone)
         _say(messages, "assistant", blocks, turn.zone)
         _say(messages, "user", map(_result, turn.results), turn.zone)
-    if not messages or messages[-1].role == "assistant":
+    if not messages or (messages[-1].role == "assistant" and not paused):
         _say(messages, "user", [_text(GO_ON)], 2)
     return messages
 
@@ -129,15 +137,26 @@ def _text(text: str) -> ContentBlock:
 def _response(turn: FormTurn) -> list[ContentBlock]:
     """The blocks of what the model said, in its order; thinking that nothing follows is refused."""
     made: list[ContentBlock] = []
+    if turn.own:
+        made = [block for block in own_blocks(turn.own, NAME) if _is_taken(block)]
+        while made and made[-1]["type"] in _SEALS and is_cut_off(turn.own[-1], NAME):
+            made.pop()
+        return made
     for chunk, blocks in runs(turn):
-        if isinstance(blocks[0], Thought):
+        if isinstance(blocks[0], Thought) and blocks[0].chunk.type == ChunkType.THINKING:
             made += _thought(blocks[0].chunk)
         else:
-            ours = [one for block in blocks for one in _block(block)]
+            ours = [one for block in blocks if not isinstance(block, Thought) for one in _block(block)]
             made += with_native_blocks(ours, chunk, NAME)
     while made and made[-1]["type"] in _SEALS:
         made.pop()
     return made
+
+
+def _is_taken(block: ContentBlock) -> bool:
+    """Whether Anthropic takes a block that it sent: not thinking that it did not seal, and no blank text."""
+    kind = str(block["type"])
+    return bool(block.get(_SEALS[kind])) if kind in _SEALS else kind != "text" or bool(str(block["text"]).strip())
 
 
 def _thought(chunk: Chunk) -> list[ContentBlock]:
@@ -157,7 +176,7 @@ def _block(block: Block) -> Iterator[ContentBlock]:
                 "type": "tool_use",
                 "id": block.id,
                 "name": block.name,
-                "input": msgspec.json.decode(block.arguments),
+                "input": json.loads(block.arguments),
             }
 
 

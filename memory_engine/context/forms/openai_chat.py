@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from memory_engine.context.forms.media import file_url, id_at, image_url
 from memory_engine.context.forms.native import native_message
+from memory_engine.context.forms.own import NotSent, own_message
 from memory_engine.context.forms.turns import (
     GO_ON,
     OPENAI_IMAGE_LIMITS,
@@ -39,6 +40,8 @@ class ChatInput:
 
     messages: list[OpenAIChatMessage] = field(repr=False)
     tokens: int
+    left_out: tuple[NotSent, ...] = ()
+    """What providers sent and this request does not hold."""
 
 
 def chat_input(turns: Sequence[FormTurn], tokens: int, *, reasoning_content: bool = False) -> ChatInput:
@@ -49,7 +52,7 @@ def chat_input(turns: Sequence[FormTurn], tokens: int, *, reasoning_content: boo
         messages.append({"role": "user", "content": GO_ON})
     last = messages[-1]
     if last["role"] == "assistant" and isinstance(text := last.get("content"), str):
-        last["content"] = text.rstrip()
+        last["content"] = text.rstrip()  # a provider refuses white space at the end
     return ChatInput(messages=cast("list[OpenAIChatMessage]", messages), tokens=tokens)
 
 
@@ -59,7 +62,9 @@ def _messages(turn: FormTurn, reasoning_content: bool) -> Iterator[dict[str, obj
         content: object = said(turn.parts) if text else list(map(chat_part, turn.parts))
         yield _with_more_keys({"role": turn.role, "content": content}, turn.chunk)
         return
-    yield _assistant(turn, reasoning_content)
+    spoken = _assistant(turn, reasoning_content)
+    if turn.own or len(spoken) > 2 or spoken["content"] is not None:
+        yield spoken
     for result in turn.results:
         answer: ChatPart = {"role": "tool", "tool_call_id": result.call_id, "content": said(result.parts)}
         yield _with_more_keys(answer, result.chunk)
@@ -75,21 +80,24 @@ def _with_more_keys(made: ChatPart, chunk: Chunk | None) -> ChatPart:
 
 def _assistant(turn: FormTurn, reasoning_content: bool) -> ChatPart:
     """One message of all that one response said, with what its provider added to it."""
+    own = own_message(turn.own) if turn.own else None
+    thoughts = [block.chunk.text for block in turn.blocks if isinstance(block, Thought)]
+    reasoning: ChatPart = {}
+    if reasoning_content and any(thoughts):
+        reasoning = {"reasoning_content": "\n".join(filter(None, thoughts))}
+    if own is not None:
+        return own | reasoning
     made: ChatPart = {"role": "assistant", "content": None}
     texts: list[str] = []
     calls: list[ChatPart] = []
-    thoughts: list[str] = []
     for chunk, blocks in runs(turn):
         asked = [_call(block) for block in blocks if isinstance(block, FormCall)]
         native = native_message({"tool_calls": asked}, chunk, "openai.chat")
         calls += cast("list[ChatPart]", native["tool_calls"])
         made |= {key: value for key, value in native.items() if key not in _OURS}
         texts += [said(block.parts) for block in blocks if isinstance(block, Speech)]
-        thoughts += [block.chunk.text for block in blocks if isinstance(block, Thought)]
     made["content"] = "\n".join(texts) if texts else None
-    if reasoning_content and any(thoughts):
-        made["reasoning_content"] = "\n".join(filter(None, thoughts))
-    return made | {"tool_calls": calls} if calls else made
+    return made | reasoning | ({"tool_calls": calls} if calls else {})
 
 
 def _call(call: FormCall) -> dict[str, object]:

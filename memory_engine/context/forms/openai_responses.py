@@ -4,13 +4,14 @@ What its rules ask beyond those of all providers: the first instructions go into
 and so is its output, which may hold images and files; a reasoning item stands right before what it led to, as it came.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, cast
 
 from attrs import field, frozen
 
 from memory_engine.context.forms.media import file_url, id_at, image_url, is_web
 from memory_engine.context.forms.native import native_thinking, with_native_blocks
+from memory_engine.context.forms.own import THOUGHTS, NotSent, is_cut_off, own_blocks
 from memory_engine.context.forms.turns import (
     GO_ON,
     OPENAI_IMAGE_LIMITS,
@@ -25,11 +26,17 @@ from memory_engine.context.forms.turns import (
     said,
     with_images_within,
 )
+from memory_engine.core.chunks import ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.llm.sdk_types import OpenAIInputItem
 
 InputItem = dict[str, object]
 NAME = "openai.responses"
+NO_SCREEN = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""The picture of a single pixel: stands for a screenshot that nobody took, which the provider wants all the same."""
 _BOUND = frozenset({"id", "status"})
 """Keys that bind an item to the reasoning before it: without that, the provider refuses them."""
 _FREE = frozenset({"message", "function_call", "custom_tool_call"})
@@ -47,6 +54,8 @@ class ResponsesInput:
     input: list[OpenAIInputItem] = field(repr=False)
     instructions: str | None = field(repr=False)
     tokens: int
+    left_out: tuple[NotSent, ...] = ()
+    """What providers sent and this request does not hold."""
 
 
 def responses_input(turns: Sequence[FormTurn], tokens: int) -> ResponsesInput:
@@ -69,10 +78,18 @@ def _items(turn: FormTurn) -> Iterator[InputItem]:
         yield {"type": "message", "role": "user", "content": _content(turn.parts)}
     else:
         kinds: dict[object, object] = {}
-        for item in _response(turn):
-            kinds[item.get("call_id")] = item["type"]
+        for item in _own(turn) if turn.own and turn.whole else _response(turn):
+            kinds.setdefault(item.get("call_id"), item["type"])
             yield item
         yield from (_output(result, str(kinds[result.call_id])) for result in turn.results)
+
+
+def _own(turn: FormTurn) -> list[InputItem]:
+    """The items of a response as they came; of one that was cut off, not the reasoning that led to nothing."""
+    items = own_blocks(turn.own, NAME)
+    while items and items[-1]["type"] in THOUGHTS and is_cut_off(turn.own[-1], NAME):
+        items.pop()
+    return items
 
 
 def _response(turn: FormTurn) -> Iterator[InputItem]:
@@ -80,7 +97,7 @@ def _response(turn: FormTurn) -> Iterator[InputItem]:
     results = {result.call_id: result for result in turn.results}
     reasoned = False
     for chunk, blocks in runs(turn):
-        if isinstance(blocks[0], Thought):
+        if isinstance(blocks[0], Thought) and blocks[0].chunk.type == ChunkType.THINKING:
             for item in native_thinking(blocks[0].chunk, NAME):
                 if item.get("type") == "reasoning" and "id" in item:
                     reasoned = True
@@ -113,8 +130,32 @@ def _output(result: Result, kind: str) -> InputItem:
     }
     own = with_native_blocks([ours], result.chunk, NAME)
     if len(own) == 1 and own[0]["type"] == f"{kind}_output":
-        return {key: value for key, value in own[0].items() if key not in _BOUND}
-    return ours
+        return {key: value for key, value in own[0].items() if key not in _BOUND or kind == "local_shell_call"}
+    return _OUTPUTS[kind](result.call_id, said(result.parts)) if kind in _OUTPUTS else ours
+
+
+def _screenshot(call_id: str, _text: str) -> InputItem:
+    shot = {"type": "computer_screenshot", "image_url": NO_SCREEN}
+    return {"type": "computer_call_output", "call_id": call_id, "output": shot}
+
+
+def _shell_output(call_id: str, text: str) -> InputItem:
+    ended = {"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+    return {"type": "shell_call_output", "call_id": call_id, "output": [ended]}
+
+
+_OUTPUTS: Mapping[str, Callable[[str, str], InputItem]] = {
+    "computer_call": _screenshot,
+    "shell_call": _shell_output,
+    "local_shell_call": lambda call_id, text: {"type": "local_shell_call_output", "id": call_id, "output": text},
+    "apply_patch_call": lambda call_id, text: {
+        "type": "apply_patch_call_output",
+        "call_id": call_id,
+        "status": "completed",
+        "output": text,
+    },
+}
+"""The outputs of the provider's own kinds of calls, for results that are texts: it takes no other for them."""
 
 
 def _item(block: Speech | FormCall) -> InputItem:

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from memory_engine.context.forms.own import has_own_blocks, own_chunks
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_part
 from memory_engine.core import images
 from memory_engine.core.chunks import Chunk, ChunkType
@@ -39,7 +40,7 @@ _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Thought(msgspec.Struct, frozen=True):
-    """Reasoning that the running loop carries."""
+    """What only its provider reads: reasoning that the running loop carries, or a response of its own blocks alone."""
 
     chunk: Chunk
 
@@ -82,6 +83,10 @@ class FormTurn(msgspec.Struct, frozen=True):
     results: tuple[Result, ...] = ()
     response_id: str = ""
     chunk: Chunk | None = None
+    own: tuple[Chunk, ...] = ()
+    """The chunks of a response of the agent that goes back to its provider as it came."""
+    whole: bool = True
+    """Whether all reasoning of the response is in it."""
 
     @property
     def calls(self) -> list[FormCall]:
@@ -89,13 +94,31 @@ class FormTurn(msgspec.Struct, frozen=True):
         return [block for block in self.blocks if isinstance(block, FormCall)]
 
 
-def turns_of(pieces: Sequence[RenderedChunk], trailing: int, carried: Collection[str]) -> list[FormTurn]:
-    """The turns of a context. The last `trailing` pieces change in place; `carried` are the ids of thinking to show."""
-    shown = [_with_thinking(piece, carried) for piece in pieces]
+class _Making:
+    """A turn under way: the places of its pieces, and how the turn is so far."""
+
+    def __init__(self, turn: FormTurn, place: int) -> None:
+        self.turn = turn
+        self.places = [place]
+
+    def add(self, later: FormTurn, place: int) -> None:
+        """Take what the same response says further."""
+        self.turn = replace(self.turn, blocks=(*self.turn.blocks, *later.blocks))
+        self.places.append(place)
+
+
+def turns_of(
+    pieces: Sequence[RenderedChunk], trailing: int, carried: Collection[str], form: str = ""
+) -> list[FormTurn]:
+    """The turns of a context. The last `trailing` pieces change in place; `carried` are the ids of thinking to show.
+
+    `form` names the form that they are for: a response of its provider stays as it came.
+    """
+    shown = [_with_own(piece, carried, form) for piece in pieces]
     origins = {id(message): (n, piece) for n, piece in enumerate(shown) for message in piece.messages}
     newest = _newest_turn(shown)
     ids = _Ids()
-    turns: list[FormTurn] = []
+    made: list[_Making] = []
     waiting: list[str] = []
     zone: Zone = 0
     for message in assemble(shown):
@@ -103,7 +126,7 @@ def turns_of(pieces: Sequence[RenderedChunk], trailing: int, carried: Collection
         if message.get("role") == "tool":
             whole = piece.chunk if piece is not None and not piece.shortened else None
             answer = Result(waiting.pop(0), _result_parts(message, piece), _has_failed(piece), whole)
-            turns[-1] = replace(turns[-1], results=(*turns[-1].results, answer))
+            made[-1].turn = replace(made[-1].turn, results=(*made[-1].turn.results, answer))
             continue
         if n >= 0:
             zone = 2 if n >= len(shown) - trailing else 1 if n >= newest else 0
@@ -111,11 +134,60 @@ def turns_of(pieces: Sequence[RenderedChunk], trailing: int, carried: Collection
         if turn is None:
             continue
         waiting = [call.id for call in turn.calls]
-        if turns and _continues(turns[-1], turn):
-            turns[-1] = replace(turns[-1], blocks=(*turns[-1].blocks, *turn.blocks))
+        if made and (_continues(made[-1].turn, turn) or _is_next(made[-1], turn, n, shown)):
+            made[-1].add(turn, n)
         else:
-            turns.append(turn)
-    return _with_running_thoughts([turn for turn in map(_settled, turns) if turn is not None])
+            made.append(_Making(turn, n))
+    if form:
+        _keep_own(made, shown, form)
+    settled = (_settled(one.turn) for one in made)
+    return _with_running_thoughts([turn for turn in settled if turn is not None])
+
+
+def _is_next(made: _Making, later: FormTurn, place: int, shown: Sequence[RenderedChunk]) -> bool:
+    """Whether a turn goes on with the response before it: of its id, and nothing was said in between."""
+    is_same = later.role == "agent" and bool(later.response_id) and later.response_id == made.turn.response_id
+    return (
+        is_same and place > made.places[-1] >= 0 and not any(one.messages for one in shown[made.places[-1] + 1 : place])
+    )
+
+
+def _keep_own(made: Sequence[_Making], shown: Sequence[RenderedChunk], form: str) -> None:
+    """Mark the responses that go back to the form's provider as they came, with their own ids of calls."""
+    taken = [call.id for one in made for call in one.turn.calls]
+    for one in made:
+        if one.turn.role != "agent" or -1 in one.places:
+            continue
+        pieces = [shown[n] for n in sorted({*one.places, *_hidden(one, shown)})]
+        own = own_chunks([piece for piece in pieces if piece.messages], form)
+        asked = [call for chunk in own for call in chunk.calls]
+        renamed = [
+            (call, made_of) for call, made_of in zip(asked, one.turn.calls, strict=False) if call.id != made_of.id
+        ]
+        if not own or len(asked) != len(one.turn.calls) or not {call.id for call, _ in renamed}.isdisjoint(taken):
+            continue
+        if not any(chunk.native for chunk in own) and any(
+            (call.id, call.name, call.arguments) != (made_of.id, made_of.name, made_of.arguments)
+            for call, made_of in zip(asked, one.turn.calls, strict=True)
+        ):
+            continue
+        ids = {made_of.id: call.id for call, made_of in zip(asked, one.turn.calls, strict=True)}
+        results = tuple(replace(result, call_id=ids[result.call_id]) for result in one.turn.results)
+        one.turn = replace(one.turn, own=own, results=results, whole=all(piece.messages for piece in pieces))
+
+
+def _hidden(one: _Making, shown: Sequence[RenderedChunk]) -> Iterator[int]:
+    """The places of the response's thinking that is not shown: right before its other chunks, or among them."""
+    if not one.turn.response_id:
+        return
+    first = one.places[0]
+    while first and shown[first - 1].chunk.response_id == one.turn.response_id:
+        first -= 1
+    for n in range(first, len(shown)):
+        if shown[n].chunk.response_id == one.turn.response_id:
+            yield n
+        elif n > one.places[-1]:
+            return
 
 
 def opening(turns: Sequence[FormTurn]) -> tuple[list[FormTurn], list[FormTurn]]:
@@ -242,9 +314,14 @@ def _made_id(text: str) -> str:
     return f"call_{sha256(text.encode()).hexdigest()[:24]}"
 
 
-def _with_thinking(piece: RenderedChunk, carried: Collection[str]) -> RenderedChunk:
-    """A place in the order for thinking that is carried. A renderer of one's own shows it in its own way instead."""
-    if piece.chunk.id not in carried or piece.messages or piece.shortened:
+def _with_own(piece: RenderedChunk, carried: Collection[str], form: str) -> RenderedChunk:
+    """A place in the order for thinking that is carried, and for a response of nothing but the provider's own blocks.
+
+    A renderer of one's own shows them in its own way instead.
+    """
+    if piece.messages or piece.shortened:
+        return piece
+    if piece.chunk.id not in carried and not (form and has_own_blocks(piece.chunk, form)):
         return piece
     return replace(piece, messages=({"role": "assistant", "content": None},))
 
@@ -283,7 +360,8 @@ def _blocks(message: Message, piece: RenderedChunk | None, ids: _Ids) -> tuple[B
     chunk = piece.chunk if piece is not None else None
     whole = chunk if piece is not None and not piece.shortened else None
     calls = message.get("tool_calls")
-    if chunk is not None and chunk.type == ChunkType.THINKING and message.get("content") is None and not calls:
+    is_own = chunk is not None and chunk.type in (ChunkType.THINKING, ChunkType.AGENT_RESPONSE)
+    if chunk is not None and is_own and message.get("content") is None and not calls:
         return (Thought(chunk),)
     blocks: list[Block] = []
     parts = _parts(message.get("content"), chunk)
@@ -350,8 +428,8 @@ def _continues(turn: FormTurn, later: FormTurn) -> bool:
     """Whether two turns are parts of one response: by its id; without one, thinking or words before calls."""
     if turn.role != "agent" or later.role != "agent":
         return False
-    if all(isinstance(block, Thought) for block in turn.blocks):
-        return True
+    if all(map(_is_thought, turn.blocks)):
+        return not later.response_id or not turn.response_id or later.response_id == turn.response_id
     begins_anew = isinstance(later.blocks[0], Thought)
     if later.response_id and later.response_id == turn.response_id:
         return not (begins_anew and turn.calls)
@@ -363,16 +441,22 @@ def _with_running_thoughts(turns: list[FormTurn]) -> list[FormTurn]:
     last = next((turn for turn in reversed(turns) if turn.role == "agent"), None)
     if last is None or last.calls:
         return turns
-    return [
-        replace(turn, blocks=tuple(block for block in turn.blocks if not isinstance(block, Thought))) for turn in turns
-    ]
+    return [turn if turn.own else _without_thoughts(turn) for turn in turns]
+
+
+def _without_thoughts(turn: FormTurn) -> FormTurn:
+    return replace(turn, blocks=tuple(block for block in turn.blocks if not _is_thought(block)))
+
+
+def _is_thought(block: Block) -> bool:
+    return isinstance(block, Thought) and block.chunk.type == ChunkType.THINKING
 
 
 def _settled(turn: FormTurn) -> FormTurn | None:
     """The turn without thinking that nothing follows, which providers refuse; `None` if nothing else is in it."""
-    if turn.role != "agent":
+    if turn.role != "agent" or turn.own:
         return turn
     blocks = list(turn.blocks)
-    while blocks and isinstance(blocks[-1], Thought):
+    while blocks and _is_thought(blocks[-1]):
         blocks.pop()
     return replace(turn, blocks=tuple(blocks)) if blocks else None

@@ -1,0 +1,175 @@
+"""A response as its provider sent it: what the provider gets back of it, block for block, and what it does not.
+
+A response that was recorded goes back to its provider equal as JSON, in the order of its blocks, as long as each of
+its chunks is shown whole. `REFUSED` lists the fields that a provider sends and refuses as input.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from memory_engine.context.rendering import DEFAULT_RENDERERS, RenderedChunk, render
+from memory_engine.context.thinking import is_recorded
+from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType
+from memory_engine.formats import anthropic, gemini, openai_chat, openai_responses
+from memory_engine.formats.native import from_native, message_of, own_values
+from memory_engine.formats.parts import ModelFields
+
+FormName = str
+JsonObject = dict[str, object]
+
+REFUSED: Mapping[FormName, frozenset[str]] = {
+    "openai.chat": frozenset({"audio.data", "audio.expires_at", "audio.transcript", "parsed", "parsed_arguments"}),
+    "openai.responses": frozenset({"created_by", "parsed", "parsed_arguments"}),
+    "anthropic": frozenset({"cache_control", "parsed_output"}),
+    "gemini": frozenset(),
+}
+"""Fields of responses that the provider refuses in a request, or that its SDK adds. They are not given back."""
+THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+"""Types of blocks and items that hold reasoning."""
+_MODELS = frozenset({ChunkType.THINKING, ChunkType.AGENT_RESPONSE, ChunkType.AGENT_ACTION})
+_PROVIDERS = {one.FORMAT: one for one in (anthropic, openai_responses, gemini)}
+_WITHIN = ("content", "output", "tool_calls", "function")
+"""Keys under which refused fields are looked for, too."""
+
+
+class NotSent(msgspec.Struct, frozen=True):
+    """Something of a provider's that a request leaves out: the chunk that holds it, the type of the block, and why."""
+
+    chunk_id: str
+    type: str
+    why: str
+
+
+def own_chunks(pieces: Sequence[RenderedChunk], form: FormName) -> tuple[Chunk, ...]:
+    """Return the chunks of a response that goes back as it came; none for one that cannot."""
+    chunks = tuple(piece.chunk for piece in pieces)
+    if not chunks or not chunks[0].response_id or not is_recorded(chunks[-1]):
+        return ()
+    is_one = all(chunk.response_id == chunks[0].response_id and chunk.type in _MODELS for chunk in chunks)
+    is_of_form = is_one and all(not chunk.native or chunk.native.startswith(f'{{"{form}"') for chunk in chunks)
+    shows_form = form == anthropic.FORMAT or any(chunk.native for chunk in chunks)
+    return chunks if is_of_form and shows_form and not any(map(_is_otherwise, pieces)) else ()
+
+
+def _is_otherwise(piece: RenderedChunk) -> bool:
+    """Whether a chunk is shown shortened, or by a renderer of one's own."""
+    if piece.shortened:
+        return True
+    is_silent = all(message.get("content") is None and not message.get("tool_calls") for message in piece.messages)
+    return not is_silent and piece.messages != tuple(render(piece.chunk, DEFAULT_RENDERERS))
+
+
+def has_own_blocks(chunk: Chunk, form: FormName) -> bool:
+    """Return whether a chunk that shows nothing holds blocks of the form's provider."""
+    is_kept = form != openai_chat.FORMAT or is_recorded(chunk)
+    return chunk.type == ChunkType.AGENT_RESPONSE and is_kept and bool(from_native(chunk.native, form).get("message"))
+
+
+def own_blocks(chunks: Iterable[Chunk], form: FormName) -> list[JsonObject]:
+    """Return the blocks (items) of a response, in its order, without the fields that its provider refuses."""
+    found = (message_of(chunk.native, form, _PROVIDERS[form].made(_said(chunk))) for chunk in chunks)
+    blocks = (block for listed in found if isinstance(listed, list) for block in listed if isinstance(block, dict))
+    return [without_refused(_typed(block, form), form) for block in blocks]
+
+
+def own_message(chunks: Iterable[Chunk], form: FormName = openai_chat.FORMAT) -> JsonObject | None:
+    """Return the message of a response in `openai.chat`; `None` for one of nothing but reasoning."""
+    said = next((chunk for chunk in chunks if chunk.type != ChunkType.THINKING), None)
+    if said is None:
+        return None
+    made = cast("JsonObject", message_of(said.native, form, openai_chat.made(_said(said))))
+    listed = _around(said, form).get("choices")
+    choice = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
+    lost = choice.get("message")
+    return without_refused(made | lost if isinstance(lost, dict) else made, form)
+
+
+def is_cut_off(chunk: Chunk, form: FormName) -> bool:
+    """Return whether a response stopped in the middle, or nobody knows how it ended; `chunk` is its last."""
+    around = _around(chunk, form)
+    stopped = around.get("stop_reason") in anthropic.STOPPED or around.get("status") == "incomplete"
+    return chunk.status == INTERRUPTED or stopped or not around
+
+
+def is_paused(chunks: Sequence[Chunk]) -> bool:
+    """Return whether Anthropic paused its response, and goes on with it once it gets it back."""
+    return (
+        bool(chunks)
+        and '"pause_turn"' in chunks[-1].native
+        and _around(chunks[-1], anthropic.FORMAT).get("stop_reason") == "pause_turn"
+    )
+
+
+def _around(chunk: Chunk, form: FormName) -> JsonObject:
+    around = from_native(chunk.native, form).get("response")
+    return around if isinstance(around, dict) else {}
+
+
+def without_refused(block: JsonObject, form: FormName) -> JsonObject:
+    """Return a block without the fields that its provider refuses as input."""
+    return {key: _inner(key, value, form) for key, value in block.items() if key not in REFUSED[form]}
+
+
+def _inner(key: str, value: object, form: FormName) -> object:
+    if isinstance(value, dict) and (key in _WITHIN or any(name.startswith(f"{key}.") for name in REFUSED[form])):
+        kept = {name: one for name, one in value.items() if f"{key}.{name}" not in REFUSED[form]}
+        return without_refused(kept, form) if key in _WITHIN else kept
+    if isinstance(value, list) and key in _WITHIN:
+        return [without_refused(one, form) if isinstance(one, dict) else one for one in value]
+    return value
+
+
+def _typed(block: JsonObject, form: FormName) -> JsonObject:
+    is_typed = "type" in block or form == gemini.FORMAT
+    return block if is_typed else {"type": "message", **block}
+
+
+def _said(chunk: Chunk) -> ModelFields:
+    is_thinking = chunk.type == ChunkType.THINKING
+    signature = chunk.status if is_thinking else ""
+    return ModelFields(
+        content=chunk.content, calls=chunk.calls, name=chunk.label, signature=signature, is_thinking=is_thinking
+    )
+
+
+# what is left out
+
+
+def not_sent(
+    pieces: Iterable[RenderedChunk], newest: Iterable[Chunk], sent: Iterable[object], form: FormName
+) -> tuple[NotSent, ...]:
+    """Return what a request leaves out: providers' own blocks, and the thinking of the `newest` response."""
+    own = [(piece.chunk, value) for piece in pieces for value in own_values(piece.chunk.native)]
+    thoughts = list(newest)
+    if not own and not thoughts:
+        return ()
+    sought = [_typed(value, form) for _, value in own]
+    kinds = {one.get("type") for chunk in thoughts for one in _thoughts(chunk)} | {one.get("type") for one in sought}
+    there = {_key(block) for block in sent if isinstance(block, dict) and block.get("type") in kinds}
+    found = [
+        NotSent(chunk.id, str(value.get("type") or next(iter(value), "")), _why(chunk, form))
+        for chunk, value in own
+        if _key(without_refused(_typed(value, form), form)) not in there
+    ]
+    unsealed = (chunk for chunk in thoughts if there.isdisjoint(map(_key, _thoughts(chunk))))
+    why = "no provider can verify it here: it is not sealed for this one"
+    return (*found, *(NotSent(chunk.id, str(_thoughts(chunk)[0].get("type", "thought")), why) for chunk in unsealed))
+
+
+def _why(chunk: Chunk, form: FormName) -> str:
+    is_own = bool(from_native(chunk.native, form))
+    return "the provider refuses it here" if is_own else "only the provider that sent it can read it"
+
+
+def _thoughts(chunk: Chunk) -> list[JsonObject]:
+    """The blocks that may stand for a thought, one for each provider."""
+    made = [one for form in _PROVIDERS for one in own_blocks([chunk], form)]
+    known = [one for one in made if one.get("type") in THOUGHTS or one.get("thought") is True]
+    return [*known, {"type": "thinking", "reasoning_content": chunk.text}]
+
+
+def _key(value: object) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
