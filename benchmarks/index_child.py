@@ -14,7 +14,7 @@ import sqlite3
 import statistics
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, closing, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, contextmanager
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns
 from typing import Any
@@ -97,7 +97,8 @@ def thread_size(count: int) -> int:
 def part_of(count: int) -> NDArray[np.int64]:
     """The numbers of one user's vectors."""
     numbers = np.arange(count)
-    return numbers[numbers // thread_size(count) % PARTS == PART]
+    among: NDArray[np.int64] = numbers[numbers // thread_size(count) % PARTS == PART]
+    return among
 
 
 # The engine
@@ -121,7 +122,8 @@ class Given:
             raise ValueError(text)
         number = int(found[2])
         if found[1] == "q":
-            return self._questions[number]
+            question: Rows = self._questions[number]
+            return question
         row = numbers_of(self._rows[number % len(self._rows)])
         return np.roll(row, number // len(self._rows))
 
@@ -151,7 +153,7 @@ async def build_codes(folder: Path) -> Answer:
     return once("build", clock)
 
 
-def _opened(folder: Path) -> Engine:
+def _opened(folder: Path) -> AbstractAsyncContextManager[Engine]:
     return memory_engine.open(str(folder / "codes.db"), config=WITHOUT_COMPACTION, embedder=Given(folder))
 
 
@@ -425,13 +427,13 @@ def _changed_graph(graph: Hnswlib | Usearch, questions: Rows, count: int) -> Ans
     kept, over = (_stored(graph, number) for number in (11, 13))
     answer["pieces_before"] = pieces_left([graph.path], kept)
     with forgetting.running():
-        graph.forget(11)
-        graph.save()
-    answer |= {**once("forget", forgetting), "pieces_forgotten": pieces_left([graph.path], kept)}
-    with forgetting.running():
         graph.overwrite(13)
         graph.save()
-    return answer | {**once("erase", forgetting), "pieces_erased": pieces_left([graph.path], over)}
+    answer |= {**once("erase", forgetting), "pieces_erased": pieces_left([graph.path], over)}
+    with forgetting.running():
+        graph.forget(11)
+        graph.save()
+    return answer | {**once("forget", forgetting), "pieces_forgotten": pieces_left([graph.path], kept)}
 
 
 def _stored(graph: Hnswlib | Usearch, number: int) -> bytes:

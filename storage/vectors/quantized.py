@@ -51,6 +51,8 @@ SAMPLED = 16_384
 SCANNED = 65_536
 """Codes that are compared at a time: half a megabyte a word, which stays close to the processor."""
 ROOM_MIN = 1_024
+LATER_SHARE = 4
+"""Vectors that are added stand apart; once they are one to so many of those before, all are laid out again."""
 SCORE_DIGITS = 5
 """Two bytes a number hold no more; rounding lets equal vectors be equal wherever they stand."""
 
@@ -73,14 +75,16 @@ def quantized_rows(numpy: "ModuleType", numbers: bytes | bytearray, count: int, 
 
 
 class _CodedRows(msgspec.Struct, frozen=True):
-    """What is held at one moment. Arrays have room beyond `count`, which later moments fill.
+    """What is held at one moment. Arrays but `rows` have room beyond `count`, which later moments fill.
 
-    `codes` has a row for each word of bits. `order` sorts the places where they do not come in order.
+    `later` are the rows after `rows`. `codes` has a row for each word of bits. `order` sorts the places where they do
+    not come in order.
     """
 
     count: int
     places: "Places"
     rows: "Numbers"
+    later: "Numbers"
     codes: "NDArray[np.uint64]"
     middle: "NDArray[np.float32]"
     order: "NDArray[np.int64] | None" = None
@@ -112,21 +116,33 @@ class QuantizedVectors:
             rows = self._rows(pieces[0])
             self._held = self._laid_out(numpy.asarray(pieces[0].places, dtype=numpy.int64), rows, count)
             return
-        places, rows = held.places, held.rows
-        if count > len(places):  # in other room, since a search may be reading this
-            room = count + count // 4 + ROOM_MIN
-            places, rows = numpy.empty(room, numpy.int64), numpy.empty((room, self.dimension), numpy.int16)
-            places[:begin], rows[:begin] = held.places[:begin], held.rows[:begin]
+        own = len(held.rows)
+        if is_laid_out := count > own + own // LATER_SHARE + ROOM_MIN:
+            places, rows = numpy.empty(count, numpy.int64), numpy.empty((count, self.dimension), numpy.int16)
+            places[:begin], rows[:own], rows[own:begin] = held.places[:begin], held.rows, held.later[: begin - own]
+        else:  # the rows stay where they are: to copy a million takes a second, and room for them twice
+            held = held if len(held.places) > own else self._with_room(held)
+            places, rows = held.places, held.later
         at = begin
         for piece in pieces:
             end = at + len(piece.places)
-            places[at:end], rows[at:end] = piece.places, self._rows(piece)
+            begins = at if is_laid_out else at - own
+            places[at:end], rows[begins : begins + end - at] = piece.places, self._rows(piece)
             at = end
-        if places is held.places:
-            self._encode(rows[begin:count], held.middle, held.codes[:, begin:count])
-            self._held = self._ordered(msgspec.structs.replace(held, count=count))
-        else:
+        if is_laid_out:
             self._held = self._laid_out(places, rows, count)
+            return
+        self._encode(rows[begin - own : count - own], held.middle, held.codes[:, begin:count])
+        self._held = self._ordered(msgspec.structs.replace(held, count=count))
+
+    def _with_room(self, held: _CodedRows) -> _CodedRows:
+        """The same, with room for as many more as are added before all is laid out again."""
+        numpy, own = self._numpy, len(held.rows)
+        room = own // LATER_SHARE + ROOM_MIN
+        places, codes = numpy.empty(own + room, numpy.int64), numpy.empty((len(held.codes), own + room), numpy.uint64)
+        places[:own], codes[:, :own] = held.places[:own], held.codes[:, :own]
+        later = numpy.empty((room, self.dimension), numpy.int16)
+        return msgspec.structs.replace(held, places=places, later=later, codes=codes)
 
     def _rows(self, piece: VectorRows) -> "Numbers":
         return quantized_rows(self._numpy, piece.numbers, len(piece.places), self.dimension)
@@ -148,11 +164,20 @@ class QuantizedVectors:
         scores = numpy.empty(len(chosen), dtype=numpy.float32)
         for at in range(0, len(chosen), AT_ONCE):
             some = chosen[at : at + AT_ONCE]
-            scores[at : at + AT_ONCE] = self._products(held.rows[some], unit)
+            scores[at : at + AT_ONCE] = self._products(self._rows_at(held, some), unit)
         scores = numpy.round(numpy.clip(scores.astype(numpy.float64) / QUANTIZED_ONE, -1.0, 1.0), SCORE_DIGITS)
         places = held.places[chosen]
         best = numpy.lexsort((places, -scores))[: max(limit, 0)]
         return list(zip(places[best].tolist(), scores[best].tolist(), strict=True))
+
+    def _rows_at(self, held: _CodedRows, at: "NDArray[np.int64]") -> "Numbers":
+        """The rows that stand there."""
+        is_later = at >= len(held.rows)
+        if not is_later.any():
+            return held.rows[at]
+        rows: Numbers = self._numpy.empty((len(at), self.dimension), self._numpy.int16)
+        rows[~is_later], rows[is_later] = held.rows[at[~is_later]], held.later[at[is_later] - len(held.rows)]
+        return rows
 
     def _products(self, rows: "Numbers", unit: "NDArray[np.float32]") -> "NDArray[np.float32]":
         """The dot product of each row with a vector, of few rows at a time: of fours, as the library adds them up."""
@@ -197,12 +222,13 @@ class QuantizedVectors:
         apart = self._apart(held.codes[:FIRST_WORDS, : held.count], code[:FIRST_WORDS])
         step = max(1, held.count // SAMPLED)
         reached = numpy.cumsum(numpy.bincount(apart[::step]))
-        return numpy.flatnonzero(apart <= numpy.searchsorted(reached, wanted / step))
+        near: NDArray[np.int64] = numpy.flatnonzero(apart <= numpy.searchsorted(reached, wanted / step))
+        return near
 
     def _apart(self, codes: "NDArray[np.uint64]", code: "NDArray[np.uint64]") -> "NDArray[np.uint16]":
         """In how many bits each code differs from another."""
         numpy, count = self._numpy, codes.shape[1]
-        apart = numpy.zeros(count, dtype=numpy.uint16)
+        apart: NDArray[np.uint16] = numpy.zeros(count, dtype=numpy.uint16)
         words = numpy.empty(min(count, SCANNED), dtype=numpy.uint64)
         bits = numpy.empty(len(words), dtype=numpy.uint8)
         for at in range(0, count, SCANNED):
@@ -217,10 +243,10 @@ class QuantizedVectors:
         numpy = self._numpy
         words = -(-self.dimension // WORD_BITS)
         codes = numpy.zeros((words, len(places)), dtype=numpy.uint64)
-        sample = rows[: count : max(1, count // AT_ONCE)]
+        sample = rows[:: max(1, count // AT_ONCE)]
         middle = sample.mean(axis=0, dtype=numpy.float32) if count else numpy.zeros(self.dimension, numpy.float32)
-        self._encode(rows[:count], middle, codes[:, :count])
-        return self._ordered(_CodedRows(count, places, rows, codes, middle))
+        self._encode(rows, middle, codes)
+        return self._ordered(_CodedRows(count, places, rows, rows[:0], codes, middle))
 
     def _encode(self, rows: "NDArray[np.generic]", middle: "NDArray[np.float32]", codes: "NDArray[np.uint64]") -> None:
         """Write the codes of rows, a row of the codes for each word of bits."""

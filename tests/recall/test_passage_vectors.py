@@ -2,6 +2,7 @@
 
 import sqlite3
 import struct
+import tracemalloc
 from array import array
 from collections.abc import Sequence
 from contextlib import closing
@@ -92,6 +93,23 @@ def test_of_very_many_the_first_bits_choose_first(monkeypatch: pytest.MonkeyPatc
     same = QuantizedVectors(DIMENSION)
     same.add([rows_of([other] * 100 + [one] * 2 * MANY)])
     assert list(range(100, 110)) == same.nearest(one, 10)
+
+
+def test_a_vector_that_is_added_moves_none() -> None:
+    """The first one after opening takes less room than the vectors that were read, which stay where they are."""
+    vectors = clustered(MANY + 1, 1)
+    index = QuantizedVectors(DIMENSION)
+    index.add([rows_of(vectors[:MANY])])
+    more = rows_of(vectors[MANY:], MANY)
+    tracemalloc.start()
+    try:
+        index.add([more])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2 * MANY * DIMENSION
+    assert [MANY] == index.nearest(vectors[MANY], 1)
+    assert [7] == index.nearest(vectors[7], 1)
 
 
 def test_among_given_places_are_only_those() -> None:
