@@ -39,14 +39,15 @@ MULTIPLIED = 8_192
 to wait for these takes milliseconds where others compute too: a hundred times as long as to multiply."""
 WORD_BITS = 64
 FIRST_WORDS = 3
-"""Words of a code that are compared first, where it has twice as many: reading a million codes is most of
-a search. A bit says as much in a long code as in a short one, so these are enough whatever a vector's length."""
+"""Words of a code that are compared first, where it has twice as many: reading a million codes is most
+of a search."""
 FIRST_FROM = 384
 FIRST_MIN = 16
 FIRST_SHARE = 32
 """From so many vectors on for each that is compared exactly, this is done, and leaves at least so many, or one of 32.
 
-It begins at half a million of 384 numbers, and leaves 21,000 or more: as many of the ten nearest are found."""
+It begins at half a million of 384 numbers, and leaves 21,000 or more: of clustered vectors as many are found, of those
+with noise in all directions a few in a thousand fewer, of those without structure fewer still."""
 SAMPLED = 16_384
 SCANNED = 65_536
 """Codes that are compared at a time: half a megabyte a word, which stays close to the processor."""
