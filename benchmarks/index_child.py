@@ -43,6 +43,7 @@ LINKS, BUILD_EFFORT = 16, 100
 EFFORTS = (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024)
 FOUND = 0.98
 """What graphs are tuned to find of the ten nearest."""
+ROUNDED = 2e-5
 PIECE = 64
 """Bytes in which a forgotten vector is looked for: a page ends in the midst of some."""
 Answer = dict[str, float | str]
@@ -99,6 +100,12 @@ def part_of(count: int) -> NDArray[np.int64]:
     numbers = np.arange(count)
     among: NDArray[np.int64] = numbers[numbers // thread_size(count) % PARTS == PART]
     return among
+
+
+def found_share(rows: NDArray[np.int16], nearest: NDArray[np.int64], question: Rows, cosines: Iterable[float]) -> float:
+    """How many of the nearest were found: as near as the last of them, but for the rounding of codes' scores."""
+    least = float((numbers_of(rows[nearest]) @ question).min()) - ROUNDED
+    return sum(cosine >= least for cosine in cosines) / LIMIT
 
 
 # The engine
@@ -186,10 +193,9 @@ async def use_codes(folder: Path) -> Answer:
         for number in range(len(questions)):
             with whole.running():
                 await _ask(engine, number)
-            true = numbers_of(rows[nearest[number]]) @ questions[number]
             near = searched(spaces[-1], questions[number].tolist(), LIMIT)
             cosines = spaces[-1].cosines(questions[number].tolist(), near)
-            hits.append(sum(cosine >= true.min() - 2e-5 for cosine in cosines.values()) / LIMIT)
+            hits.append(found_share(rows, nearest[number], questions[number], [*cosines.values()]))
         answer |= {"found": statistics.fmean(hits), **whole.answer("engine_search"), **alone.answer("search")}
         await _ask(engine, 0, f"u{PART}")
         whole = Clock()
@@ -376,7 +382,7 @@ def build_graph(kind: str, folder: Path) -> Answer:
 
 def use_graph(kind: str, folder: Path) -> Answer:
     """Open, search with the least effort that finds enough, search among a user's, add, forget."""
-    questions, nearest = read_truth(folder)
+    (questions, nearest), rows = read_truth(folder), read_rows(folder)
     graph = GRAPHS[kind](folder / f"{kind}.graph", 1)
     gc.collect()
     before, opening, searching, filtering = resident_bytes(), Clock(), Clock(), Clock()
@@ -389,7 +395,8 @@ def use_graph(kind: str, folder: Path) -> Answer:
     for effort in EFFORTS:
         near = [graph.nearest(question, effort) for question in questions]
         found = statistics.fmean(
-            len({*one} & {*true.tolist()}) / LIMIT for one, true in zip(near, nearest, strict=True)
+            found_share(rows, true, question, numbers_of(rows[one]) @ question)
+            for one, true, question in zip(near, nearest, questions, strict=True)
         )
         answer |= {"found": found, "effort": effort}
         if found >= FOUND:
