@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 
+from attrs import evolve
+
 from benchmarks import kept
 from benchmarks.briefs import briefs
 from benchmarks.chart import draw
@@ -33,6 +35,7 @@ from benchmarks.sizes import size
 from benchmarks.stalling import deleting, many_threads, stalls
 from benchmarks.tokens import tokens
 from benchmarks.usefulness import usefulness
+from benchmarks.vector_indexes import vector_indexes
 from benchmarks.views import views
 from benchmarks.writing import threads64
 
@@ -60,6 +63,7 @@ BENCHES: dict[str, Bench] = {
     "briefs": briefs,
     "usefulness": usefulness,
     "recall": recall,
+    "vector_indexes": vector_indexes,
     "recall_quality": recall_quality,
     "judgement": judgement,
     "tokens": tokens,
@@ -83,6 +87,8 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="see that they run: seconds each, no bar")
     parser.add_argument("--list", action="store_true", help="name the benches and say what each does")
     parser.add_argument("--write", action="store_true", help="keep the figures in benchmarks/RESULTS.md")
+    vectors = "how many vectors `vector_indexes` compares indexes by: give it again for another number"
+    parser.add_argument("--vectors", type=int, action="append", metavar="N", default=[], help=vectors)
     asked = parser.parse_args(words)
     unknown = [name for name in asked.names if name not in BENCHES]
     if unknown:
@@ -92,11 +98,13 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     return asked
 
 
-def run(names: Sequence[str], quick: bool, as_json: bool) -> Iterator[kept.Measured]:
+def run(names: Sequence[str], quick: bool, as_json: bool, vectors: Sequence[int] = ()) -> Iterator[kept.Measured]:
     """Run benches one after the other, print each figure as soon as it is measured, and yield each finished bench."""
     python = peers_python() if WITH_PEERS.intersection(names) else None
     with tempfile.TemporaryDirectory(prefix="memory-engine-bench-") as folder, peers_running(python) as peers:
         setting = Setting(Path(folder), peers, quick)
+        if vectors:
+            setting = evolve(setting, vectors=vectors)
         if peers.why and WITH_PEERS.intersection(names):
             say(peers.why)
         for name in names:
@@ -157,7 +165,7 @@ def main(words: Sequence[str] | None = None) -> int:
             print(f"{name:<20}{what}")
         return 0
     missed: list[Figure] = []
-    for measured in run(asked.names or list(BENCHES), asked.quick, asked.json):
+    for measured in run(asked.names or list(BENCHES), asked.quick, asked.json, asked.vectors):
         missed += [figure for figure in measured.figures if figure.ok is False]
         if asked.write:
             keep(measured)

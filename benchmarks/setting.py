@@ -5,7 +5,7 @@ import itertools
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +23,7 @@ class Setting:
     folder: Path
     peers: Peers
     quick: bool = False
+    vectors: Sequence[int] = (100_000,)
     logs: dict[tuple[int, bool, int], Path] = field(factory=dict)
     _numbers: Iterator[int] = field(factory=itertools.count)
 

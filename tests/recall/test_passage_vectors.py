@@ -2,6 +2,7 @@
 
 import sqlite3
 import struct
+import tracemalloc
 from array import array
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,6 +17,7 @@ import memory_engine
 from memory_engine import UserMessage
 from memory_engine.errors import InvalidVector
 from memory_engine.llm.vectors import packed, quantized
+from memory_engine.storage.vectors import quantized as coding
 from memory_engine.storage.vectors.exact import ExactIndex
 from memory_engine.storage.vectors.quantized import QuantizedVectors
 from memory_engine.store.passages import PLACES_BITS, VectorRows
@@ -75,6 +77,39 @@ def test_nearly_all_of_the_nearest_are_found() -> None:
             assert sorted(cosines.values(), reverse=True) == [cosines[place] for place in found]
             assert all(abs(true[str(place)] - cosine) < 5e-5 for place, cosine in cosines.items())
         assert good >= 0.99 * limit * 40
+
+
+def test_of_very_many_the_first_bits_choose_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many of the nearest are found when most codes are read in part only, and of equal vectors the first."""
+    for name, value in {"COMPARED_MIN": 180, "COMPARED_NUMBERS": 0, "SCANNED": 1_000, "SAMPLED": 500}.items():
+        monkeypatch.setattr(coding, name, value)
+    index, _ = many(clustered(2 * MANY, 1))
+    queries = clustered(40, 2)
+    whole = [set(index.nearest(query, 10)) for query in queries]
+    monkeypatch.setattr(coding, "FIRST_FROM", 20)
+    partly = [set(index.nearest(query, 10)) for query in queries]
+    assert sum(len(one & other) for one, other in zip(whole, partly, strict=True)) >= 0.98 * 10 * 40
+    one, other = clustered(2, 1)
+    same = QuantizedVectors(DIMENSION)
+    same.add([rows_of([other] * 100 + [one] * 2 * MANY)])
+    assert list(range(100, 110)) == same.nearest(one, 10)
+
+
+def test_a_vector_that_is_added_moves_none() -> None:
+    """The first one after opening takes less room than the vectors that were read, which stay where they are."""
+    vectors = clustered(MANY + 1, 1)
+    index = QuantizedVectors(DIMENSION)
+    index.add([rows_of(vectors[:MANY])])
+    more = rows_of(vectors[MANY:], MANY)
+    tracemalloc.start()
+    try:
+        index.add([more])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2 * MANY * DIMENSION
+    assert [MANY] == index.nearest(vectors[MANY], 1)
+    assert [7] == index.nearest(vectors[7], 1)
 
 
 def test_among_given_places_are_only_those() -> None:
