@@ -173,7 +173,7 @@ class _Sentence:
             return True
         if not written[0].isupper() or word.partition("'")[0] == "i":
             return False
-        return _is_content(word) and (n > self.start or not word.endswith(_NO_VERB_ENDINGS))
+        return _is_content(word.partition("'")[0]) and (n > self.start or not word.endswith(_NO_VERB_ENDINGS))
 
     def _is_impersonal(self, n: int) -> bool:
         """Return True if "it" stands for what follows ("it is hard to …"), or for nothing."""
@@ -186,10 +186,13 @@ class _Sentence:
             return False
         if self._word(n + 1 if verb != self._word(n + 1) else n + 2) in ("like", "a", "an", "the"):
             return False
-        after = self.words[n + 2 : n + 1 + LOOKAHEAD_WORDS]
-        return any(
-            word in _lists("following") or (word.endswith("ing") and len(word) > 5 and not ends) for word, ends in after
-        )
+        for place in range(n + 2 if verb != self._word(n + 1) else n + 3, n + 1 + LOOKAHEAD_WORDS):
+            word = self._word(place)
+            if word in _lists("following") or (word.endswith("ing") and self._word(place - 1) not in _lists("degree")):
+                return True
+            if place >= len(self.words) or self.words[place][1]:
+                break
+        return False
 
     def _points_outside(self, n: int) -> bool:
         following = self._word(n + 1)
