@@ -22,7 +22,7 @@ WORDS_MAX = 64
 """Maximum number of words that are looked at: what leans behind so many has something before it to lean on."""
 REMEMBERED_MAX = 8_192
 """Maximum number of sentences whose answers are kept."""
-LOOKAHEAD_WORDS = 7
+LOOKAHEAD_WORDS = 5
 _CLAUSE_MARKS = frozenset(",;:.!?\u2026()\u2013\u2014\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f-")
 _PLAIN = regex("[a-z]+(?:'[a-z]+)?")
 _NO_VERB_ENDINGS = ("ed", "ing", "ly")
@@ -142,15 +142,16 @@ class _Sentence:
 
     def points(self) -> bool:
         """Return True if a word points to something that nothing before it in the sentence brings in."""
-        has_any = is_told = False
+        has_any = had_any = is_told = False
         for n, (word, ends) in enumerate(self.words):
             base = word.partition("'")[0] if word.endswith(("'s", "'re", "'ve", "'ll", "'d")) else word
             if not (is_told and base in (*_lists("pointing"), *_lists("that"))) and self._points_here(
-                n, base, has_any=has_any
+                n, base, has_any=had_any if self._is_object(n, base) else has_any
             ):
                 return True
             is_told = is_told or (ends and has_any)
             has_any = has_any or self.introduces(n) or self.is_name(n) or _is_many(base) or (ends and _is_content(base))
+            had_any = has_any if ends or base in _lists("clauses") else had_any
         return False
 
     def _points_here(self, n: int, word: str, *, has_any: bool) -> bool:
@@ -161,6 +162,10 @@ class _Sentence:
         if word in _lists("pointing"):
             return self._points_outside(n)
         return word in _lists("that") and self._that_points(n)
+
+    def _is_object(self, n: int, word: str) -> bool:
+        """Return True for an "it" behind a verb: what acts in its own clause is not what it stands for."""
+        return word in _lists("things") and self.words[n][1] and self._word(n - 1) not in _lists("clauses")
 
     def introduces(self, n: int) -> bool:
         """Return True for an article, a number or the like, with a word behind it."""
@@ -173,7 +178,8 @@ class _Sentence:
             return True
         if not written[0].isupper() or word.partition("'")[0] == "i":
             return False
-        return _is_content(word.partition("'")[0]) and (n > self.start or not word.endswith(_NO_VERB_ENDINGS))
+        is_inside = n > self.start or not word.endswith((*_NO_VERB_ENDINGS, "s"))
+        return is_inside and _is_content(word.partition("'")[0])
 
     def _is_impersonal(self, n: int) -> bool:
         """Return True if "it" stands for what follows ("it is hard to …"), or for nothing."""
@@ -190,7 +196,7 @@ class _Sentence:
             word = self._word(place)
             if word in _lists("following") or (word.endswith("ing") and self._word(place - 1) not in _lists("degree")):
                 return True
-            if place >= len(self.words) or self.words[place][1]:
+            if place >= len(self.words) or self.words[place][1] or word in _lists("clauses"):
                 break
         return False
 
@@ -231,7 +237,7 @@ class _Sentence:
 
 
 def _is_many(word: str) -> bool:
-    return word.endswith("s") and len(word) > 3 and _is_content(word)
+    return word.endswith("s") and len(word) > 3 and word not in _lists("seeming") and _is_content(word)
 
 
 def _is_content(word: str) -> bool:
