@@ -164,8 +164,11 @@ class _Sentence:
         return word in _lists("that") and self._that_points(n)
 
     def _is_object(self, n: int, word: str) -> bool:
-        """Return True for an "it" behind a verb: what acts in its own clause is not what it stands for."""
-        return word in _lists("things") and self.words[n][1] and self._word(n - 1) not in _lists("clauses")
+        """Return True for an "it" inside a clause: what acts in that clause is not what it stands for."""
+        return word in _lists("things") and n > self.start and not self._begins_clause(n)
+
+    def _begins_clause(self, n: int) -> bool:
+        return n == self.start or self.words[n - 1][1] or self._word(n - 1) in _lists("clauses") | _lists("joining")
 
     def introduces(self, n: int) -> bool:
         """Return True for an article, a number or the like, with a word behind it."""
@@ -194,7 +197,10 @@ class _Sentence:
             return False
         for place in range(n + 2 if verb != self._word(n + 1) else n + 3, n + 1 + LOOKAHEAD_WORDS):
             word = self._word(place)
-            if word in _lists("following") or (word.endswith("ing") and self._word(place - 1) not in _lists("degree")):
+            before = self._word(place - 1)
+            if word == "to" and (before.endswith("ed") or before in listed("done")):
+                return False  # "it was moved to …"
+            if word in _lists("following") or (word.endswith("ing") and before not in _lists("degree")):
                 return True
             if place >= len(self.words) or self.words[place][1] or word in _lists("clauses"):
                 break
@@ -226,10 +232,10 @@ class _Sentence:
             return n == self.start and self._word(n + 1) in _lists("behind_that")
         if ends or self._word(n + 1) in _lists("behind_thing"):
             return True
-        begins = n == self.start or self.words[n - 1][1] or self._word(n - 1) in ("and", "but", "so", "yeah", "yes")
         behind = self._word(n + 1)
-        if begins:
-            return "'" in self.words[n][0] or behind in _lists("behind_that")
+        if n == self.start or self.words[n - 1][1] or self._word(n - 1) in _lists("joining"):
+            has_object = self._word(n + 2) in _lists("own") | _lists("introducing")
+            return "'" in self.words[n][0] or behind in _lists("behind_that") or (behind.endswith("s") and has_object)
         return self._word(n - 1) in _lists("before_that") and behind not in _lists("times")
 
     def _word(self, n: int) -> str:
