@@ -42,7 +42,7 @@ def support_of(reading: InputReading, place: Place, steps: int = STEPS_MAX) -> P
         if before == NOWHERE:
             return None
         found = remark_at(reading, before)
-        if brings_in(found.text) or found.asks:
+        if brings_in(found.text, reading.names) or found.asks:
             return before if support_of(reading, before, steps - 1) is not None else None
         if not leans_at(reading, before):
             return before

@@ -47,12 +47,14 @@ def is_incomplete(text: str) -> bool:
     return _lists("acting").isdisjoint(word for word, _ in sentence.words)
 
 
-@lru_cache(maxsize=REMEMBERED_MAX)
-def brings_in(text: str) -> bool:
-    """Return True if a text names a thing or person that a pronoun in the next sentence may stand for."""
+def brings_in(text: str, names: frozenset[str] = frozenset()) -> bool:
+    """Return True if a text names a thing or person that a pronoun in the next sentence may stand for.
+
+    `names` are the folded names of the speakers, who are called by them.
+    """
     sentence = _Sentence(text)
     return any(
-        sentence.introduces(n) or is_unspaced(word) or sentence.is_name(n) or _is_many(word)
+        sentence.introduces(n) or is_unspaced(word) or (sentence.is_name(n) and word not in names) or _is_many(word)
         for n, (word, _) in enumerate(sentence.words)
     )
 
