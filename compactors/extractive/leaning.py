@@ -9,7 +9,7 @@ from memory_engine.compactors.extractive.agenda import TALK, Remark
 from memory_engine.compactors.extractive.coverage import Place
 from memory_engine.compactors.extractive.entries import Entry
 from memory_engine.compactors.extractive.usage import InputReading
-from memory_engine.language.leaning import brings_in, is_incomplete, leans
+from memory_engine.language.leaning import brings_in, is_incomplete
 from memory_engine.language.phrases import says_something
 
 NOWHERE: Place = (-1, -1)
@@ -29,7 +29,9 @@ def leans_at(reading: InputReading, place: Place) -> bool:
     statement = remark_at(reading, place)
     if statement.head >= 0:
         return False  # it is shown with the words that announce it
-    return leans(statement.text) or (place[1] == 0 and _is_bare_answer(reading, place, statement))
+    index, number = place
+    leans = reading.heard[index].text.leaning[number]
+    return leans or (number == 0 and _is_bare_answer(reading, place, statement))
 
 
 def support_of(reading: InputReading, place: Place, steps: int = STEPS_MAX) -> Place | None:

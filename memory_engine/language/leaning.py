@@ -20,7 +20,7 @@ REPLY_WORDS_MAX = 4
 FEW_WORDS = 6
 WORDS_MAX = 64
 """Maximum number of words that are looked at: what leans behind so many has something before it to lean on."""
-REMEMBERED_MAX = 8_192
+REMEMBERED_MAX = 2_048
 """Maximum number of sentences whose answers are kept."""
 LOOKAHEAD_WORDS = 5
 _CLAUSE_MARKS = frozenset(",;:.!?\u2026()\u2013\u2014\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f-")
@@ -28,7 +28,6 @@ _PLAIN = regex("[a-z]+(?:'[a-z]+)?")
 _NO_VERB_ENDINGS = ("ed", "ing", "ly")
 
 
-@lru_cache(maxsize=REMEMBERED_MAX)
 def leans(text: str) -> bool:
     """Return True if a sentence has no meaning without words that it does not contain."""
     if text.isascii() and _triggers().isdisjoint(_PLAIN.findall(text.lower())):
@@ -47,6 +46,7 @@ def is_incomplete(text: str) -> bool:
     return _lists("acting").isdisjoint(word for word, _ in sentence.words)
 
 
+@lru_cache(maxsize=REMEMBERED_MAX)
 def brings_in(text: str, names: frozenset[str] = frozenset()) -> bool:
     """Return True if a text names a thing or person that a pronoun in the next sentence may stand for.
 
@@ -147,9 +147,9 @@ class _Sentence:
         has_any = had_any = is_told = False
         for n, (word, ends) in enumerate(self.words):
             base = word.partition("'")[0] if word.endswith(("'s", "'re", "'ve", "'ll", "'d")) else word
-            if not (is_told and base in (*_lists("pointing"), *_lists("that"))) and self._points_here(
-                n, base, has_any=had_any if self._is_object(n, base) else has_any
-            ):
+            is_resolved = is_told and (base in _lists("pointing") or base in _lists("that"))
+            has_named = had_any if self._is_object(n, base) else has_any
+            if not is_resolved and self._points_here(n, base, has_any=has_named):
                 return True
             is_told = is_told or (ends and has_any)
             has_any = has_any or self.introduces(n) or self.is_name(n) or _is_many(base) or (ends and _is_content(base))
@@ -170,7 +170,8 @@ class _Sentence:
         return word in _lists("things") and n > self.start and not self._begins_clause(n)
 
     def _begins_clause(self, n: int) -> bool:
-        return n == self.start or self.words[n - 1][1] or self._word(n - 1) in _lists("clauses") | _lists("joining")
+        before = self._word(n - 1)
+        return n == self.start or self.words[n - 1][1] or before in _lists("clauses") or before in _lists("joining")
 
     def introduces(self, n: int) -> bool:
         """Return True for an article, a number or the like, with a word behind it."""
