@@ -32,7 +32,7 @@ def leans(text: str) -> bool:
     """Return True if a sentence has no meaning without words that it does not contain."""
     if text.isascii() and _triggers().isdisjoint(_PLAIN.findall(text.lower())):
         return False
-    sentence = _Sentence(text)
+    sentence = _FoldedSentence(text)
     return bool(sentence.words) and (
         sentence.replies() or sentence.holds_phrase() or sentence.compares() or sentence.points()
     )
@@ -40,7 +40,7 @@ def leans(text: str) -> bool:
 
 def is_incomplete(text: str) -> bool:
     """Return True if an answer is bare content: nobody acts in it, or it begins with what was named before."""
-    sentence = _Sentence(text)
+    sentence = _FoldedSentence(text)
     if sentence.words and sentence.words[sentence.start][0] in _lists("definite"):
         return True
     return _lists("acting").isdisjoint(word for word, _ in sentence.words)
@@ -52,7 +52,7 @@ def brings_in(text: str, names: frozenset[str] = frozenset()) -> bool:
 
     `names` are the folded names of the speakers, who are called by them.
     """
-    sentence = _Sentence(text)
+    sentence = _FoldedSentence(text)
     return any(
         sentence.introduces(n) or is_unspaced(word) or (sentence.is_name(n) and word not in names) or _is_many(word)
         for n, (word, _) in enumerate(sentence.words)
@@ -88,7 +88,7 @@ def _triggers() -> frozenset[str]:
     return frozenset(chain(listed("answers"), heads, *map(_lists, names)))
 
 
-class _Sentence:
+class _FoldedSentence:
     """A sentence as folded words, each with whether a mark of a clause stands behind it."""
 
     def __init__(self, text: str) -> None:
