@@ -10,7 +10,11 @@ to 20 % of its tokens, headings included; then every identifier, date and amount
 that a tool call after the cut uses and that stands before the cut must stand,
 verbatim, in the rendered summary.
 
-Both read recordings beside the repository (../shared), which are not part of it.
+`standing()`: whether a reader of the summary alone can tell what its lines of
+speech mean. Conversations of ours (`standing.toml`) mark the statements that lean
+on what stands before them; a shown one must have that in the summary, too.
+
+The first two read recordings beside the repository (../shared), which are not part of it.
 """
 
 import argparse
@@ -19,15 +23,18 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Required, TypedDict
 
+import msgspec
 from attrs import frozen
 
 from memory_engine.compactors.extractive import HEADING_TOKENS, Entry, Line, extract, render
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, tokens
 from memory_engine.files.facts import VALUE, is_value, missing, stands_in
+from memory_engine.language.leaning import is_incomplete, leans
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
@@ -37,6 +44,9 @@ LOCOMO_SHARES = (0.05, 0.10, 0.20)
 CUT_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 BUDGET_SHARE = 0.20
 TRIES = 3
+STANDING = Path(__file__).with_name("standing.toml")
+STANDING_SHARES = (0.2, 0.3, 0.45, 0.6)
+LEANS = "^"
 Figures = dict[str, float | int | str]
 
 
@@ -242,13 +252,83 @@ def _scalars(node: object) -> Iterator[str]:
         yield str(node)
 
 
+# Lines that can be read alone.
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """A conversation of ours, a statement a line; "^" marks the statements that lean on what stands before them."""
+
+    name: str
+    agent: bool
+    lines: list[str]
+
+    @property
+    def statements(self) -> list[tuple[str, str, int]]:
+        """Its statements: speaker, text, and the index of the statement that it leans on, or -1."""
+        found: list[tuple[str, str, int]] = []
+        base = -1
+        for n, line in enumerate(self.lines):
+            speaker, _, text = line.partition(": ")
+            leans = text.startswith(LEANS)
+            base = base if leans else n
+            found.append((speaker, text.removeprefix(LEANS), base if leans else -1))
+        return found
+
+    def entries(self) -> list[Entry]:
+        """Its messages: what one speaker says in a row is one."""
+        messages = groupby(self.statements, key=lambda one: one[0])
+        return [
+            Entry(
+                id=f"m{n}",
+                kind="assistant" if speaker == "Assistant" else "user",
+                speaker="" if self.agent else speaker,
+                text=" ".join(text for _, text, _ in said),
+            )
+            for n, (speaker, said) in enumerate(messages)
+        ]
+
+
+class Conversations(msgspec.Struct, frozen=True):
+    """The conversations of `standing.toml`."""
+
+    conversations: list[Conversation]
+
+
+def standing(shares: Sequence[float] = STANDING_SHARES) -> Figures:
+    """Share of the shown statements that lean on what the summary does not show, and what the check finds of them."""
+    shown = leaning = found = right = marked = 0
+    data = msgspec.toml.decode(STANDING.read_bytes(), type=Conversations)
+    for conversation in data.conversations:
+        entries, statements = conversation.entries(), conversation.statements
+        chars = sum(len(line) for line in conversation.lines)
+        for share in shares:
+            summary = "\n".join(line.text for line in extract(entries, share * chars / CHARS_PER_TOKEN))
+            kept = [one for one in statements if one[1] in summary]
+            shown += len(kept)
+            leaning += sum(base >= 0 and statements[base][1] not in summary for _, _, base in kept)
+        asked = [False, *(text.endswith("?") for _, text, _ in statements)]
+        told = [
+            (leans(text) or (after and is_incomplete(text)), base >= 0)
+            for after, (_, text, base) in zip(asked, statements, strict=False)
+        ]
+        found += sum(said for said, _ in told)
+        right += sum(said and is_so for said, is_so in told)
+        marked += sum(is_so for _, is_so in told)
+    return {
+        "statements shown": shown,
+        "leaning%": round(100 * leaning / shown, 2),
+        "check: precision%": round(100 * right / found, 2),
+        "check: recall%": round(100 * right / marked, 2),
+    }
+
+
 def main() -> None:
     """Print the figures; `--json` as one JSON object, `--retrieval` with ctx10."""
     parser = argparse.ArgumentParser(description="Quality of the extractive compactor.")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--retrieval", action="store_true", help="add ctx10 (needs embeddings)")
     options = parser.parse_args()
-    report: dict[str, object] = {}
+    report: dict[str, object] = {"standing": standing()}
     try:
         report["locomo"] = locomo(retrieval=options.retrieval)
         report["tau_bench"] = tau_bench()

@@ -41,6 +41,8 @@ NO_TERMS: Terms = {}
 ROUNDING_FACTOR = 1.000_001
 """Factor that safely exceeds the difference between sums of floats in different orders."""
 LOOKS_A_STEP = 64
+NEVER_CHARS = 1 << 60
+"""Cost of a piece that must not appear."""
 PIECES_MAX = 1 << 32
 """Upper bound on the pieces of a draft. The order of a piece is its draft's number times this, plus its index."""
 Place = tuple[int, int]
@@ -79,7 +81,9 @@ class LinePiece(msgspec.Struct, frozen=True, gc=False):
     before: str | None = None
     """Separator from the previous statement, if the two may share a line."""
     needs: Place = (-1, -1)
-    """The statement without which this one must not appear."""
+    """The statement without which this one must not appear, if that one may appear at all."""
+    leans: bool = False
+    """Whether this one must not appear either if that one may not."""
 
 
 class LineDraft(msgspec.Struct, frozen=True, gc=False):
@@ -142,7 +146,7 @@ class _Selection:
         self._shares: dict[str, float] = {}
         """Maps a covered term to the share of its worth that covering it again has."""
         self._places: dict[Place, int] = {}
-        self._needs: list[tuple[int, Place]] = []
+        self._needs: list[tuple[int, LinePiece]] = []
         self._unweighed: dict[int, int] = {}
         """Maps the orders of pieces with a bound on the heap to these pieces."""
         self._set_aside: list[int] = []
@@ -177,7 +181,7 @@ class _Selection:
             if piece.at[0] >= 0:
                 self._places[piece.at] = index
             if piece.needs[0] >= 0:
-                self._needs.append((index, piece.needs))
+                self._needs.append((index, piece))
             if last is not None and piece.before is not None and follows(piece, last):
                 self._neighbours.setdefault(index, []).append(index - 1)
                 self._neighbours.setdefault(index - 1, []).append(index)
@@ -191,9 +195,14 @@ class _Selection:
             else:
                 self._add(number, draft)
             yield
-        for index, place in self._needs:
-            if place in self._places:
-                self._parents[index] = self._places[place]
+        for index, piece in self._needs:
+            parent = self._places.get(piece.needs, -1)
+            if parent < 0 and piece.leans:
+                self.costs[index] = self._first_costs[index] = NEVER_CHARS
+            elif parent >= 0:
+                self._parents[index] = parent
+                if parent in self._neighbours.get(index, ()):  # they share a line, whenever this one is chosen
+                    self.costs[index] = self._first_costs[index] = self._sizes[index] + 1
         for index, terms in enumerate(self._terms):
             self._hang(index)
             if isinstance(terms, LaterTerms):

@@ -6,21 +6,26 @@ question much, very short sentences little, first mentions more.
 """
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 from memory_engine.compactors.extractive.agenda import DONE_BOX, OPEN_BOX, Remark
 from memory_engine.compactors.extractive.coverage import NO_TERMS, LaterTerms, LineDraft, LinePiece, Place, Terms
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Section
+from memory_engine.compactors.extractive.leaning import NOWHERE, question_before, remark_at, support_of
 from memory_engine.compactors.extractive.usage import FENCE, FIRST_MENTION_BONUS, InputReading
 from memory_engine.compactors.extractive.words import VALUE_MARK, is_specific
 from memory_engine.core.lazy import regex
 from memory_engine.core.sections import ASKED, DECIDED, SAID
-from memory_engine.language.phrases import begins, points_back, says_something, says_yes_or_no
-from memory_engine.language.sentences import clean, without_opening, words
+from memory_engine.language.leaning import tells_of_speaker
+from memory_engine.language.phrases import begins, listed, points_back, says_something, says_yes_or_no
+from memory_engine.language.sentences import GAP, clean, without_opening, words
 
 ANNOTATION = regex(r"\[\w{1,20}: ")
+ANNOUNCING = (":", "\uff1a")
 QUESTION_FACTOR = 0.15
 CRY_FACTOR = 0.75
+OF_SELF_FACTOR, OF_OTHER_FACTOR = 1.5, 0.5
+"""Between people: what they tell of themselves is news; what they say of the one they speak to, that one knows."""
 ANSWER_FACTOR = 1.6
 ANNOTATION_FACTOR = 0.5
 REPETITION_FACTOR = 0.1
@@ -31,7 +36,6 @@ TODO_WORTH = 24.0
 ONLY_SAID_FACTOR = 2.0
 CHOICE_SHARE = 0.5
 """A value that the user repeats is a choice: it says something that the list it was chosen from does not."""
-NOWHERE: Place = (-1, -1)
 ALIKE_MIN = 16
 ALIKE_EXPONENT = 0.5
 """Exponent for statements that differ only in names and values: one of many is less likely to be needed."""
@@ -44,6 +48,8 @@ FEW_WORDS_FACTOR = 0.2
 SHORT_ANSWER_WORDS = 10
 SHORT_REPLY_WORDS = 3
 QUESTION_CHARS_MAX = 200
+QUOTED_CHARS_MAX = (QUESTION_CHARS_MAX, 300)
+"""Maximum characters quoted behind an answer: of one statement, and of several."""
 KIND_FACTORS: dict[EntryKind, float] = {
     "user": 1.8,
     "task": 2.0,
@@ -77,14 +83,17 @@ LISTS: frozenset[EntryKind] = frozenset(("todo", "summary"))
 def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     """The lines that entry `index` could become: one draft for each section."""
     entry = reading.entries[index]
-    asked_at = _question_before(reading, index)
+    asked_at = question_before(reading, index)
     told: dict[Section, list[LinePiece]] = {}
     found: list[LineDraft] = []
     narrates = _narrates(reading, index)
     for number, statement in enumerate(reading.heard[index].text.remarks):
         if narrates and statement.text.startswith(FENCE):
             break  # what follows is the call itself
-        answers = number == 0 and _needs_its_question(reading, asked_at, statement)
+        support = support_of(reading, (index, number))
+        if support is None:
+            continue  # nothing that could be shown with it says what it is about
+        answers = number == 0 and _needs_its_question(reading, asked_at, statement, support)
         text = without_opening(statement.text, reading.names) if number == 0 else statement.text
         said = statement.said if text is statement.text else tuple(words(text))
         factor = _factor(reading, index, statement, asked=asked_at != NOWHERE)
@@ -95,35 +104,57 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
         if not (said and tells and reading.agenda.is_current(index, statement)):
             continue
         section = _section(reading, index, number)
-        if answers and _section(reading, *asked_at) not in _ALIKE.get(section, (section,)):
-            found.append(_answer_draft(reading, index, (text, section), asked_at, factor))
+        leans_on = asked_at if answers else support
+        if leans_on[0] not in (-1, index) and not _shares_section(reading, section, leans_on):
+            quoted = _quoted(reading, leans_on)
+            if quoted:
+                found.append(_answer_draft(reading, (index, number), (text, section), (leans_on, quoted), factor))
             continue
         section = _section(reading, *asked_at) if answers else section
         more: Terms = NO_TERMS
         if section in ("next_steps", ASKED) and reading.has_agent:
             more = {f"next {index} {number}": TODO_WORTH if _is_todo(entry, statement) else OPEN_WORTH}
-        needs = asked_at if answers else (index, _needed(reading, statement, number))
+        needs = leans_on if leans_on != NOWHERE else (index, _needed(reading, statement, number))
         before = None if entry.kind in LISTS else statement.before
         terms = _terms(reading, index, said, factor, more)
-        told.setdefault(section, []).append(LinePiece(text, terms, -1, (index, number), before, needs))
+        piece = LinePiece(text, terms, -1, (index, number), before, needs, support != NOWHERE)
+        told.setdefault(section, []).append(piece)
     prefix = speaker_of(entry)
     day = reading.days[index]
     found += [LineDraft(section, (entry.id,), tuple(pieces), day, prefix) for section, pieces in told.items()]
     return found
 
 
+def _shares_section(reading: InputReading, section: Section, leans_on: Place) -> bool:
+    return _section(reading, *leans_on) in _ALIKE.get(section, (section,))
+
+
+def _quoted(reading: InputReading, place: Place) -> str:
+    """Return a statement as it is quoted behind another one, with what it leans on; "" if there is no room for it."""
+    places = [place]
+    while (support := support_of(reading, places[0])) != NOWHERE:
+        if support is None or support[0] != place[0]:
+            return ""
+        places.insert(0, support)
+    quoted = remark_at(reading, places[0]).text
+    for before, after in pairwise(places):
+        follows = after[1] == before[1] + 1
+        quoted += (" " if follows else f" {GAP} ") + remark_at(reading, after).text
+    return quoted if len(quoted) <= QUOTED_CHARS_MAX[len(places) > 1] else ""
+
+
 def _answer_draft(
-    reading: InputReading, index: int, answer: tuple[str, Section], asked_at: Place, factor: float
+    reading: InputReading, at: Place, answer: tuple[str, Section], asked: tuple[Place, str], factor: float
 ) -> LineDraft:
     """Put an answer and its question in one line, if it means nothing alone and they have different headings."""
-    text, section = answer
+    (text, section), (asked_at, quoted), index = answer, asked, at[0]
     asker, answerer = reading.entries[asked_at[0]], reading.entries[index]
     question = reading.heard[asked_at[0]].text.remarks[asked_at[1]]
-    asked = speech_terms(reading, asked_at[0], question.said, factor * QUESTION_FACTOR)
-    terms = {**asked, **_weighed(reading, index, tuple(words(text)), factor, NO_TERMS)}
-    shown = ANSWER.format(answer=text, question=f"{speaker_of(asker)}{question.text}")
+    terms = speech_terms(reading, asked_at[0], question.said, factor * QUESTION_FACTOR)
+    terms |= _weighed(reading, index, tuple(words(text)), factor, NO_TERMS)
+    shown = ANSWER.format(answer=text, question=f"{speaker_of(asker)}{quoted}")
     sources = tuple(dict.fromkeys((answerer.id, asker.id)))
-    return LineDraft(section, sources, (LinePiece(shown, terms, -1),), reading.days[index], speaker_of(answerer))
+    return LineDraft(section, sources, (LinePiece(shown, terms, -1, at),), reading.days[index], speaker_of(answerer))
 
 
 def speaker_of(entry: Entry) -> str:
@@ -200,11 +231,11 @@ def _needed(reading: InputReading, statement: Remark, number: int) -> int:
     return number - 1 if reading.has_agent and points_back(statement.said) else -1
 
 
-def _needs_its_question(reading: InputReading, asked_at: Place, statement: Remark) -> bool:
+def _needs_its_question(reading: InputReading, asked_at: Place, statement: Remark, support: Place) -> bool:
     """Return True if an answer is so short that it means nothing without its question."""
-    if asked_at == NOWHERE:
+    if asked_at == NOWHERE or support_of(reading, asked_at) is None:
         return False
-    question = reading.heard[asked_at[0]].text.remarks[asked_at[1]]
+    question = remark_at(reading, asked_at)
     if len(question.text) > QUESTION_CHARS_MAX or not says_something(question.said, reading.names):
         return False
     is_answer = reading.has_agent or says_yes_or_no(statement.said)
@@ -226,23 +257,12 @@ def speech_terms(reading: InputReading, index: int, said: Sequence[str], factor:
     return weights
 
 
-def _question_before(reading: InputReading, index: int) -> Place:
-    """Return the place of the previous entry's last question, if another voice asked it."""
-    entry = reading.entries[index]
-    if index == 0 or entry.kind not in ("user", "assistant", "other"):
-        return NOWHERE
-    before = reading.entries[index - 1]
-    same_voice = (before.kind, before.speaker) == (entry.kind, entry.speaker)
-    if same_voice or before.kind not in ("user", "assistant", "question", "other"):
-        return NOWHERE
-    asked = [number for number, said in enumerate(reading.heard[index - 1].text.remarks) if said.asks]
-    return (index - 1, asked[-1]) if asked else NOWHERE
-
-
 def _factor(reading: InputReading, index: int, statement: Remark, *, asked: bool) -> float:
     """Return the factor by which a statement of this kind multiplies the worth of its terms."""
     entry = reading.entries[index]
     factor: float = min(1.0, statement.words / FULL_SENTENCE_WORDS) ** SHORTNESS_EXPONENT
+    if statement.text.endswith(ANNOUNCING):
+        return 0.0  # it is shown only with what it announces
     if statement.asks and not reading.agenda.is_open(index):
         factor *= QUESTION_FACTOR
     if statement.exclaims:
@@ -262,11 +282,21 @@ def _factor(reading: InputReading, index: int, statement: Remark, *, asked: bool
             factor *= WITHOUT_TOOLS_FACTOR
         if index in reading.closing:
             factor *= LAST_EXCHANGE_FACTOR
+    elif not statement.asks:
+        factor *= _whom_it_tells_of(statement)
     if entry.kind == "todo" and index != reading.last_todo:
         factor *= REPETITION_FACTOR
     if asked:
         return factor * ANSWER_FACTOR
     return factor * FEW_WORDS_FACTOR if statement.words < FEW_WORDS else factor
+
+
+def _whom_it_tells_of(statement: Remark) -> float:
+    """Return the factor for a statement by whom it speaks of: the speaker, or only the one who is addressed."""
+    said = {word.casefold() for word in statement.said}
+    if tells_of_speaker(said):
+        return OF_SELF_FACTOR
+    return 1.0 if said.isdisjoint(listed("addressees")) else OF_OTHER_FACTOR
 
 
 def _section(reading: InputReading, index: int, number: int) -> Section:

@@ -16,6 +16,7 @@ from memory_engine.compactors.extractive.printed import printed_in
 from memory_engine.compactors.extractive.structured import ToldRecord, read_json, told
 from memory_engine.compactors.extractive.words import distinct_terms
 from memory_engine.core.lazy import regex
+from memory_engine.language.leaning import leans
 from memory_engine.language.sentences import statements, words
 
 KEPT_CHARS_MAX = 1 << 20
@@ -41,6 +42,7 @@ class SourceText(msgspec.Struct, gc=False):
     text: str
     _words: tuple[tuple[str, ...], frozenset[str]] | None = None
     _remarks: tuple[Remark, ...] | None = None
+    _leaning: tuple[bool, ...] | None = None
     _lines: tuple[OutputLine, ...] | None = None
     _answer: tuple[tuple[ToldRecord, ...] | None, bool, str | None] | None = None
     _asked: CallArguments | None = None
@@ -87,6 +89,14 @@ class SourceText(msgspec.Struct, gc=False):
         found = self._remarks
         if found is None:
             found = self._remarks = tuple(map(remark, statements(self.text)))
+        return found
+
+    @property
+    def leaning(self) -> tuple[bool, ...]:
+        """Return, for each of its statements, whether it has no meaning without words outside it."""
+        found = self._leaning
+        if found is None:
+            found = self._leaning = tuple([leans(remark.text) for remark in self.remarks])
         return found
 
     @property

@@ -18,8 +18,8 @@ from memory_engine.compactors.extractive.focus import Priorities
 SUBJECTS = {
     "the repair of the roof": ("The roofer wants {} euros for the new roof.", "I noted offer {} for the roof."),
     "the unpaid invoice": ("Invoice {} is still not paid.", "A reminder for {} euros went out about the invoice."),
-    "the trip to Lisbon": ("The flight to Lisbon may cost {} euros.", "It is booked under reference {}."),
-    "the slow server": ("The server answers in {} ms only.", "Its log names query {} as the slow one."),
+    "the trip to Lisbon": ("The flight to Lisbon may cost {} euros.", "The trip to Lisbon is booked under {}."),
+    "the slow server": ("The server answers in {} ms only.", "The log of the server names query {}."),
 }
 
 
