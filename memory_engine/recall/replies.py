@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from memory_engine.core.lazy import regex
+from memory_engine.language.rough import rough_spans
 from memory_engine.language.text import terms
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked, Statistics, names_identifier, weights_of_terms
@@ -20,11 +20,10 @@ SHARE_MIN = 0.3
 """The least of the question that must stand before a reply."""
 WEIGHT = 0.06
 """The addition to the score of a reply to all that the question asks; scores are from 0 to 1."""
-ASKED_CHARS_MAX = 2_000
+ASKED_CHARS_MAX = 800
 """Characters of a text, from its end, in which questions are looked for."""
 
 _MARKS = ("?", "\uff1f", "\u061f")
-_SENTENCES = regex("[^.!?\u3002\uff01\uff1f\u061f\n]+[.!?\u3002\uff01\uff1f\u061f\n]?")
 
 
 class Replies:
@@ -59,7 +58,11 @@ class Replies:
 
     def _raised(self, one: Ranked, texts: Mapping[int, str]) -> Ranked:
         text = texts.get(self.asking.get(one.place, -1), "")
-        asked = [one for one in _SENTENCES.findall(text[-ASKED_CHARS_MAX:]) if one.endswith(_MARKS)]
+        read = text[-ASKED_CHARS_MAX:]
+        if not any(mark in read for mark in _MARKS):
+            return one  # most texts: to find their sentences takes longer than all else here
+        sentences = (read[start:end].rstrip() for start, end in rough_spans(read))
+        asked = [one for one in sentences if one.endswith(_MARKS)]
         added = round(WEIGHT * self._share(terms(" ".join(asked))), SCORE_DIGITS) if asked else 0.0
         if not added:
             return one

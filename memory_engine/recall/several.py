@@ -15,7 +15,7 @@ from memory_engine.language.text import is_unspaced, words
 
 UNSPREAD = 3
 """The best finds keep their order: what looks like a question for several things may ask for one."""
-GROUP_DECAY = 0.95
+GROUP_DECAY = 0.97
 """What is left of a find's score with each better find of its session or section."""
 ADDS_NOTHING = 0.5
 """What is left of the score of a find whose words all stand in a better one of the same speaker."""
@@ -87,7 +87,7 @@ def _asks_throughout(said: Sequence[str], lists: Mapping[str, frozenset[str]]) -
     return not lists["throughout"].isdisjoint(said[asks + 1 :])
 
 
-class Found(Protocol):
+class Spreadable(Protocol):
     """What is known of a find: where it belongs, who says it, and its terms."""
 
     @property
@@ -111,7 +111,7 @@ class Found(Protocol):
         ...
 
 
-def spread(found: Sequence[Found], scores: Sequence[float]) -> list[tuple[int, float]]:
+def spread(found: Sequence[Spreadable], scores: Sequence[float]) -> list[tuple[int, float]]:
     """Return the numbers of finds, best first, with what is left of their scores.
 
     `found` come best first, with their `scores`.
@@ -145,7 +145,7 @@ def _head(group: int, of_group: Sequence[tuple[float, int]], count: int) -> tupl
     return -score * GROUP_DECAY**count, n, group
 
 
-def _adding(found: Sequence[Found]) -> Iterator[bool]:
+def _adding(found: Sequence[Spreadable]) -> Iterator[bool]:
     """Yield for each find whether it adds a word to all better ones of the same speaker."""
     terms = [frozenset(one.terms) for one in found]
     rarest = [max(own, key=len) if TERMS_MIN <= len(own) <= TERMS_MAX else "" for own in terms]  # long words are rare

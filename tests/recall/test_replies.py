@@ -98,7 +98,9 @@ async def test_an_assistant_is_asked_and_replies() -> None:
 async def test_a_ranker_of_your_own_keeps_its_order() -> None:
     """Only the built-in ranking looks for replies."""
 
-    def by_place(_question: object, candidates: Sequence[Candidate], _statistics: object, limit: int) -> list[Ranked]:
+    def by_place(question: object, candidates: Sequence[Candidate], statistics: object, limit: int) -> list[Ranked]:
+        assert question
+        assert statistics
         places = sorted(one.place for one in candidates)
         return [Ranked(place=place, score=0.5, parts={}) for place in places[:limit]]
 
