@@ -56,7 +56,7 @@ ROOMS = (
     Room("llm", "Models", "What a language model or an embedder of yours has to do."),
     Room("plugins", "Plug-ins", "What a plug-in brings, and the mechanism of views."),
     Room("errors", "Errors", "Each names what, where and what to do next."),
-    Room("testing", "Testing", "Fakes, scenarios, faults, and the contract of a store."),
+    Room("testing", "Testing", "Fakes, scenarios, faults, and the contracts of a store and an embedder."),
     Room("integrations", "Integrations", "Adapters; each needs the extra of its name."),
 )
 PAGE_OF = {

@@ -49,6 +49,8 @@ BESIDE_WORDS = 3.0
 """How much more the signals beside words count where the words leave all in doubt."""
 GROUP_BEST = 4
 """Other finds of a session or section that show how much it is about the question."""
+GROUP_MEANING = 0.3
+"""What likeness by a model counts there, where a match by words counts 1: talk on one matter is all somewhat alike."""
 SCORE_DIGITS = 6
 
 
@@ -242,7 +244,7 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     if any(c.beside for c in candidates):
         columns["nearby"] = _nearby(candidates, columns["window"])
     meaning = _meaning(candidates, columns["words"]) if any(c.cosine is not None for c in candidates) else []
-    columns["group"] = _group(candidates, list(map(add, columns["window"], meaning)) if meaning else window)
+    columns["group"] = _group(candidates, _matches(columns["window"], meaning) if meaning else window)
     columns["brief"] = [_brevity(c) for c in candidates]
     if spoken := _spoken(question, candidates, statistics, named):
         columns["speaker"] = spoken
@@ -422,6 +424,11 @@ def _group(candidates: Sequence[Candidate], matches: list[float]) -> list[float]
             for c, match in zip(candidates, matches, strict=True)
         ]
     )
+
+
+def _matches(window: list[float], meaning: list[float]) -> list[float]:
+    """How well each candidate matches by words and by meaning."""
+    return [by_words + GROUP_MEANING * by_meaning for by_words, by_meaning in zip(window, meaning, strict=True)]
 
 
 def _nearby(candidates: Sequence[Candidate], window: list[float]) -> list[float]:

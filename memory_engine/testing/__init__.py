@@ -1,7 +1,7 @@
-"""For tests of those who use the engine: given/when/then, fakes, fault injection and the storage contract.
+"""For tests of those who use the engine: given/when/then, fakes, faults, and the contracts of stores and embedders.
 
-`StoreContract` is imported at its first use, since it needs pytest; the rest needs nothing more than
-the engine does.
+`StoreContract` and `EmbedderContract` are imported at their first use, since they need pytest; the rest needs
+nothing more than the engine does.
 """
 
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memory_engine.core.lazy import imported_when_asked
 
 if TYPE_CHECKING:
+    from memory_engine.testing.embedder_contract import EmbedderContract as EmbedderContract
     from memory_engine.testing.fakes import CompactorCall as CompactorCall
     from memory_engine.testing.fakes import FakeCompactor as FakeCompactor
     from memory_engine.testing.fakes import Hangs as Hangs
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = imported_when_asked(
     __name__,
     {
+        "embedder_contract": "EmbedderContract",
         "fakes": "CompactorCall FakeCompactor Hangs HashEmbedder ManualClock RecordingObserver Returns SequentialIds",
         "faults": "Faults FaultyStore Hold disk_error disk_full",
         "regression": "check_regression",

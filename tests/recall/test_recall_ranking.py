@@ -269,6 +269,18 @@ def test_a_session_about_the_matter_is_known_by_meaning_too() -> None:
     assert [1, 2, 12] == [hit.place for hit in found("Is the pet unwell", like, 3)]
 
 
+def test_talk_that_is_only_somewhat_alike_does_not_outweigh_words_in_a_session() -> None:
+    """Of passages that match equally, the one first whose session holds the question's words, not mere likeness."""
+    words = said(("Anna", "We moor the boat in Lisbon"), ("Anna", "The mooring costs nine euros"))
+    like = said(("Ben", "A ferry"), ("Ben", "Some rowing"), ("Ben", "The mooring costs two euros"))
+    far = said(("Carl", "Yes"), ("Carl", "A harbour"))
+    other = [replace(p, place=p.place + 10 * group, group=group) for group, one in ((1, like), (2, far)) for p in one]
+    pairs = zip((*words, *other), (0.5, 0.5, 0.8, 0.8, 0.5, 0.0, 1.0), strict=True)
+    talk = [replace(passage, before=None, cosine=cosine) for passage, cosine in pairs]
+    gained = {hit.place: hit.parts["group"] for hit in found("What does it cost to moor the boat in Lisbon?", talk)}
+    assert gained[2] > gained[13]
+
+
 def test_what_stands_beside_a_match_gains_less_by_their_session_than_the_match() -> None:
     """Its session speaks for it less than for the matches, and for what stands far away not at all."""
     talk = said(("Anna", "The lake and the boat"), ("Anna", "Sailing the boat"), ("Anna", "Fun"), ("Anna", "Trains"))
