@@ -233,8 +233,8 @@ def lock(*words: str) -> None:
             target.write_text("".join((LOCK_HEAD, *compiled(asked, target))), "utf-8")
 
 
-OLD_BESIDE = {"crewai": "crewai requires aiosqlite~=0.21.0, this package 0.22"}
-"""Frameworks without an adapter of which only an old version can stand beside this package, and why."""
+OTHER_PEERS = ("crewai",)
+"""Frameworks without an adapter that are to be installed beside this package, too."""
 
 
 def peers() -> None:
@@ -251,19 +251,20 @@ def peers() -> None:
             (folder / "chosen").unlink()
             return dict(found)
 
-        for name in OLD_BESIDE:
+        for name in OTHER_PEERS:
             asked[name] = folder / f"{name}.in"
             asked[name].write_text(name, "utf-8")
         for name, path in asked.items():
-            extra = () if name in OLD_BESIDE else ("--extra", name)
+            extra = () if name in OTHER_PEERS else ("--extra", name)
             beside, alone = resolved(path, "pyproject.toml", *extra), resolved(path)
             for package in re.findall(r"(?m)^([\w-]+)", path.read_text("utf-8")):
                 is_old = beside[package] != alone[package]
                 say(f"{package} {beside[package]}{f', {alone[package]} without this package' if is_old else ''}")
-                if is_old != (package in OLD_BESIDE):
-                    old.append(package)
+                old += [package] if is_old else []
     if old:
-        raise TaskError(f"{', '.join(old)}: mend the requirements, or OLD_BESIDE and docs/integrations/index.md")
+        raise TaskError(
+            f"an old version is chosen beside this package, whose requirements do not fit: {', '.join(old)}"
+        )
 
 
 FUNCTIONS = {"wheel": wheel, "check": check, "lock": lock, "peers": peers}

@@ -24,7 +24,7 @@ class Counting(Model):
         """It gives none."""
         raise NotImplementedError
 
-    async def stream(self, messages: Any, *_: Any, **__: Any) -> AsyncIterator[Any]:  # type: ignore[override]
+    async def stream(self, messages: Any, *_: Any, **__: Any) -> AsyncIterator[Any]:
         """One short text."""
         yield {"messageStart": {"role": "assistant"}}
         yield {"contentBlockDelta": {"delta": {"text": f"I was given {len(messages)} messages."}}}

@@ -44,6 +44,7 @@ HEAVY: dict[str, str | tuple[str, ...]] = {
 TAKEN_BY_NAME = {
     "memory_engine/errors/base.py": "an error's facts are declared by its fields, which type checkers read",
     "memory_engine/integrations/llama_index.py": "the framework calls a memory's method with what its kinds take",
+    "memory_engine/integrations/strands.py": "the framework's repositories take what its later versions may hand on",
     "memory_engine/sync/facade.py": "calls are handed on as they are; type checkers read a stub with every signature",
 }
 

@@ -40,8 +40,8 @@ async def talk(engine: Engine, turn: Turn, *, loads: bool = True) -> list[list[s
             await talk(engine, one, loads=loads)
         return DEPOT
 
-    scopes = {"user_id": turn.user, "tenant_id": turn.tenant, "agent_id": turn.agent}
-    options = {} if loads else {"load_messages": False}
+    scopes: dict[str, Any] = {"user_id": turn.user, "tenant_id": turn.tenant, "agent_id": turn.agent}
+    options: dict[str, Any] = {} if loads else {"load_messages": False}
     providers: list[Any] = [MemoryEngineHistoryProvider(engine, **scopes, **turn.options, **options)]
     if not loads and turn.options.get("recall", False):
         tokens = turn.options.get("recall_tokens", RECALL_TOKENS)

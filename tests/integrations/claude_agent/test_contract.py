@@ -36,7 +36,7 @@ async def turn(path: Path, step: Step) -> list[str]:
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
         writer.said([image, {"type": "text", "text": step.text}] if step.image else step.text)
         if step.calls:
-            asked = [
+            asked: list[Any] = [
                 {"type": "tool_use", "id": f"{step.session}-{place}", "name": "depot", "input": {"place": place}}
                 for place in RESULTS
             ]

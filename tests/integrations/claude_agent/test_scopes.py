@@ -1,5 +1,7 @@
 """Sessions of another user or tenant are neither read nor changed, nor listed."""
 
+from typing import Any
+
 import pytest
 
 import memory_engine
@@ -24,10 +26,15 @@ async def seed(store: MemoryEngineSessionStore) -> None:
     await store.append(AGENT, talk(SECRET).entries)
 
 
+def asked(method: str, key: Any, *words: Any, shows: bool = False) -> Asked[MemoryEngineSessionStore]:
+    """A method with a key."""
+    return Asked(lambda store: getattr(store, method)(key, *words), shows=shows)
+
+
 TABLE: Table[MemoryEngineSessionStore] = {
-    "append": [Asked(lambda store, key=key: store.append(key, talk("Mine too.").entries)) for key in (KEY, AGENT)],
-    "load": [Asked(lambda store, key=key: store.load(key), shows=True) for key in (KEY, AGENT)],
-    "delete": [Asked(lambda store, key=key: store.delete(key)) for key in (KEY, AGENT)],
+    "append": [asked("append", key, talk("Mine too.").entries) for key in (KEY, AGENT)],
+    "load": [asked("load", key, shows=True) for key in (KEY, AGENT)],
+    "delete": [asked("delete", key) for key in (KEY, AGENT)],
     "list_sessions": [Asked(lambda store: store.list_sessions(PROJECT), "hidden")],
     "list_session_summaries": [Asked(lambda store: store.list_session_summaries(PROJECT), "hidden", shows=True)],
     "list_subkeys": [Asked(lambda store: store.list_subkeys(KEY), "hidden")],

@@ -61,7 +61,7 @@ async def test_a_session_is_read_as_messages() -> None:
         types = [event.type async for event in thread.events() if event.type != "session_entry_kept"]
         expected = "user_message llm_thinking llm_text_response llm_tool_call llm_tool_call tool_result tool_result "
         assert (expected + "llm_text_response user_message llm_text_response").split() == types
-        request = (await thread.context()).render("anthropic")
+        request: Any = (await thread.context()).render("anthropic")
         roles = [message["role"] for message in request.messages]
         assert ["user", "assistant", "user", "assistant", "user", "assistant"] == roles[:6]
         assert ["text", "tool_use", "tool_use"] == [block["type"] for block in request.messages[1]["content"]]
@@ -78,7 +78,7 @@ async def test_thoughts_of_a_loop_under_way_are_in_its_context() -> None:
     async with memory_engine.open(":memory:") as engine:
         store = MemoryEngineSessionStore(engine)
         await store.append(KEY, talk.entries[:8])
-        request = (await engine.thread(store.thread_id(KEY)).context()).render("anthropic")
+        request: Any = (await engine.thread(store.thread_id(KEY)).context()).render("anthropic")
         blocks = request.messages[1]["content"]
         assert ["thinking", "text", "tool_use", "tool_use"] == [block["type"] for block in blocks]
         assert talk.entries[2]["message"]["content"] == blocks[:1]
@@ -241,7 +241,7 @@ async def test_another_process_may_write_to_the_same_session(tmp_path: Path) -> 
     async with memory_engine.open(path) as one, memory_engine.open(path) as two:
         stores = [MemoryEngineSessionStore(engine) for engine in (one, two)]
         batches = [[{"type": "mode", "n": n, "k": k} for k in range(3)] for n in range(12)]
-        await asyncio.gather(*(stores[n % 2].append(KEY, batch) for n, batch in enumerate(batches)))  # type: ignore[arg-type]
+        await asyncio.gather(*(stores[n % 2].append(KEY, batch) for n, batch in enumerate(batches)))
         loaded: Any = await stores[0].load(KEY)
         assert 36 == len(loaded)
         assert all([0, 1, 2] == [entry["k"] for entry in loaded if entry["n"] == n] for n in range(12))

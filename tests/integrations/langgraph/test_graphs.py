@@ -252,10 +252,8 @@ async def test_a_fork_takes_the_branch_that_it_leaves_out_of_the_memory(way: str
 
         await graph.ainvoke({"messages": [HumanMessage(content="Leave at noon.")]}, ends[0])
         await graph.ainvoke({"messages": [HumanMessage(content="Leave at six.")]}, ends[2])
-        texts = [text for _, text in await said(engine) if "You said" not in str(text)]
-        assert ["We sail on Monday.", "Pack the red tent.", "Bring two lanterns.", "Leave at six."] == sorted(
-            texts, key=["We sail on Monday.", "Pack the red tent.", "Bring two lanterns.", "Leave at six."].index
-        )
+        texts = {str(text) for _, text in await said(engine) if "You said" not in str(text)}
+        assert {"We sail on Monday.", "Pack the red tent.", "Bring two lanterns.", "Leave at six."} == texts
         assert (await engine.thread("t").verify()).ok
 
 

@@ -30,7 +30,7 @@ class ScriptedModel(Model):
         """It gives none."""
         raise NotImplementedError
 
-    async def stream(self, messages: Any, *_: Any, **__: Any) -> AsyncIterator[Any]:  # type: ignore[override]
+    async def stream(self, messages: Any, *_: Any, **__: Any) -> AsyncIterator[Any]:
         """The next answer, a few letters at a time."""
         self.given.append(copy.deepcopy(messages))
         answer = self.answers.pop(0)

@@ -104,7 +104,7 @@ async def test_every_method_asks_whose_the_session_is(tmp_path: Path) -> None:
         for agent in (AGENT, SCOUT):
             both.repository.create_agent(THREAD, agent)
             both.repository.create_message(THREAD, agent.agent_id, message(0, SECRET))
-        both.repository.create_multi_agent(THREAD, Together())  # type: ignore[arg-type]
+        both.repository.create_multi_agent(THREAD, Together())
         await both.storage.write("k", SECRET.encode())
 
     try:

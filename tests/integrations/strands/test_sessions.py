@@ -34,7 +34,7 @@ def depot(place: str) -> str:
 
 def messages_of(agent: Agent) -> Any:
     """An agent's messages without what is not sent to a model."""
-    return [{key: one[key] for key in ("role", "content")} for one in agent.messages]  # type: ignore[literal-required]
+    return [{key: one[key] for key in ("role", "content")} for one in agent.messages]
 
 
 def test_a_second_agent_goes_on_where_the_first_ended(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_messages_are_a_threads_events() -> None:
         )
         agent = agent_of(engine, model, tools=[depot])
         image = {"image": {"format": "png", "source": {"bytes": PIXEL}}}
-        agent([image, {"text": "Whose depot is this?"}])  # type: ignore[list-item]
+        agent([image, {"text": "Whose depot is this?"}])
         thread = engine.thread("chat")
         types = [event.type for event in thread.events() if event.type != "session_entry_kept"]
         assert "user_message llm_thinking llm_tool_call tool_result tool_result llm_text_response".split() == types
@@ -88,7 +88,7 @@ def test_each_agent_of_a_session_has_its_own_messages() -> None:
         manager = MemoryEngineSessionManager("chat", engine, user_id="ann")
         for name, text in ((None, "I keep bees."), ("scout/1", "I count owls.")):
             options = {} if name is None else {"agent_id": name.replace("/", "-")}
-            agent = Agent(model=ScriptedModel("Fine."), session_manager=manager, callback_handler=None, **options)  # type: ignore[arg-type]
+            agent = Agent(model=ScriptedModel("Fine."), session_manager=manager, callback_handler=None, **options)
             agent(text)
         child = engine.thread("chat/scout-1")
         assert ("chat", "ann") == (child.info().parent_id, child.info().user_id)
@@ -206,7 +206,7 @@ def test_offloaded_results_are_in_the_memory(tmp_path: Path) -> None:
     path = str(tmp_path / "agent.db")
     with sync.open(path) as engine:
         storage = MemoryEngineStorage("chat", engine, user_id="ann")
-        offloader = ContextOffloader(storage=storage, max_result_tokens=500, preview_tokens=100)  # type: ignore[arg-type]
+        offloader = ContextOffloader(storage=storage, max_result_tokens=500, preview_tokens=100)
         model = ScriptedModel([called("ledger", "t1")], "It is long.")
         agent_of(engine, model, tools=[ledger], plugins=[offloader])("Read the ledger.")
         assert "Barrel 401" not in str(model.given[-1])
