@@ -51,7 +51,7 @@ class ClaudeCode:
 
 
 def _is_line(line: Mapping[str, object]) -> bool:
-    kind = line.get("type")
+    kind = text_under(line, "type")
     if kind in _SPOKEN:
         return "message" in line and any(key in line for key in _MARKS)
     if kind == "summary":
