@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from attrs import define, field, frozen
 
@@ -28,13 +28,15 @@ from memory_engine.context.rendering import Renderer
 from memory_engine.context.standing import BlockSource, Place, ReadBlock
 from memory_engine.core.events.base import ChunkOrigin, Delivers, Event, EventRole, event
 from memory_engine.core.events.registry import EventRegistry, Upcaster
-from memory_engine.core.recordings import Reader
 from memory_engine.core.reduction import Reducer, ReducerRegistry, reduce_view_change
 from memory_engine.errors import InvalidArgument
 from memory_engine.projections.base import Projection
 from memory_engine.recall.extractors import silent
 from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.store.passages import Extractor
+
+if TYPE_CHECKING:
+    from memory_engine.core.recordings import Reader  # loaded by those who read recordings
 
 ENTRY_POINT_GROUP = "memory_engine.plugins"
 _log = logging.getLogger("memory_engine")
@@ -61,7 +63,7 @@ class Plugin:
     blocks: list[BlockSource] = field(factory=list)
     settings: list[object] = field(factory=list)
     attachments: list[Callable[[Kernel], None]] = field(factory=list)
-    readers: list[Reader] = field(factory=list)
+    readers: "list[Reader]" = field(factory=list)
 
     def event(  # noqa: PLR0913 - as the decorator `event`, which says what each is
         self,
@@ -149,7 +151,7 @@ class Plugin:
         self.attachments.append(function)
         return function
 
-    def reader(self, reader: Reader) -> None:
+    def reader(self, reader: "Reader") -> None:
         """Add a reader of recordings, which `ingest` tries before the built-in ones."""
         self.readers.append(reader)
 
@@ -202,7 +204,7 @@ class Plugin:
 class RecordingReaders:
     """The readers of recordings that an engine's plug-ins add."""
 
-    added: tuple[Reader, ...] = ()
+    added: "tuple[Reader, ...]" = ()
 
 
 def installed_plugins() -> list[Plugin]:

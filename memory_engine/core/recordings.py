@@ -3,11 +3,11 @@
     class Notes:
         name = "notes"
 
-        def sees(self, recording: RecordedFile) -> bool:
-            return "note" in recording.first_keys
+        def sees(self, file: RecordedFile) -> bool:
+            return "note" in file.first_keys
 
-        def conversations(self, recording: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
-            yield RecordedConversation(map(_read, recording.records))
+        def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
+            yield RecordedConversation(map(_read, file.records))
 
 Add a reader to a plug-in (`Plugin.reader`), and `ingest` tries it before its own.
 """
@@ -120,10 +120,10 @@ class Reader(Protocol):
         """Its name, which `ingest --format` takes."""
         ...
 
-    def sees(self, recording: RecordedFile) -> bool:
+    def sees(self, file: RecordedFile) -> bool:
         """Return True if a recording is of this tool, by `path`, `first` and `head`."""
         ...
 
-    def conversations(self, recording: RecordedFile) -> Iterable[RecordedConversation | IngestError]:
+    def conversations(self, file: RecordedFile) -> Iterable[RecordedConversation | IngestError]:
         """The conversations of a recording. The records of each are read before the next is asked for."""
         ...

@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Protocol
 
 from attrs import frozen
@@ -22,6 +23,10 @@ from memory_engine.formats.values import kind_of
 
 NAMESPACE = uuid.UUID("6b0c1f0e-3c56-5d4e-9a53-0f1a7c2d8e41")
 """The namespace of the event ids (version 5 UUIDs). Never change it: known events would be ingested again as new."""
+
+
+IDS_KEPT = 256
+"""Ids of the newest records: most are asked for twice, the second time as what the next record follows."""
 
 
 class UnusableRecord(Exception):
@@ -48,6 +53,7 @@ class Translator(Protocol):
         ...
 
 
+@lru_cache(maxsize=IDS_KEPT)
 def event_id(thread_id: str, number: int | str, part: int = 0) -> str:
     """The id of an event of a thread's record, by its number or its key: the same whenever the file is ingested again.
 

@@ -353,6 +353,7 @@ async def _dispatched_grown(events: Sequence[NewEvent], thread: Thread) -> tuple
     A response that was ingested while it was being written had its usage on an earlier event.
     """
     events = list(events)
+    has_response = any('"response":' in getattr(new.event, "native", "") for new in events)
     for _ in range(len(events)):
         try:
             return await thread.dispatch_all(events)
@@ -362,16 +363,16 @@ async def _dispatched_grown(events: Sequence[NewEvent], thread: Thread) -> tuple
                 if (
                     at < 0
                     or not isinstance(there.event, Event)
-                    or not _differ_in_response(there.event, events[at].event)
+                    or not _differ_in_response(there.event, events[at].event, has_response=has_response)
                 ):
                     raise
                 events[at] = msgspec.structs.replace(events[at], event=there.event)
     return await thread.dispatch_all(events)
 
 
-def _differ_in_response(one: Event, other: Event) -> bool:
-    """Return True if two events are equal but for what came around their response."""
-    has_response = any('"response":' in getattr(event, "native", "") for event in (one, other))
+def _differ_in_response(one: Event, other: Event, *, has_response: bool) -> bool:
+    """Return True if two events are equal but for what came around their response, where anything did."""
+    has_response = has_response or '"response":' in getattr(one, "native", "")
     return has_response and type(one) is type(other) and _without_response(one) == _without_response(other)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
+from memory_engine.core.recordings import Record
 from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
@@ -16,7 +17,7 @@ from memory_engine.errors import IngestError
 from memory_engine.events import ExecutionPause, MemoryForget, SessionStarted, TodoItem, TodoSet, UserMessage
 from memory_engine.ingest import Format, Ingestion, IngestOptions, IngestReport, holds_a_log, json_stream, records
 from memory_engine.ingest.events import event_id
-from memory_engine.ingest.records import Record, read_records
+from memory_engine.ingest.records import read_records
 from memory_engine.runtime.config import EngineConfig
 
 SAMPLE = Path(memory_engine.__file__).parent / "cli" / "sample"

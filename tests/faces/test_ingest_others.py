@@ -164,3 +164,11 @@ async def test_every_answer_of_a_real_log_of_calls_comes_in(engine: Engine) -> N
     assert len(messages) + 1 == report.messages
     roles = Counter(message["role"] for message in messages)
     assert roles["tool"] == (await came_in(engine, path.stem)).results
+
+
+@pytest.mark.parametrize(
+    "value", [True, -1, "yesterday", "", "12", [], None, float("inf"), 10**30, "2026-13-01T00:00:00", "0" * 40]
+)
+def test_what_is_not_a_moment_is_none(value: object) -> None:
+    """A time that makes no sense does not cost the message."""
+    assert moment(value) is None

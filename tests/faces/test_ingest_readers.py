@@ -449,6 +449,14 @@ async def test_what_is_not_taken_is_counted(
     assert left_out == (await ingest(engine, put(tmp_path, name, value))).left_out
 
 
+async def test_usage_that_is_told_later_is_no_other_content(engine: Engine, tmp_path: Path) -> None:
+    """Spans that were ingested without their usage, or before it was read, are known."""
+    spoken = {key: value for key, value in TRACELOOP.items() if ".usage." not in key}
+    await ingest(engine, put(tmp_path, "x.jsonl", lines(otlp(spoken))))
+    report = await ingest(engine, put(tmp_path, "x.jsonl", lines(otlp(TRACELOOP))))
+    assert ([], [(0, 2)]) == (report.errors, [(one.added, one.known) for one in report.threads])
+
+
 async def test_an_archive_of_samples_is_read(engine: Engine, tmp_path: Path) -> None:
     """As Inspect writes it: a file for each sample."""
     path = tmp_path / "x.eval"
@@ -483,11 +491,3 @@ async def test_a_message_says_its_time(engine: Engine, tmp_path: Path) -> None:
     await ingest(engine, put(tmp_path, "x.jsonl", lines(*rows)))
     times = [event.occurred_at for event in await events_of(engine, "x")]
     assert [moment("2023-11-14T22:13:20.123Z"), moment(AT), None] == times
-
-
-@pytest.mark.parametrize(
-    "value", [True, -1, "yesterday", "", "12", [], None, float("inf"), 10**30, "2026-13-01T00:00:00", "0" * 40]
-)
-def test_what_is_not_a_moment_is_none(value: object) -> None:
-    """A time that makes no sense does not cost the message."""
-    assert moment(value) is None

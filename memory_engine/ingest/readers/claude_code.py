@@ -26,32 +26,32 @@ class ClaudeCode:
 
     name = "claude-code"
 
-    def sees(self, recording: RecordedFile) -> bool:
+    def sees(self, file: RecordedFile) -> bool:
         """Return True if any of the first lines is one that the client writes."""
-        return any(map(_is_line, recording.first_objects))
+        return any(map(_is_line, file.first_objects))
 
-    def conversations(self, recording: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
+    def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
         """The session, then its sub-agents, each as a thread below it."""
-        session = _Session(recording)
-        first = next((line for line in recording.first_objects if line.get("type") in _SPOKEN), {})
+        session = _Session(file)
+        first = next((line for line in file.first_objects if line.get("type") in _SPOKEN), {})
         is_agents = first.get("isSidechain") is True and bool(first.get("agentId"))
         agent_id = text_under(first, "agentId") if is_agents else ""
-        yield RecordedConversation(session.records(recording.live, agent_id), agent_id=agent_id)
+        yield RecordedConversation(session.records(file.live, agent_id), agent_id=agent_id)
         for agent, lines in session.inside.items():
             records = session.records(iter(lines), agent)
             yield RecordedConversation(records, label=f"agent-{agent}", line=lines[0].line, parent="", agent_id=agent)
         if is_agents:
             return
-        for path in _files_of_agents(recording.path, session.ids):
-            recording.also_read.append(path)
+        for path in _files_of_agents(file.path, session.ids):
+            file.also_read.append(path)
             agent = path.stem.removeprefix("agent-")
             if agent not in session.inside:
-                records = session.records(read_records(path, recording.limits), agent)
+                records = session.records(read_records(path, file.limits), agent)
                 yield RecordedConversation(records, label=path.stem, parent="", agent_id=agent)
 
 
 def _is_line(line: Mapping[str, object]) -> bool:
-    kind = line.get("type")
+    kind = text_under(line, "type")
     if kind in _SPOKEN:
         return "message" in line and any(key in line for key in _MARKS)
     if kind == "summary":
@@ -77,7 +77,7 @@ def _session_of(path: Path) -> str:
 class _Session:
     """What is known of a session while it is read. `inside` holds the lines of sub-agents that stand in its file."""
 
-    recording: RecordedFile
+    file: RecordedFile
     ids: set[str] = field(factory=set)
     inside: dict[str, list[Record]] = field(factory=dict)
     _roots: dict[str, str] = field(factory=dict)
@@ -94,7 +94,7 @@ class _Session:
                 yield line
                 continue
             if not isinstance(line.value, Mapping):
-                self.recording.left_out["a line that is not an object"] += 1
+                self.file.left_out["a line that is not an object"] += 1
                 continue
             if not agent and self._is_inside(line):
                 continue
@@ -116,12 +116,12 @@ class _Session:
         uuid, parent = text_under(value, "uuid"), text_under(value, "parentUuid")
         parent = self._passed.get(parent, parent)
         if uuid and uuid in self._seen:
-            self.recording.left_out["a line that is in the file twice"] += 1
+            self.file.left_out["a line that is in the file twice"] += 1
             return
         said = _said(value)
         if said is None:
             self._passed[uuid] = parent
-            self.recording.left_out[_kind(value)] += 1
+            self.file.left_out[_kind(value)] += 1
             return
         self._seen.add(uuid)
         yield evolve(line, value=said, format="anthropic", at=moment(value.get("timestamp")), key=uuid, parent=parent)

@@ -25,7 +25,8 @@ class Codex:
     def sees(self, file: RecordedFile) -> bool:
         """Return True if the first lines are a rollout's."""
         return any(
-            (one.get("type") in _LINES and isinstance(one.get("payload"), Mapping)) or one.get("record_type") == "state"
+            (text_under(one, "type") in _LINES and isinstance(one.get("payload"), Mapping))
+            or one.get("record_type") == "state"
             for one in file.first_objects
         )
 
@@ -56,7 +57,7 @@ class _Rollout:
         yield from self._ended()
 
     def _line(self, line: Record, told: Mapping[str, object]) -> Iterator[Record | IngestError]:
-        kind, payload = told.get("type"), under(told, "payload")
+        kind, payload = text_under(told, "type"), under(told, "payload")
         at = moment(told.get("timestamp"))
         of_item = told if kind not in _LINES and "type" in told else payload if kind == "response_item" else None
         if isinstance(of_item, Mapping):
@@ -75,7 +76,7 @@ class _Rollout:
 
     def _item(self, line: Record, item: Json) -> Iterator[Record | IngestError]:
         if not openai_responses.is_answer(item):
-            if item.get("type") not in openai_responses.OUTPUTS:
+            if text_under(item, "type") not in openai_responses.OUTPUTS:
                 yield from self._ended()
             self._is_answered = True
             self._held.append(evolve(line, value=item, format=openai_responses.FORMAT, origin=_origin(item)))

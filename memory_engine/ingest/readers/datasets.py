@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from attrs import evolve
 
@@ -203,6 +204,9 @@ class Tau2(_RowsOfConversations):
         return said(role_of(told.get("role")), content), None
 
 
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
 class Assistants:
     """Reads the messages of a thread of OpenAI's Assistants, in the order of their times."""
 
@@ -221,7 +225,7 @@ class Assistants:
             else:
                 told = record.value if isinstance(record.value, Mapping) else {}
                 found += [(one, record) for one in _messages_of(told)]
-        found.sort(key=lambda one: int(str(one[0].get("created_at") or 0)))
+        found.sort(key=lambda one: moment(one[0].get("created_at")) or _NEVER)
         yield RecordedConversation(_of_assistants(found, file))
 
 

@@ -193,7 +193,10 @@ def _said(told: Mapping[str, object]) -> Iterator[Json]:
             for one in asked:
                 if "result" in one or one.get("status"):
                     yield result(
-                        one.get("id"), _results(one), name=text_under(one, "name"), failed=one.get("status") in _FAILED
+                        one.get("id"),
+                        _results(one),
+                        name=text_under(one, "name"),
+                        failed=text_under(one, "status") in _FAILED,
                     )
         case "info" | "error" | "warning":
             yield said("user", content)

@@ -53,7 +53,7 @@ def is_message(told: Mapping[str, object]) -> bool:
     """Return True for a message in one of the forms."""
     if "lc" in told or isinstance(told.get("kwargs"), Mapping):
         return _class_of(told).endswith(("Message", "MessageChunk"))
-    if told.get("type") in _TYPES and "role" not in told:
+    if text_under(told, "type") in _TYPES and "role" not in told:
         return isinstance(told.get("data"), Mapping) or "content" in told
     return False
 

@@ -37,13 +37,13 @@ class OpenHandsEvents:
 
     name = "openhands"
 
-    def sees(self, recording: RecordedFile) -> bool:
+    def sees(self, file: RecordedFile) -> bool:
         """Return True if the first objects are events of either kind."""
-        return any(_is_old(one) or _is_sdk(one) for one in recording.first_objects)
+        return any(_is_old(one) or _is_sdk(one) for one in file.first_objects)
 
-    def conversations(self, recording: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
+    def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
         """The one conversation of the stream."""
-        yield RecordedConversation(_Stream(recording.left_out).read(recording.live))
+        yield RecordedConversation(_Stream(file.left_out).read(file.live))
 
 
 def _is_sdk(told: Mapping[str, object]) -> bool:

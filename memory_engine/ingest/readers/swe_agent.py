@@ -20,35 +20,35 @@ class SweAgent:
 
     name = "swe-agent"
 
-    def sees(self, recording: RecordedFile) -> bool:
+    def sees(self, file: RecordedFile) -> bool:
         """Return True for an object with a history or a trajectory of steps, or with mini-swe-agent's messages."""
-        if "trajectory_format" in recording.head:
+        if "trajectory_format" in file.head:
             return True
-        first = recording.first[0] if recording.first else None
+        first = file.first[0] if file.first else None
         steps = objects(first, "trajectory")
         return bool(objects(first, "history")) or bool(steps and "observation" in steps[0])
 
-    def conversations(self, recording: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
+    def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
         """One conversation for each run."""
-        if "trajectory_format" in recording.head:
-            self._rest(recording, recording.head)
-            yield RecordedConversation(_read(recording.records))
+        if "trajectory_format" in file.head:
+            self._rest(file, file.head)
+            yield RecordedConversation(_read(file.records))
             return
-        for run in recording.records:
+        for run in file.records:
             if isinstance(run, IngestError):
                 yield run
                 continue
             told = run.value if isinstance(run.value, Mapping) else {}
-            self._rest(recording, told)
+            self._rest(file, told)
             history = objects(told, "history")
             messages = history if _is_whole(history, told) else [*history, *_steps(told)]
             records = (Record(dict(one), run.line, n) for n, one in enumerate(messages, 1))
             yield RecordedConversation(_read(records), label=str(run.number) if run.is_line else "")
 
-    def _rest(self, recording: RecordedFile, told: Mapping[str, object]) -> None:
+    def _rest(self, file: RecordedFile, told: Mapping[str, object]) -> None:
         for key, value in told.items():
             if key not in _DERIVED and value:
-                recording.left_out[f"{key} of the run"] += 1
+                file.left_out[f"{key} of the run"] += 1
 
 
 def _is_whole(history: list[Mapping[str, object]], told: Mapping[str, object]) -> bool:
