@@ -1,10 +1,12 @@
 """Which statement is true now? Updates in long chats, in four languages, asked through search and context.
 
-`recall_now.toml` has the statements, `recall_now_filler.toml` what the chats around them are made of; each update gets
-a chat of its own, the same on every machine. Lines are dealt in turn to two halves: tune on `dev` only.
+`recall_now.toml` has the statements, `recall_now_kinds.toml` more of them of many kinds, written in another hand;
+`recall_now_filler.toml` what the chats around them are made of. Each update gets a chat of its own, the same on every
+machine. Lines are dealt in turn to a dev half and a held-out half (of the kinds, two thirds): tune on `dev` only.
 
     python -m benchmarks.recall_now                     both halves, per language
     python -m benchmarks.recall_now --half dev --failures
+    python -m benchmarks.recall_now --kinds             statements of many kinds, per kind
 """
 
 import argparse
@@ -17,12 +19,24 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from typing import Literal
 
 import msgspec
 from attrs import frozen
 
 import memory_engine
-from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmTextResponse, NewEvent, UserMessage
+from memory_engine import (
+    CompactionPolicy,
+    Engine,
+    EngineConfig,
+    Event,
+    LlmTextResponse,
+    LlmToolCall,
+    NewEvent,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from memory_engine.language.text import pairs, stop_words, words
 from memory_engine.recall import Hit
 from memory_engine.recall.superseding import CURRENT
@@ -37,6 +51,7 @@ TOPICAL_EVERY = 4
 """Of so many turns one names a word of the question and says nothing that answers it; so does the assistant's reply."""
 LIMIT = 20
 CONTEXT_TOKENS = 1_000
+By = Literal["user", "assistant", "tool"]
 BEGUN = datetime(2026, 1, 5, 8, tzinfo=UTC)
 TOPIC_CHARS_MIN = 4
 
@@ -44,13 +59,15 @@ TOPIC_CHARS_MIN = 4
 class Update(msgspec.Struct, frozen=True, kw_only=True):
     """A statement, the one that takes its place, and a question about now (`ask`) and about then (`before`)."""
 
-    lang: str
-    matter: str
+    lang: str = "en"
+    matter: str = ""
+    kind: str = ""
+    by: By = "user"
     older: str
     newer: str
     ask: str
-    was: str
-    now: str
+    now: str = ""
+    was: str = ""
     before: str = ""
     also: tuple[str, ...] = ()
 
@@ -58,8 +75,10 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 class Still(msgspec.Struct, frozen=True, kw_only=True):
     """Two statements of which the second does not take the place of the first, and `why`."""
 
-    lang: str
-    why: str
+    lang: str = "en"
+    why: str = ""
+    kind: str = ""
+    by: By = "user"
     first: str
     second: str
     ask: str
@@ -81,18 +100,23 @@ class Case:
 
 @frozen
 class Outcome:
-    """What became of one chat's questions. `wrong_lifts` are texts wrongly taken for what is true now."""
+    """What became of one chat's questions.
+
+    `wrong_lifts` are texts wrongly taken for what is true now; `demoted` are true answers that stand below one of them.
+    """
 
     case: Case
     newer_first: bool
     in_context: bool
     then_right: bool | None
     wrong_lifts: frozenset[str] = frozenset()
+    demoted: frozenset[str] = frozenset()
+    still_first: bool = True
 
 
 def cases(half: str) -> list[Case]:
     """The chats of a half: in each language its updates in turn, with its stills going round."""
-    data = msgspec.convert(tomllib.loads((HERE / "recall_now.toml").read_text("utf-8")), _Data)
+    data = _data("recall_now.toml")
     parity = HALVES.index(half)
     found: list[Case] = []
     for lang in dict.fromkeys(update.lang for update in data.updates):
@@ -102,8 +126,27 @@ def cases(half: str) -> list[Case]:
     return found
 
 
+def cases_of_kinds(half: str) -> list[Case]:
+    """The chats of statements of many kinds: each update with a still, both said by the same in the same language."""
+    data = _data("recall_now_kinds.toml")
+    updates = [one for n, one in enumerate(data.updates) if (n % 3 == 0) == (half == "dev")]
+    waiting = [one for n, one in enumerate(data.stills) if (n % 3 == 0) == (half == "dev")]
+    found: list[Case] = []
+    for n, update in enumerate(updates):
+        of_lang = [still for still in waiting if still.lang == update.lang]
+        still = of_lang[-1] if of_lang else waiting[-1]
+        if len(waiting) > 1:
+            waiting.remove(still)
+        found.append(Case(n, update, still))
+    return found
+
+
+def _data(name: str) -> _Data:
+    return msgspec.convert(tomllib.loads((HERE / name).read_text("utf-8")), _Data)
+
+
 def chat(case: Case) -> list[str]:
-    """The turns of a case's chat: a person's and the assistant's by turns, statements in their places."""
+    """The turns of a case's chat: a person's and the assistant's by turns, statements in their places (`_said_by`)."""
     filler = tomllib.loads((HERE / "recall_now_filler.toml").read_text("utf-8"))[case.update.lang]
     random = Random(f"{case.update.lang} {case.number} {case.update.matter}")
     things, places = filler["things"].split("|"), filler["places"].split("|")
@@ -139,26 +182,45 @@ def _topics(update: Update, verbs: frozenset[str]) -> list[str]:
 async def tried(engine: Engine, case: Case) -> Outcome:
     """Fill a chat and ask its questions."""
     thread = await engine.create_thread()
-    await thread.dispatch_all([_event(n, text) for n, text in enumerate(chat(case))])
+    await thread.dispatch_all(_events(case))
     update, still = case.update, case.still
     found = await thread.search(update.ask, limit=LIMIT)
     order = [hit.text for hit in found]
     context = await thread.context(max_tokens=CONTEXT_TOKENS, query=update.ask)
     then = await thread.search(update.before, limit=LIMIT) if update.before else None
     others = await thread.search(still.ask, limit=LIMIT)
-    wrong = (_lifted(found) - {update.newer}) | _lifted(others) | (_lifted(then or ()) - {update.older})
+    still_order = [hit.text for hit in others]
+    wrong = _lifted(found) - {update.newer}, _lifted(others), _lifted(then or ()) - {update.older}
+    asked = (order, update.newer), (still_order, still.first)
     return Outcome(
         case,
         newer_first=_above(order, update.newer, update.older),
-        in_context=any(update.now in str(message.get("content")) for message in context.messages),
-        wrong_lifts=wrong,
+        in_context=any((update.now or update.newer) in str(message.get("content")) for message in context.messages),
+        wrong_lifts=frozenset().union(*wrong),
+        demoted=frozenset(
+            true
+            for (texts, true), lifted in zip(asked, wrong, strict=False)
+            if any(_above(texts, one, true) for one in lifted)
+        ),
+        still_first=_above(still_order, still.first, still.second),
         then_right=_above([hit.text for hit in then], update.older, update.newer) if then is not None else None,
     )
 
 
-def _event(number: int, text: str) -> NewEvent:
-    said = BEGUN + timedelta(days=number // TURNS_A_DAY, minutes=number % TURNS_A_DAY)
-    return NewEvent(LlmTextResponse(content=text) if number % 2 else UserMessage(content=text), occurred_at=said)
+def _events(case: Case) -> list[NewEvent]:
+    by = {OLDER_AT: case.update.by, NEWER_AT: case.update.by, FIRST_AT: case.still.by, SECOND_AT: case.still.by}
+    return [
+        NewEvent(event, occurred_at=BEGUN + timedelta(days=n // TURNS_A_DAY, minutes=n % TURNS_A_DAY))
+        for n, text in enumerate(chat(case))
+        for event in _said_by(by.get(n, "assistant" if n % 2 else "user"), n, text)
+    ]
+
+
+def _said_by(by: By, number: int, text: str) -> list[Event]:
+    if by == "tool":
+        call = ToolCall(id=f"call-{number}", name="look_up", arguments="{}")
+        return [LlmToolCall(calls=(call,)), ToolResult(call_id=call.id, name=call.name, content=text)]
+    return [LlmTextResponse(content=text) if by == "assistant" else UserMessage(content=text)]
 
 
 def _above(order: Sequence[str], one: str, other: str) -> bool:
@@ -170,19 +232,20 @@ def _lifted(found: Sequence[Hit]) -> frozenset[str]:
     return frozenset(hit.text for hit in found if hit.why.startswith(CURRENT))
 
 
-async def outcomes(half: str, at_most: int | None = None) -> list[Outcome]:
+async def outcomes(half: str, at_most: int | None = None, *, of_kinds: bool = False) -> list[Outcome]:
     """The first so many cases of a half (default: all), in an engine in memory that compacts nothing."""
     config = EngineConfig(compaction=CompactionPolicy(enabled=False))
     async with memory_engine.open(":memory:", config=config) as engine:
-        return [await tried(engine, case) for case in cases(half)[:at_most]]
+        found = cases_of_kinds(half) if of_kinds else cases(half)
+        return [await tried(engine, case) for case in found[:at_most]]
 
 
 def figures(found: Sequence[Outcome]) -> dict[str, dict[str, float]]:
-    """Shares in percent, by language and over all ("all")."""
+    """Shares in percent, by language or kind and over all ("all")."""
     groups: Mapping[str, list[Outcome]] = defaultdict(list)
     for one in found:
         groups["all"].append(one)
-        groups[one.case.update.lang].append(one)
+        groups[one.case.update.kind or one.case.update.lang].append(one)
     return {name: _shares(some) for name, some in groups.items()}
 
 
@@ -193,7 +256,9 @@ def _shares(some: Sequence[Outcome]) -> dict[str, float]:
         "newer_first": 100 * fmean(one.newer_first for one in some),
         "in_context": 100 * fmean(one.in_context for one in some),
         "then_right": 100 * fmean(then) if then else 0.0,
+        "still_first": 100 * fmean(one.still_first for one in some),
         "wrong_lifts": sum(len(one.wrong_lifts) for one in some),
+        "demoted": sum(len(one.demoted) for one in some),
     }
 
 
@@ -201,10 +266,11 @@ def main() -> None:
     """Print the figures of each half as JSON, one object a half."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=HALVES, help="only this half")
+    parser.add_argument("--kinds", action="store_true", help="the statements of many kinds")
     parser.add_argument("--failures", action="store_true", help="list what went wrong")
     options = parser.parse_args()
     for half in (options.half,) if options.half else HALVES:
-        found = asyncio.run(outcomes(half))
+        found = asyncio.run(outcomes(half, of_kinds=options.kinds))
         print(json.dumps({half: figures(found)}, indent=1))
         if options.failures:
             for one in found:
@@ -212,16 +278,19 @@ def main() -> None:
 
 
 def _print_failures(one: Outcome) -> None:
+    update, still = one.case.update, one.case.still
     wrong = [name for name, ok in (("order", one.newer_first), ("context", one.in_context)) if not ok]
     if one.then_right is False:
         wrong.append("then")
     if wrong:
-        update = one.case.update
         print(
-            f"{update.lang} {update.matter}: {', '.join(wrong)}\n   {update.older}\n   {update.newer}\n   {update.ask}"
+            f"{update.lang} {update.kind or update.matter}: {', '.join(wrong)}"
+            f"\n   {update.older}\n   {update.newer}\n   {update.ask}"
         )
     for text in one.wrong_lifts:
-        print(f"{one.case.update.lang} LIFTED: {text}")
+        print(f"{update.lang} LIFTED: {text}\n   of {still.first if text == still.second else update.ask}")
+    for text in one.demoted:
+        print(f"{update.lang} DEMOTED: {text}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ role alone: friends, an assistant's chats and an agent's tools are ranked alike.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import log, sqrt
-from operator import add, attrgetter
+from operator import attrgetter
 from typing import Protocol
 
 import msgspec
