@@ -1,15 +1,17 @@
 """Recordings of other tools, counted by themselves: by code that shares nothing with the readers.
 
-Real ones are not part of the project. Name the folder that has them with MEMORY_ENGINE_RECORDINGS.
+Real ones are not part of the project: they stand beside the checkout, in ../shared/data.
 """
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from attrs import define, field
+
+
+REAL = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 @define
@@ -30,10 +32,9 @@ class Counts:
 
 def real(name: str) -> Path:
     """A real recording; the test that asks for it is skipped where there is none."""
-    folder = os.environ.get("MEMORY_ENGINE_RECORDINGS", "")
-    path = Path(folder) / name
-    if not folder or not path.exists():
-        pytest.skip(f"no real recording {name}: name their folder with MEMORY_ENGINE_RECORDINGS")
+    path = REAL / name
+    if not path.exists():
+        pytest.skip(f"no recording {name} in {REAL}")
     return path
 
 

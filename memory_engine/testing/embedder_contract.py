@@ -129,4 +129,5 @@ def alike(some: Sequence[Vector], others: Sequence[Vector]) -> bool:
 
 def cosine(one: Vector, other: Vector) -> float:
     """The cosine of two vectors of the same dimension."""
-    return sum(map(mul, one, other)) / ((hypot(*one) * hypot(*other)) or 1.0)
+    product: float = sum(map(mul, one, other))
+    return product / ((hypot(*one) * hypot(*other)) or 1.0)

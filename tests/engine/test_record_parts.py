@@ -8,6 +8,7 @@ import pytest
 import memory_engine
 from memory_engine import Thread, errors
 from memory_engine import events as e
+from memory_engine.context.forms.gemini import GeminiInput
 from memory_engine.context.forms.openai_responses import ResponsesInput
 from memory_engine.formats.detection import Format
 from memory_engine.formats.native import Json
@@ -75,6 +76,7 @@ async def test_a_call_that_was_abandoned_does_not_block_its_id(thread: Thread, k
     for one in (QUESTION, call, stop, call, result):
         await thread.record(one, format=known)
     rendered = (await thread.context()).render(known)
+    assert not isinstance(rendered, GeminiInput)
     shown = str(rendered.input if isinstance(rendered, ResponsesInput) else rendered.messages)
     assert 1 == shown.count("version 4.2")
     assert shown.index("version 4.2") > shown.index("Stop.")
