@@ -1,7 +1,8 @@
 """The input of a model call: the included and excluded chunks, and the messages in the forms of providers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 import msgspec
@@ -178,24 +179,26 @@ class Context:
         match form:
             case "openai.chat":
                 chat = openai_chat.chat_input(said, self.tokens, reasoning_content=reasoning_content)
-                thoughts = [
-                    {"type": "thinking", "reasoning_content": one.get("reasoning_content")} for one in chat.messages
-                ]
-                return evolve(chat, left_out=self._left_out_of(form, [*chat.messages, *thoughts]))
+                thoughts = (
+                    {"type": "thinking", "reasoning_content": one["reasoning_content"]}
+                    for one in chat.messages
+                    if "reasoning_content" in one
+                )
+                return evolve(chat, left_out=self._left_out_of(form, chain(chat.messages, thoughts)))
             case "openai.responses":
                 items = openai_responses.responses_input(said, tokens)
                 return evolve(items, left_out=self._left_out_of(form, items.input))
             case "anthropic":
                 request = anthropic.anthropic_input(said, tokens, cache=cache)
-                blocks = [block for message in request.messages for block in message["content"]]
+                blocks = (block for message in request.messages for block in message["content"])
                 return evolve(request, left_out=self._left_out_of(form, blocks))
             case "gemini":
                 made = gemini.gemini_input(said, tokens)
-                parts = [part for content in made.contents for part in cast("list[object]", content["parts"])]
+                parts = (part for content in made.contents for part in cast("list[object]", content["parts"]))
                 return evolve(made, left_out=self._left_out_of(form, parts))
         raise ValueError(f"a form is 'openai.chat', 'openai.responses', 'anthropic' or 'gemini', not {form!r}")
 
-    def _left_out_of(self, form: str, sent: Sequence[object]) -> "tuple[own.NotSent, ...]":
+    def _left_out_of(self, form: str, sent: Iterable[object]) -> "tuple[own.NotSent, ...]":
         chunks = [piece.chunk for piece in self.pieces]
         responded = (n for n in range(len(chunks) - 1, -1, -1) if is_response(chunks[n]))
         return own.not_sent(self.pieces, newest_thinking(chunks, next(responded, -1)), sent, form)

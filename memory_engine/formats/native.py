@@ -23,6 +23,7 @@ around a message keeps it.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar, cast
 
 import msgspec
@@ -104,8 +105,8 @@ def _entry(whole: object, ours: object) -> object:
 
 def filled(ours: object, more: object) -> object:
     """`ours` with what `beyond` found: the whole again. In a list, `ours` has no place for what stands as a whole."""
-    if isinstance(more, dict) and set(more) == {WHOLE}:
-        return more[WHOLE]
+    if is_whole(more):
+        return cast("Json", more)[WHOLE]
     if isinstance(more, dict) and isinstance(ours, dict):
         return {**ours, **{key: filled(ours.get(key), value) for key, value in more.items()}}
     if isinstance(more, list) and (isinstance(ours, list) or all(map(is_whole, more))):
@@ -122,24 +123,24 @@ def _filled_list(ours: list[object], more: list[object]) -> list[object]:
 
 
 def _in_place(ours: object, entry: object) -> object:
-    instead = isinstance(entry, dict) and set(entry) == {INSTEAD}
-    return cast("Json", entry)[INSTEAD] if instead else filled(ours, entry)
+    return cast("Json", entry)[INSTEAD] if is_instead(entry) else filled(ours, entry)
 
 
 def is_whole(entry: object) -> bool:
     """Return True if an entry of a list is a whole value."""
-    return isinstance(entry, dict) and set(entry) == {WHOLE}
+    return isinstance(entry, dict) and len(entry) == 1 and WHOLE in entry
+
+
+def is_instead(entry: object) -> bool:
+    """Return True if an entry of a list stands for what the fields make otherwise."""
+    return isinstance(entry, dict) and len(entry) == 1 and INSTEAD in entry
 
 
 def own_values(native: str) -> Iterator[Json]:
     """Yield the values in a `native` that the fields do not make at all, other than thoughts: a hosted tool's items."""
     if f'"{WHOLE}"' not in native:
         return
-    try:
-        kept = json.loads(native)
-    except (ValueError, RecursionError):  # a redacted one may be any text
-        return
-    for said in kept.values() if isinstance(kept, dict) else ():
+    for said in _read(native).values():
         message = said.get("message") if isinstance(said, dict) else None
         for entry in message if isinstance(message, list) else ():
             value = entry[WHOLE] if is_whole(entry) else None
@@ -220,12 +221,17 @@ def from_native(native: str, format: str) -> Json:
 
     A redacted `native` may be any text: if it cannot be read, the result is empty.
     """
-    try:
-        value = json.loads(native) if native else {}
-    except ValueError:
-        return {}
-    found = value.get(format) if isinstance(value, dict) else None
+    found = _read(native).get(format) if f'"{format}"' in native else None
     return found if isinstance(found, dict) else {}
+
+
+def _read(native: str) -> Json:
+    """Return the object in a `native`; an empty one if there is none."""
+    for read in (msgspec.json.decode, json.loads):  # the second takes lone surrogates and infinity, too
+        with suppress(ValueError, RecursionError):
+            value = read(native)
+            return value if isinstance(value, dict) else {}
+    return {}
 
 
 def message_of(native: str, format: str, ours: Sequence[object] | Mapping[str, object]) -> object:
@@ -250,11 +256,7 @@ def reported_usages(native: str) -> Iterator[ReportedUsage]:
     """The usages in a `native`: mostly one, and none but on the last event of a response."""
     if '"response"' not in native:
         return
-    try:
-        kept = json.loads(native)
-    except (ValueError, RecursionError):  # a redacted one may be any text
-        return
-    for said in kept.values() if isinstance(kept, dict) else ():
+    for said in _read(native).values():
         response = said.get("response") if isinstance(said, dict) else None
         if isinstance(response, dict) and isinstance(counted := response.get("usage"), dict):
             model = response.get("model")

@@ -17,12 +17,12 @@ from memory_engine.formats import anthropic, gemini, openai_chat, openai_respons
 from memory_engine.formats.detection import Format, checked, detected, of_object
 from memory_engine.formats.dialogue import Dialogue, Returning
 from memory_engine.formats.native import (
-    INSTEAD,
     OTHERWISE,
     SAME,
     Json,
     beyond,
     from_native,
+    is_instead,
     is_whole,
     message_of,
     to_native,
@@ -169,17 +169,13 @@ def _beside(whole: object, ours: object, entries: object) -> object:
         rest = iter(ours)
         made = [None if is_whole(entry) else next(rest, None) for entry in known]
         return [
-            OTHERWISE if one is not None and (_is_instead(entry) or _has_surrogates(value)) else one
+            OTHERWISE if one is not None and (is_instead(entry) or _has_surrogates(value)) else one
             for one, entry, value in zip(made, known, whole, strict=True)
         ]
     if isinstance(whole, dict) and isinstance(ours, dict):
         listed = entries if isinstance(entries, dict) else {}
         return {key: _beside(whole.get(key), one, listed.get(key)) for key, one in ours.items()}
     return ours
-
-
-def _is_instead(entry: object) -> bool:
-    return isinstance(entry, dict) and set(entry) == {INSTEAD}
 
 
 def _has_surrogates(value: object) -> bool:

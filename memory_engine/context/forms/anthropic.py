@@ -8,7 +8,6 @@ At most three `cache_control` breakpoints: after the instructions, before the ne
 changes in place. One of the four that a request may have is left for the tools.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
@@ -176,7 +175,7 @@ def _block(block: Block) -> Iterator[ContentBlock]:
                 "type": "tool_use",
                 "id": block.id,
                 "name": block.name,
-                "input": json.loads(block.arguments),
+                "input": msgspec.json.decode(block.arguments),
             }
 
 

@@ -14,7 +14,7 @@ from memory_engine.context.rendering import DEFAULT_RENDERERS, RenderedChunk, re
 from memory_engine.context.thinking import is_recorded
 from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType
 from memory_engine.formats import anthropic, gemini, openai_chat, openai_responses
-from memory_engine.formats.native import from_native, message_of, own_values
+from memory_engine.formats.native import filled, from_native, message_of, own_values
 from memory_engine.formats.parts import ModelFields
 
 FormName = str
@@ -31,8 +31,10 @@ THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """Types of blocks and items that hold reasoning."""
 _MODELS = frozenset({ChunkType.THINKING, ChunkType.AGENT_RESPONSE, ChunkType.AGENT_ACTION})
 _PROVIDERS = {one.FORMAT: one for one in (anthropic, openai_responses, gemini)}
-_WITHIN = ("content", "output", "tool_calls", "function")
+_WITHIN = frozenset({"content", "output", "tool_calls", "function"})
 """Keys under which refused fields are looked for, too."""
+_NESTED = {form: _WITHIN | {name.split(".")[0] for name in names if "." in name} for form, names in REFUSED.items()}
+"""Keys whose values may hold refused fields."""
 
 
 class NotSent(msgspec.Struct, frozen=True):
@@ -48,18 +50,24 @@ def own_chunks(pieces: Sequence[RenderedChunk], form: FormName) -> tuple[Chunk, 
     chunks = tuple(piece.chunk for piece in pieces)
     if not chunks or not chunks[0].response_id or not is_recorded(chunks[-1]):
         return ()
-    is_one = all(chunk.response_id == chunks[0].response_id and chunk.type in _MODELS for chunk in chunks)
-    is_of_form = is_one and all(not chunk.native or chunk.native.startswith(f'{{"{form}"') for chunk in chunks)
-    shows_form = form == anthropic.FORMAT or any(chunk.native for chunk in chunks)
-    return chunks if is_of_form and shows_form and not any(map(_is_otherwise, pieces)) else ()
+    begin, shows_form = f'{{"{form}"', form == anthropic.FORMAT
+    for piece in pieces:
+        chunk = piece.chunk
+        is_of_form = not chunk.native or chunk.native.startswith(begin)
+        is_one = chunk.response_id == chunks[0].response_id and chunk.type in _MODELS
+        if not (is_of_form and is_one) or _is_otherwise(piece):
+            return ()
+        shows_form = shows_form or bool(chunk.native)
+    return chunks if shows_form else ()
 
 
 def _is_otherwise(piece: RenderedChunk) -> bool:
     """Whether a chunk is shown shortened, or by a renderer of one's own."""
     if piece.shortened:
         return True
-    is_silent = all(message.get("content") is None and not message.get("tool_calls") for message in piece.messages)
-    return not is_silent and piece.messages != tuple(render(piece.chunk, DEFAULT_RENDERERS))
+    if piece.messages == tuple(render(piece.chunk, DEFAULT_RENDERERS)):
+        return False
+    return any(message.get("content") is not None or message.get("tool_calls") for message in piece.messages)
 
 
 def has_own_blocks(chunk: Chunk, form: FormName) -> bool:
@@ -80,8 +88,10 @@ def own_message(chunks: Iterable[Chunk], form: FormName = openai_chat.FORMAT) ->
     said = next((chunk for chunk in chunks if chunk.type != ChunkType.THINKING), None)
     if said is None:
         return None
-    made = cast("JsonObject", message_of(said.native, form, openai_chat.made(_said(said))))
-    listed = _around(said, form).get("choices")
+    kept = from_native(said.native, form)
+    made = cast("JsonObject", filled(openai_chat.made(_said(said)), kept.get("message", {})))
+    around = kept.get("response")
+    listed = around.get("choices") if isinstance(around, dict) else None
     choice = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
     lost = choice.get("message")
     return without_refused(made | lost if isinstance(lost, dict) else made, form)
@@ -110,11 +120,14 @@ def _around(chunk: Chunk, form: FormName) -> JsonObject:
 
 def without_refused(block: JsonObject, form: FormName) -> JsonObject:
     """Return a block without the fields that its provider refuses as input."""
-    return {key: _inner(key, value, form) for key, value in block.items() if key not in REFUSED[form]}
+    refused, nested = REFUSED[form], _NESTED[form]
+    return {
+        key: _inner(key, value, form) if key in nested else value for key, value in block.items() if key not in refused
+    }
 
 
 def _inner(key: str, value: object, form: FormName) -> object:
-    if isinstance(value, dict) and (key in _WITHIN or any(name.startswith(f"{key}.") for name in REFUSED[form])):
+    if isinstance(value, dict):
         kept = {name: one for name, one in value.items() if f"{key}.{name}" not in REFUSED[form]}
         return without_refused(kept, form) if key in _WITHIN else kept
     if isinstance(value, list) and key in _WITHIN:
@@ -142,7 +155,8 @@ def not_sent(
     pieces: Iterable[RenderedChunk], newest: Iterable[Chunk], sent: Iterable[object], form: FormName
 ) -> tuple[NotSent, ...]:
     """Return what a request leaves out: providers' own blocks, and the thinking of the `newest` response."""
-    own = [(piece.chunk, value) for piece in pieces for value in own_values(piece.chunk.native)]
+    chunks = (piece.chunk for piece in pieces if piece.chunk.native)
+    own = [(chunk, value) for chunk in chunks for value in own_values(chunk.native)]
     thoughts = list(newest)
     if not own and not thoughts:
         return ()
@@ -152,7 +166,7 @@ def not_sent(
     found = [
         NotSent(chunk.id, str(value.get("type") or next(iter(value), "")), _why(chunk, form))
         for chunk, value in own
-        if _key(without_refused(_typed(value, form), form)) not in there
+        if not there or _key(without_refused(_typed(value, form), form)) not in there
     ]
     unsealed = (chunk for chunk in thoughts if there.isdisjoint(map(_key, _thoughts(chunk))))
     why = "no provider can verify it here: it is not sealed for this one"
@@ -171,5 +185,9 @@ def _thoughts(chunk: Chunk) -> list[JsonObject]:
     return [*known, {"type": "thinking", "reasoning_content": chunk.text}]
 
 
-def _key(value: object) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
+def _key(value: object) -> bytes:
+    """What is the same for equal values, whatever the order of their keys."""
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except UnicodeEncodeError:  # a lone surrogate
+        return json.dumps(value, sort_keys=True).encode()

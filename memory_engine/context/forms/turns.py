@@ -6,7 +6,7 @@ What one provider wants and another does not stands in the module of its form.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Literal
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from memory_engine.context.forms.own import has_own_blocks, own_chunks
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_part
+from memory_engine.context.thinking import is_recorded
 from memory_engine.core import images
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
@@ -138,15 +139,14 @@ def turns_of(
             made[-1].add(turn, n)
         else:
             made.append(_Making(turn, n))
-    if form:
-        _keep_own(made, shown, form)
+    _keep_own(made, shown, form)
     settled = (_settled(one.turn) for one in made)
     return _with_running_thoughts([turn for turn in settled if turn is not None])
 
 
 def _is_next(made: _Making, later: FormTurn, place: int, shown: Sequence[RenderedChunk]) -> bool:
     """Whether a turn goes on with the response before it: of its id, and nothing was said in between."""
-    is_same = later.role == "agent" and bool(later.response_id) and later.response_id == made.turn.response_id
+    is_same = bool(later.response_id) and later.response_id == made.turn.response_id
     return (
         is_same and place > made.places[-1] >= 0 and not any(one.messages for one in shown[made.places[-1] + 1 : place])
     )
@@ -154,32 +154,35 @@ def _is_next(made: _Making, later: FormTurn, place: int, shown: Sequence[Rendere
 
 def _keep_own(made: Sequence[_Making], shown: Sequence[RenderedChunk], form: str) -> None:
     """Mark the responses that go back to the form's provider as they came, with their own ids of calls."""
-    taken = [call.id for one in made for call in one.turn.calls]
-    for one in made:
-        if one.turn.role != "agent" or -1 in one.places:
-            continue
-        pieces = [shown[n] for n in sorted({*one.places, *_hidden(one, shown)})]
-        own = own_chunks([piece for piece in pieces if piece.messages], form)
-        asked = [call for chunk in own for call in chunk.calls]
-        renamed = [
-            (call, made_of) for call, made_of in zip(asked, one.turn.calls, strict=False) if call.id != made_of.id
-        ]
-        if not own or len(asked) != len(one.turn.calls) or not {call.id for call, _ in renamed}.isdisjoint(taken):
-            continue
-        if not any(chunk.native for chunk in own) and any(
-            (call.id, call.name, call.arguments) != (made_of.id, made_of.name, made_of.arguments)
-            for call, made_of in zip(asked, one.turn.calls, strict=True)
-        ):
-            continue
-        ids = {made_of.id: call.id for call, made_of in zip(asked, one.turn.calls, strict=True)}
-        results = tuple(replace(result, call_id=ids[result.call_id]) for result in one.turn.results)
-        one.turn = replace(one.turn, own=own, results=results, whole=all(piece.messages for piece in pieces))
-
-
-def _hidden(one: _Making, shown: Sequence[RenderedChunk]) -> Iterator[int]:
-    """The places of the response's thinking that is not shown: right before its other chunks, or among them."""
-    if not one.turn.response_id:
+    named = [one for one in made if one.turn.response_id and -1 not in one.places] if form else []
+    if not named or not any(is_recorded(piece.chunk) for piece in shown):
         return
+    taken = {call.id for one in made for call in one.turn.calls}
+    for one in named:
+        pieces = [shown[n] for n in sorted({*one.places, *_of_response(one, shown)})]
+        own = own_chunks([piece for piece in pieces if piece.messages], form)
+        ids = _own_ids(own, one.turn.calls, taken) if own else None
+        if ids is not None:
+            results = tuple(replace(result, call_id=ids[result.call_id]) for result in one.turn.results)
+            one.turn = replace(one.turn, own=own, results=results, whole=all(piece.messages for piece in pieces))
+
+
+def _own_ids(own: Sequence[Chunk], calls: Sequence[FormCall], taken: Container[str]) -> dict[str, str] | None:
+    """The response's own ids of its calls, by those of the form; `None` if the calls cannot go back as they came."""
+    asked = [call for chunk in own for call in chunk.calls]
+    if len(asked) != len(calls):
+        return None
+    for call, ours in zip(asked, calls, strict=True):
+        if call.id != ours.id and call.id in taken:
+            return None
+        is_same = (call.id, call.name, call.arguments) == (ours.id, ours.name, ours.arguments)
+        if not is_same and not any(chunk.native for chunk in own):
+            return None
+    return {ours.id: call.id for call, ours in zip(asked, calls, strict=True)}
+
+
+def _of_response(one: _Making, shown: Sequence[RenderedChunk]) -> Iterator[int]:
+    """The places of a response, also of its thinking that is not shown: right before the others, or among them."""
     first = one.places[0]
     while first and shown[first - 1].chunk.response_id == one.turn.response_id:
         first -= 1
@@ -445,7 +448,8 @@ def _with_running_thoughts(turns: list[FormTurn]) -> list[FormTurn]:
 
 
 def _without_thoughts(turn: FormTurn) -> FormTurn:
-    return replace(turn, blocks=tuple(block for block in turn.blocks if not _is_thought(block)))
+    blocks = tuple(block for block in turn.blocks if not _is_thought(block))
+    return turn if len(blocks) == len(turn.blocks) else replace(turn, blocks=blocks)
 
 
 def _is_thought(block: Block) -> bool:
@@ -456,7 +460,9 @@ def _settled(turn: FormTurn) -> FormTurn | None:
     """The turn without thinking that nothing follows, which providers refuse; `None` if nothing else is in it."""
     if turn.role != "agent" or turn.own:
         return turn
-    blocks = list(turn.blocks)
+    blocks = turn.blocks
     while blocks and _is_thought(blocks[-1]):
-        blocks.pop()
-    return replace(turn, blocks=tuple(blocks)) if blocks else None
+        blocks = blocks[:-1]
+    if not blocks:
+        return None
+    return turn if blocks is turn.blocks else replace(turn, blocks=blocks)
