@@ -73,6 +73,7 @@ PAGE_OF = {
     "storage": "engine",
     "store": "engine",
     "inspector": "engine",
+    "interchange": "engine",
     "sync": "engine",
     "telemetry": "engine",
     "thread": "engine",

@@ -6,21 +6,33 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_flag, checked_path
+from memory_engine.core.arguments import (
+    PathLike,
+    checked_call,
+    checked_file,
+    checked_flag,
+    checked_path,
+    checked_text,
+    checked_type,
+)
 from memory_engine.core.aside import imported
 from memory_engine.core.lazy import lazy_module
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.errors import BackupFailed, InvalidArgument, KeyUnsupported, MemoryEngineError, ThreadNotFound
 from memory_engine.errors.base import is_url
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.acts import Act
 from memory_engine.store.protocol import Backup, Copied, Rekeyable
 
 if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds, retention
+    from memory_engine.interchange import exporting, importing
+    from memory_engine.interchange.systems import System
     from memory_engine.replay import rebuild, verify
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay.divergence import VerifyReport
@@ -36,6 +48,8 @@ else:
     archive = lazy_module("memory_engine.replay.export.archive")
     claims = lazy_module("memory_engine.replay.export.claims")
     importer = lazy_module("memory_engine.replay.export.importer")
+    exporting = lazy_module("memory_engine.interchange.exporting")
+    importing = lazy_module("memory_engine.interchange.importing")
     rebuild = lazy_module("memory_engine.replay.rebuild")
     rereduction = lazy_module("memory_engine.replay.rereduce")
     verify = lazy_module("memory_engine.replay.verify")
@@ -292,6 +306,66 @@ class AdministeredStore:
         """
         may = claims.Allowed(everything=claims.checked_scopes(scopes) == claims.AS_EXPORTED)
         return await archive.import_all(self.kernel, checked_file("folder", folder), allowed=may, progress=progress)
+
+    async def import_memories(  # noqa: PLR0913 - whose they are, and how to read them, by keyword
+        self,
+        path: PathLike,
+        *,
+        user_id: str,
+        tenant_id: str = "",
+        system: "System" = "auto",
+        source_user: str = "",
+        dry_run: bool = False,
+        limits: ReadingLimits = DEFAULT_LIMITS,
+        progress: "importing.MemoriesProgress | None" = None,
+    ) -> "importing.MemoriesImported":
+        """Take memories that another system exported (mem0, Letta, Zep, MIF, a `.mem` bundle) as a user's.
+
+        They become events of the user's own thread: facts, episodes, rules and preferences of the origin "imported",
+        with the system and the id that they have there. A memory comes once: a second import of the file adds nothing,
+        and what was forgotten or removed here does not come back. The whole file is read first. What is not taken is
+        counted in the report, by kind. A file with memories of several users needs `source_user`, the one to take.
+
+        Raises `ImportRefused` with what was seen, `InvalidArgument`, `InvalidIdentifier`, `FileNotFoundError`,
+        `FileRefused` for one that is too large, `FileFailed`; then nothing was written.
+        """
+        checked_type("limits", limits, ReadingLimits, give="ReadingLimits")
+        checked_call("progress", progress)
+        await imported(importing)
+        options = importing.ImportOptions(
+            system=system,
+            source_user=checked_text("source_user", source_user),
+            dry_run=checked_flag("dry_run", dry_run),
+            limits=limits,
+        )
+        user = ScopeHandle(self.kernel, "user", user_id, tenant_id)
+        return await importing.import_memories(user, checked_file("path", path), options, progress)
+
+    async def export_memories(  # noqa: PLR0913 - whose they are, and what goes with them, by keyword
+        self,
+        folder: PathLike,
+        *,
+        user_id: str,
+        tenant_id: str = "",
+        logs: bool = True,
+        dry_run: bool = False,
+        progress: "exporting.ExportProgress | None" = None,
+    ) -> "exporting.MemoriesExported":
+        """Write a user's memory to a new folder, as a Portable Memory bundle (`.mem`) with proof.
+
+        It holds the entries and preferences of the user's own thread; each names the events that it came from: thread,
+        seq and hash. Beside them are the logs of the user's threads (without them: `logs=False`), without the texts of
+        what was forgotten. `memory_engine.interchange.check_memories` compares the two. Raises `FileExistsError` unless
+        the folder is new or empty, `InvalidIdentifier`, and `FileFailed` for a disk that is full.
+        """
+        checked_flag("logs", logs)
+        checked_flag("dry_run", dry_run)
+        checked_call("progress", progress)
+        await imported(exporting)
+        user = ScopeHandle(self.kernel, "user", user_id, tenant_id)
+        return await exporting.export_memories(
+            user, checked_file("folder", folder), logs=logs, dry_run=dry_run, progress=progress
+        )
 
     async def finish_acts(self, *, retry_failed: bool = False) -> "list[erasing.ErasureReport]":
         """Continue acts left unfinished by a process that died, or by a reader in the way.

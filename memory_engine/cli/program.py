@@ -82,6 +82,9 @@ COMMANDS = {
     "rekey": CommandEntry("encrypt a database, change its key, or decrypt it", "rekey:REKEY"),
     "migrate": CommandEntry("show a database's schema version, or migrate it", "migrate:MIGRATE"),
     "docs": CommandEntry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
+    "memories": CommandEntry(
+        "a user's memories: import those of another system, export them with proof, check", "memories:MEMORIES"
+    ),
     "inspect": CommandEntry("serve a web page over logs, states, contexts and lineage", "inspect:INSPECT"),
     "mcp": CommandEntry("serve the memory to MCP clients", "mcp:MCP"),
     "fork": CommandEntry("make a thread that shares another's past", "what_if:FORK"),
@@ -109,7 +112,7 @@ def _group(what: str, words: str) -> CommandGroup:
 
 
 GROUPS = {
-    "start": _group("bring data in, and serve it", "demo ingest docs inspect mcp completion"),
+    "start": _group("bring data in, and serve it", "demo ingest memories docs inspect mcp completion"),
     "threads": _group(
         "threads, and what is in them",
         "list=threads show context brief search report view memory-files fork pin unpin update clear forget archive "

@@ -4,48 +4,15 @@ import codecs
 import json
 from typing import BinaryIO, NoReturn
 
-from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits, json_values
+from memory_engine.core.json_text import DECODER, BrokenText, check_values, parse
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
+
+__all__ = ["BLOCK", "VALUE_CHARS_MAX", "BrokenText", "Scanner", "parse"]
 
 BLOCK = 1 << 16
 VALUE_CHARS_MAX = 64 * 1024 * 1024
 """A single value (a line, an element of a list) longer than this is refused: an event is never that large."""
 _SPACE = " \t\r\n"
-
-
-class BrokenText(Exception):
-    """The text is not JSON from here on. `line` is counted from 1."""
-
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(why)
-        self.line = line
-        self.why = why
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-def parse(text: str, line: int, limits: ReadingLimits = DEFAULT_LIMITS) -> object:
-    """The one JSON value that `text` holds, which stands on `line`. Raises `BrokenText`."""
-    _check_values(text, line, limits)
-    try:
-        return _DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        raise BrokenText(line + error.lineno - 1, f"not JSON: {error.msg} at column {error.colno}") from None
-    except ValueError as error:
-        raise BrokenText(line, f"not JSON: {error}") from None
-    except RecursionError:
-        raise BrokenText(line, "not usable: its values are nested too deep") from None
-
-
-def _check_values(text: str, line: int, limits: ReadingLimits) -> None:
-    """Raise `BrokenText` for JSON of so many values that it would take a hundred times its length of memory."""
-    if len(text) > limits.json_values and (count := json_values(text)) > limits.json_values:
-        why = f"not usable: it has {count:,} values or more; the limit is {limits.json_values:,}"
-        raise BrokenText(line, f"{why}; if you trust the file, raise it: limits=ReadingLimits(json_values=…)")
 
 
 class Scanner:
@@ -104,9 +71,9 @@ class Scanner:
         size = BLOCK
         while True:
             if len(self._text) > 2 * BLOCK:  # one value alone fills a larger buffer
-                _check_values(self._text, self.line, self._limits)
+                check_values(self._text, self.line, self._limits)
             try:
-                found, end = _DECODER.raw_decode(self._text, self._at)
+                found, end = DECODER.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
                 # Cut off and broken look alike, so a value counts as broken once all of it was read.
                 if self._ended or len(self._text) - self._at > VALUE_CHARS_MAX:

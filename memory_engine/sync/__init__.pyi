@@ -35,6 +35,9 @@ from memory_engine.engine import BeforeCompaction
 from memory_engine.engine import Engine as AsyncEngine
 from memory_engine.events import Layer
 from memory_engine.formats.detection import Format
+from memory_engine.interchange.exporting import ExportProgress, MemoriesExported
+from memory_engine.interchange.importing import MemoriesImported, MemoriesProgress
+from memory_engine.interchange.systems import System
 from memory_engine.language.masking import Mask
 from memory_engine.llm.base import LanguageModel
 from memory_engine.llm.vectors import Embedder
@@ -166,6 +169,17 @@ class Engine:
         self, folder: PathLike, *, redaction: Redaction | None = None, progress: FolderProgress | None = None
     ) -> StoreExport:
         """Write every thread's log to a new folder: one file each (see `Thread.export`), and a list with digests."""
+    def export_memories(
+        self,
+        folder: PathLike,
+        *,
+        user_id: str,
+        tenant_id: str = "",
+        logs: bool = True,
+        dry_run: bool = False,
+        progress: ExportProgress | None = None,
+    ) -> MemoriesExported:
+        """Write a user's memory to a new folder, as a Portable Memory bundle (`.mem`) with proof."""
     def finish_acts(self, *, retry_failed: bool = False) -> list[ErasureReport]:
         """Continue acts left unfinished by a process that died, or by a reader in the way."""
     def flush(self) -> None:
@@ -190,6 +204,19 @@ class Engine:
         progress: VerifyProgress | None = None,
     ) -> ImportReport:
         """Create a thread from a file that `Thread.export` wrote, with the same events, operations and hashes."""
+    def import_memories(
+        self,
+        path: PathLike,
+        *,
+        user_id: str,
+        tenant_id: str = "",
+        system: System = "auto",
+        source_user: str = "",
+        dry_run: bool = False,
+        limits: ReadingLimits = ...,
+        progress: MemoriesProgress | None = None,
+    ) -> MemoriesImported:
+        """Take memories that another system exported (mem0, Letta, Zep, MIF, a `.mem` bundle) as a user's."""
     def industry(self, name: str) -> Industry:
         """An industry's own thread: the patterns that its tenants share. Raises `InvalidIdentifier`."""
     def observe(self, observer: Observer) -> Callable[[], None]:
@@ -806,6 +833,10 @@ class Preferences:
         """The preferences that apply, each with a score and the reason; includes the persona's and defaults."""
     def apply(self, situation: Mapping[str, object], *, flow: str | None = None, query: str | None = None) -> Applied:
         """Apply the rules whose conditions the situation meets: slots by name, a template's text under `"template"`."""
+    def check(
+        self, key: str, value: object, rule: RuleReference | None = None, *, origin: PreferenceOrigin = "explicit"
+    ) -> None:
+        """Raise what `update` raises for a preference that may not be set."""
     def find(self, key: str, *, at: int | None = None) -> Preference | None:
         """The current preference under a key, with its origin. `at`: as of an earlier seq."""
     def get(self, key: str, default: object = None, *, at: int | None = None) -> object:

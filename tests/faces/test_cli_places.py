@@ -49,6 +49,7 @@ WORDS: dict[str, list[list[str]]] = {
     "ledger": [["t"]],
     "log": [["t"], ["--correlation", "k", "--follow"]],
     "mcp": [[], ["--read-only"], ["--http", "127.0.0.1:0"]],
+    "memories": [["import", "memories.json", "--user", "u"], ["export", "out.mem", "--user", "u"]],
     "memory-files": [["t"], ["t", "--history"]],
     "migrate": [["--check"], ["--apply"]],
     "brief": [["t"]],
@@ -87,6 +88,7 @@ def test_every_command_is_tried() -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that commands read."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "memories.json").write_text('[{"id": "1", "memory": "Likes tea"}]')
     (tmp_path / "talk.jsonl").write_text('{"role": "user", "content": "Hello"}\n')
     (tmp_path / "anchors.jsonl").write_text("")
     (tmp_path / "key.txt").write_text("a passphrase of several words")

@@ -61,9 +61,9 @@ USUAL: dict[str, object] = {
     "tool": "tool", "user_id": "u", "user_message": "Hello", "user_query": "q", "value": "concise", "what": "1.0",
 }  # fmt: skip
 ELSEWHERE = {
-    "archive", "backup", "close", "copy_to", "delete", "erase_all", "export", "export_all", "follow", "from_file",
-    "hold", "import_all", "import_log", "of", "pause", "register_compactor", "release", "resume", "retain",
-    "retain_every", "to_pytest",
+    "archive", "backup", "close", "copy_to", "delete", "erase_all", "export", "export_all", "export_memories", "follow",
+    "from_file", "hold", "import_all", "import_log", "import_memories", "of", "pause", "register_compactor", "release",
+    "resume", "retain", "retain_every", "to_pytest",
 }  # fmt: skip
 """They end the thread or the engine, let it wait, write files, or take an object with methods of its own."""
 OWN_ERRORS = (errors.MemoryEngineError, OSError)

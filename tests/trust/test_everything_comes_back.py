@@ -151,7 +151,7 @@ def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an exported thread and an exported store."""
+    """A folder with an exported thread, an exported store, and memories of another system."""
     folder = tmp_path_factory.mktemp("given")
 
     async def export() -> None:
@@ -159,6 +159,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
             thread = await engine.create_thread("other")
             await thread.dispatch(UserMessage(content="From elsewhere"))
             await thread.export(folder / "exported.jsonl")
+            (folder / "memories.json").write_text('[{"id": "1", "memory": "Likes tea"}]')
             await engine.export_all(folder / "exported")
 
     asyncio.run(export())
@@ -167,8 +168,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, exported: Path) -> Path:
-    """A fresh folder that shows both."""
-    for name in ("exported.jsonl", "exported"):
+    """A fresh folder that shows them."""
+    for name in ("exported.jsonl", "exported", "memories.json"):
         (tmp_path / name).symlink_to(exported / name)
     return tmp_path
 

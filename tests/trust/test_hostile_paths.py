@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system ha
 Reader = Callable[[Engine, Path], Awaitable[object] | object]
 READERS: dict[str, Reader] = {
     "a log": lambda engine, path: engine.import_log(path),
+    "memories": lambda engine, path: engine.import_memories(path, user_id="u"),
     "agent.md": lambda engine, path: engine.tenant("acme").agent_md.upload(path),
     "anchors": lambda _, path: read_anchors(path),
     "rules": lambda _, path: read_rules(path),

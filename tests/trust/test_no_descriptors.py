@@ -27,8 +27,9 @@ TWICE = {  # what a second call says of the first, or of this log
 
 
 FILES = [
-    "Engine.backup", "Engine.copy_to", "Engine.dispatch", "Engine.export_all", "Engine.import_all", "Engine.import_log",
-    "Engine.search", "Thread.delete", "Thread.erase", "Thread.export", "Thread.fork", "Thread.rebuild",
+    "Engine.backup", "Engine.copy_to", "Engine.dispatch", "Engine.export_all", "Engine.export_memories",
+    "Engine.import_all", "Engine.import_log", "Engine.import_memories", "Engine.search",
+    "Thread.delete", "Thread.erase", "Thread.export", "Thread.fork", "Thread.rebuild",
 ]  # fmt: skip
 """What opens files and starts programs."""
 

@@ -36,6 +36,7 @@ async def written(folder: Path) -> None:
         await engine.settle()
         await thread.export(folder / "t.jsonl")
         await engine.export_all(folder / "all")
+        (folder / "memories.json").write_text('[{"id": "1", "memory": "Likes tea"}]')
 
 
 def given(folder: Path) -> dict[str, Given]:
@@ -50,6 +51,8 @@ def given(folder: Path) -> dict[str, Given]:
         "Engine.dispatch": {"thread_id": "t", "event": EVENT},
         "Engine.dispatch_all": {"thread_id": "t", "events": [EVENT]},
         "Engine.export_all": {"folder": made / "all"},
+        "Engine.export_memories": {"folder": made / "memories", "user_id": "u"},
+        "Engine.import_memories": {"path": folder / "memories.json", "user_id": "u"},
         "Engine.import_all": {"folder": folder / "all"},
         "Engine.import_log": {"path": folder / "t.jsonl"},
         "Engine.industry": {"name": "retail"},

@@ -9,6 +9,7 @@ from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.store.passages import Extracted, Text
+from memory_engine.views.layers.entries import metadata_of
 from memory_engine.views.layers.events import (
     MemoryAppended,
     MemoryCleared,
@@ -23,10 +24,14 @@ from memory_engine.views.layers.events import (
 from memory_engine.views.layers.fold import EPISODIC, LAYERS, EntryRow, keys_of
 from memory_engine.views.layers.grants import GRANTS
 from memory_engine.views.layers.offloads import reduce_memory_recalled, reduce_results_offloaded
+from memory_engine.views.layers.origin import IMPORTED, name_of, origin_note
 from memory_engine.views.layers.viewers import is_doubtful, rows_for
 
 LOOKED_AT_MAX = 500
 """Entries of unknown origin, the newest, that a block looks up: each costs about a millisecond, once a process."""
+
+_HEARD = "What this user has said of themselves:"
+_WITH_IMPORTED = "What this user has said of themselves, and what other systems remembered of them:"
 
 PLUGIN = Plugin("layers")
 PLUGIN.events += [MemoryAppended, MemoryRemoved, MemoryCompacted, MemoryCleared]
@@ -44,14 +49,17 @@ PLUGIN.projection(GRANTS)
 async def _user_block(situation: Situation) -> StandingBlock | None:
     """What the user of a conversation has said of themselves in their other conversations, the latest last.
 
-    Entries that an application appended are found by a question (`recall_from`).
+    Memories of other systems are shown with their origin. Entries that an application appended are found by a question
+    (`recall_from`).
     """
     user = await situation.user()
     if user is None:
         return None
-    heard = [row for row in await _known(user) if row.source_thread not in ("", situation.thread.id)]
-    lines = _lines(situation, user, heard)
-    return StandingBlock(name="user_memory", heading="What this user has said of themselves:", lines=lines)
+    known = await _known(user)
+    heard = [row for row in known if row.source_thread not in ("", situation.thread.id)]
+    imported = [row for row in known if not row.source_thread and _note(row)]
+    lines = _lines(situation, user, sorted([*imported, *heard], key=lambda row: row.seq))
+    return StandingBlock(name="user_memory", heading=_WITH_IMPORTED if imported else _HEARD, lines=lines)
 
 
 @PLUGIN.context_block("agent_memory")
@@ -86,7 +94,15 @@ def _lines(situation: Situation, memory: ScopeHandle, rows: Iterable[EntryRow]) 
     return tuple(StandingLine(f"- {_told(row)}", memory.id, row.seq) for row in new)
 
 
+def _note(row: EntryRow) -> str:
+    """Where an imported entry comes from. Metadata is decoded only where it may say so: a context reads every fact."""
+    return origin_note(metadata_of(row)) if f'"{IMPORTED}"' in row.metadata else ""
+
+
 def _told(row: EntryRow) -> str:
+    if note := _note(row):
+        name = row.condition or name_of(metadata_of(row))
+        return " ".join(f"{name}: {row.content} ({note})".split() if name else f"{row.content} ({note})".split())
     name = row.condition if row.layer == "procedural" else row.key if row.key != row.event_id else ""
     return " ".join(f"{name}: {row.content}".split() if name else row.content.split())
 
@@ -96,7 +112,7 @@ def _entry(event: MemoryAppended, seq: int) -> Extracted:
     own = event.key or event.entry_id if event.layer == "semantic" else ""
     key = f"{MEMORY}:{event.layer}:{own or seq}"
     said = f"{event.condition} → {event.content}" if event.condition else event.content
-    about = " ".join(filter(None, (own.replace("_", " "), *_values(event.metadata))))
+    about = _about(own, event.metadata)
     texts = tuple(
         Text(piece, MEMORY, key=key, origins=event.drawn_from, about=about, at_us=event.timestamp_us)
         for piece in pieces(said)
@@ -109,6 +125,13 @@ def _entries_summarized(event: MemoryCompacted, _seq: int) -> Extracted:
     key = f"{SUMMARY}:{event.layer}:"
     texts = (Text(piece, SUMMARY, key=key, origins=line.seqs) for line in event.lines for piece in pieces(line.text))
     return Extracted(tuple(texts), keys=(key,))
+
+
+def _about(own: str, metadata: Mapping[str, object]) -> str:
+    """The words above a passage; for an imported entry, its name and where it comes from."""
+    if note := origin_note(metadata):
+        return ", ".join(filter(None, (name_of(metadata), note)))
+    return " ".join(filter(None, (own.replace("_", " "), *_values(metadata))))
 
 
 def _values(metadata: Mapping[str, object]) -> Iterator[str]:

@@ -9,8 +9,9 @@ from memory_engine.core.events.roles import FieldKind, Id, Name, Role, SourceEve
 
 PromotedName = Annotated[str, Role(FieldKind.NAME, digest="promoted:")]
 """A preference's key: a given name, or one made from the snippet that was promoted to it."""
-PreferenceOrigin = Literal["explicit", "onboarding", "promotion", "agent"]
-"""The origin of a preference: its user (or the application for them), a seed, a promoted snippet, the agent itself."""
+PreferenceOrigin = Literal["explicit", "onboarding", "promotion", "agent", "imported"]
+"""The origin of a preference: its user (or the application for them), a seed, a promoted snippet, the agent itself, or
+a file of another system."""
 
 
 class RuleReference(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -30,12 +30,23 @@ from memory_engine.views.preferences.preference import (
 )
 from memory_engine.views.preferences.rules import same
 
-LEARNED: frozenset[PreferenceOrigin] = frozenset({"agent", "promotion"})
+LEARNED: frozenset[PreferenceOrigin] = frozenset({"agent", "promotion", "imported"})
 """The origins of preferences that were not set by hand."""
 APPLIED_MAX = 200
 """The number of preferences whose rules one `apply` considers, those of the flow first."""
 _UNSET = object()
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+def check_preference(
+    domain: Domain, key: str, value: object, rule: RuleReference | None = None, *, origin: PreferenceOrigin
+) -> None:
+    """Raise what `Preferences.update` raises for a preference that may not be set."""
+    domain.check(key, value, rule)
+    given = (value, rule.arguments if rule is not None else None)
+    if origin in LEARNED and any(tells_secret(key, one) for one in given):
+        why = 'it tells a secret; set it with origin="explicit" if its user wants it kept'
+        raise PreferenceError(key, MASK, why)
 
 
 class Preferences:
@@ -78,11 +89,7 @@ class Preferences:
     def _updated(
         self, key: str, value: object, rule: RuleReference | None, origin: PreferenceOrigin, reason: str
     ) -> PreferenceUpdated:
-        self._domain.check(key, value, rule)
-        given = (value, rule.arguments if rule is not None else None)
-        if origin in LEARNED and any(tells_secret(key, one) for one in given):
-            why = 'it tells a secret; set it with origin="explicit" if its user wants it kept'
-            raise PreferenceError(key, MASK, why)
+        check_preference(self._domain, key, value, rule, origin=origin)
         kind = key if self._domain.kind(key) is not None else ""
         return PreferenceUpdated(key=key, value=value, rule=rule, kind=kind, origin=origin, reason=reason)
 

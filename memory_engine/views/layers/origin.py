@@ -1,0 +1,26 @@
+"""Where an imported entry comes from: what its metadata says, and how a model is told."""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from memory_engine.core.moments import moment
+
+IMPORTED: Final[Literal["imported"]] = "imported"
+"""The value of `origin` in the metadata of an entry that came from another system."""
+NATIVE = "memory-engine"
+"""The system of memories that come from another store of this library."""
+
+
+def origin_note(metadata: Mapping[str, object]) -> str:
+    """`imported from mem0, true until 2024-05-01`; empty for an entry that was not imported."""
+    system = metadata.get("system")
+    if metadata.get("origin") != IMPORTED or not isinstance(system, str):
+        return ""
+    ended = moment(metadata.get("invalid_at"))
+    return f"imported from {system}" + (f", true until {ended.date().isoformat()}" if ended is not None else "")
+
+
+def name_of(metadata: Mapping[str, object]) -> str:
+    """The heading that an imported entry bears; empty if it has none."""
+    name = metadata.get("name")
+    return name if isinstance(name, str) else ""
