@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
-
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -17,7 +17,6 @@ from memory_engine.core.arguments import (
 )
 from memory_engine.core.aside import imported
 from memory_engine.core.lazy import lazy_module
-from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.errors import BackupFailed, InvalidArgument, KeyUnsupported, MemoryEngineError, ThreadNotFound
@@ -31,6 +30,7 @@ from memory_engine.store.protocol import Backup, Copied, Rekeyable
 
 if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds, retention
+    from memory_engine.core import limits as reading
     from memory_engine.interchange import exporting, importing
     from memory_engine.interchange.systems import System
     from memory_engine.replay import rebuild, verify
@@ -45,6 +45,7 @@ else:
     erasing = lazy_module("memory_engine.administration.erasing")
     holds = lazy_module("memory_engine.administration.holds")
     retention = lazy_module("memory_engine.administration.retention")
+    reading = lazy_module("memory_engine.core.limits")
     archive = lazy_module("memory_engine.replay.export.archive")
     claims = lazy_module("memory_engine.replay.export.claims")
     importer = lazy_module("memory_engine.replay.export.importer")
@@ -316,7 +317,7 @@ class AdministeredStore:
         system: "System" = "auto",
         source_user: str = "",
         dry_run: bool = False,
-        limits: ReadingLimits = DEFAULT_LIMITS,
+        limits: "reading.ReadingLimits | None" = None,
         progress: "importing.MemoriesProgress | None" = None,
     ) -> "importing.MemoriesImported":
         """Take memories that another system exported (mem0, Letta, Zep, MIF, a `.mem` bundle) as a user's.
@@ -329,7 +330,8 @@ class AdministeredStore:
         Raises `ImportRefused` with what was seen, `InvalidArgument`, `InvalidIdentifier`, `FileNotFoundError`,
         `FileRefused` for one that is too large, `FileFailed`; then nothing was written.
         """
-        checked_type("limits", limits, ReadingLimits, give="ReadingLimits")
+        limits = reading.DEFAULT_LIMITS if limits is None else limits
+        checked_type("limits", limits, reading.ReadingLimits, give="ReadingLimits")
         checked_call("progress", progress)
         await imported(importing)
         options = importing.ImportOptions(

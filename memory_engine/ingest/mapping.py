@@ -8,6 +8,7 @@ from typing import NoReturn
 from attrs import evolve, field, frozen
 
 from memory_engine.core.bounded import read_file
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError, InvalidArgument
 from memory_engine.ingest.dialects import (
@@ -22,7 +23,6 @@ from memory_engine.ingest.dialects import (
     under,
     usage_of,
 )
-from memory_engine.ingest.moments import moment
 
 KEYS = (
     "messages",

@@ -13,6 +13,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.core.limits import ReadingLimits
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import Record
 from memory_engine.errors import IngestError
 from memory_engine.formats.values import compact, kind_of
@@ -28,7 +29,6 @@ from memory_engine.ingest.dialects import (
     usage_of,
 )
 from memory_engine.ingest.json_stream import BrokenText, parse
-from memory_engine.ingest.moments import moment
 
 Json = dict[str, object]
 _INPUT, _OUTPUT, _SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"

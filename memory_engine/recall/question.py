@@ -13,14 +13,15 @@ from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.language.lists import word_lists
 from memory_engine.language.rough import begins_sentence
 from memory_engine.language.text import fold_case, is_unspaced, terms, words
-from memory_engine.recall.several import asks_for_several
 
 if TYPE_CHECKING:
     from memory_engine.language import dates, dates_relative
     from memory_engine.language.dates import Day, Stretch
+    from memory_engine.recall import several
 else:
     dates = lazy_module("memory_engine.language.dates")
     dates_relative = lazy_module("memory_engine.language.dates_relative")
+    several = lazy_module("memory_engine.recall.several")
 
 TERMS_MAX = 32
 TEXT_CHARS_MAX = 4_096
@@ -148,7 +149,7 @@ def read_question(text: str, *, now_us: int | None = None, zone: tzinfo = UTC) -
         spans=tuple((_starts_us(first, zone), _ends_us(last, zone)) for first, last in relative),
         listed=() if today is None else _listed(days, relative, today, zone),
         asks_for=next((kind for kind, pattern in _ASKED if pattern.search(read)), ""),
-        several=asks_for_several(read),
+        several=several.asks_for_several(read),
         of_you=_OF_YOU.search(read) is not None,
         to_you=_TO_YOU.search(read) is not None,
         of_me=_has_any(fold_case(read), "of_me"),

@@ -16,15 +16,20 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from math import log, sqrt
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from memory_engine.core.lazy import lazy_module
 from memory_engine.language.text import terms
 from memory_engine.recall.question import Question
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN
-from memory_engine.recall.several import spread
 from memory_engine.store.passages import PLACES_BITS
+
+if TYPE_CHECKING:
+    from memory_engine.recall import several
+else:
+    several = lazy_module("memory_engine.recall.several")
 
 SATURATION = 0.9
 """BM25's k1: how soon a term's repetitions stop counting."""
@@ -173,7 +178,7 @@ def _spread(
     candidates: Sequence[Candidate], order: Sequence[int], scores: list[float], columns: dict[str, list[float]]
 ) -> list[int]:
     """Return the order of the answers to a question for several things, and take what that costs off the scores."""
-    left = spread([candidates[n] for n in order], [scores[n] for n in order])
+    left = several.spread([candidates[n] for n in order], [scores[n] for n in order])
     lost = columns["spread"] = [0.0] * len(candidates)
     for at, score in left:
         n = order[at]

@@ -40,7 +40,6 @@ from memory_engine.recall.hits import Found, Hit, Missing, RankedHits, texts_at
 from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, embed
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Ranked, is_built_in
-from memory_engine.recall.replies import Replies
 from memory_engine.recall.rerankers import scores_of
 from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
 from memory_engine.runtime.kernel import OF_SEVERAL, Kernel
@@ -48,8 +47,9 @@ from memory_engine.store.passages import LEXICAL_MAX, THREAD_BITS, LookedUp, Loo
 from memory_engine.store.protocol import ThreadFilter
 
 if TYPE_CHECKING:
-    from memory_engine.recall import superseding
+    from memory_engine.recall import replies, superseding
 else:
+    replies = lazy_module("memory_engine.recall.replies")
     superseding = lazy_module("memory_engine.recall.superseding")
 
 _log = logging.getLogger("memory_engine.recall")
@@ -248,11 +248,11 @@ class Searching:
         self, question: Question, choice: Choice, ranked: list[Ranked], gaps: "_Gaps"
     ) -> list[Ranked]:
         """The ranked with replies to what the question asks moved up, of which the texts before them tell."""
-        replies = Replies(question, choice.candidates, choice.statistics, ranked)
-        if not replies.asking:
+        replying = replies.Replies(question, choice.candidates, choice.statistics, ranked)
+        if not replying.asking:
             return ranked
-        texts = await texts_at(self._kernel, choice.thread_ids, set(replies.asking.values()), gaps.of)
-        return replies.promoted({place: one.text.text for place, one in texts.items()})
+        texts = await texts_at(self._kernel, choice.thread_ids, set(replying.asking.values()), gaps.of)
+        return replying.promoted({place: one.text.text for place, one in texts.items()})
 
     async def _meaning(self, text: str, deadline_s: float) -> _Meaning:
         embedder = self._models.embedder

@@ -96,7 +96,7 @@ def test_an_interrupted_ingest_keeps_what_it_has(tmp_path: Path) -> None:
     command = python("-m", "memory_engine", "ingest", str(many(tmp_path, 400_000)), "--db", path)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as child:
         assert child.stderr is not None
-        assert b"ingesting: 1 threads" in child.stderr.readline()
+        assert b"1 threads" in child.stderr.readline()
         child.send_signal(signal.SIGINT)
         assert (130, b"interrupted\n") == (child.wait(), child.stderr.read())
     found = json.loads(call("verify", "--db", path, "--json").stdout)

@@ -9,10 +9,10 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, Plugin
+from memory_engine.core.moments import moment
 from memory_engine.errors import IngestError, InvalidArgument
 from memory_engine.ingest import Ingestion, IngestOptions, Record, RecordedConversation, RecordedFile
 from memory_engine.ingest.mapping import mapping_of
-from memory_engine.ingest.moments import moment
 from tests.command_line import Run
 from tests.faces.test_ingest_tools import came_in, engine, events_of, ingest
 

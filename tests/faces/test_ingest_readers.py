@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memory_engine import Engine
-from memory_engine.ingest.moments import moment
+from memory_engine.core.moments import moment
 from tests.faces.test_ingest_tools import came_in, engine, events_of, ingest
 
 __all__ = ["engine"]

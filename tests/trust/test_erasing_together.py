@@ -330,12 +330,14 @@ async def test_a_fork_has_no_past_of_another_thread(
     async with memory_engine.open(str(tmp_path / "m.db")) as other:
         creates = engine.store.create
 
-        async def create(record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+        async def create(
+            record: ThreadRecord, head: Head, live: Sequence[LiveChunk], *, origin: ThreadRecord | None = None
+        ) -> None:
             monkeypatch.undo()
             await other.thread("t").delete()
             successor = await other.create_thread("t")
             await successor.dispatch(UserMessage(content="herons stand in the reeds"))
-            await creates(record, head, live)
+            await creates(record, head, live, origin=origin)
 
         monkeypatch.setattr(engine.store, "create", create)
         with pytest.raises(ThreadNotFound):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from attrs import define, evolve, field
 
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import PAUSE, Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.formats.origin import unwrapped
 from memory_engine.ingest.dialects import Json, objects, text_under, under
-from memory_engine.ingest.moments import moment
 from memory_engine.ingest.records import read_records
 
 _SPOKEN = ("user", "assistant")

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from attrs import define, evolve, field
 
 from memory_engine.core.events.messages import MessageOrigin
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import PAUSE, Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.formats import openai_responses
 from memory_engine.formats.values import compact
 from memory_engine.ingest.dialects import Json, objects, text_under, texts, under
-from memory_engine.ingest.moments import moment
 
 _LINES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 _OF_CLIENT = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<skill>")

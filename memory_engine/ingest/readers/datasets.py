@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from attrs import evolve
 
 from memory_engine.core.events.messages import MessageOrigin
+from memory_engine.core.moments import moment, moment_of
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.formats.values import compact
@@ -25,7 +26,6 @@ from memory_engine.ingest.dialects import (
     texts,
     usage_of,
 )
-from memory_engine.ingest.moments import moment, moment_of
 
 Said = tuple[Json, MessageOrigin | None]
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from attrs import evolve
 
 from memory_engine.core.events.messages import MessageOrigin
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.formats.values import compact
@@ -20,7 +21,6 @@ from memory_engine.ingest.dialects import (
     texts,
     under,
 )
-from memory_engine.ingest.moments import moment
 
 Read = Callable[[Record, Mapping[str, object], RecordedFile], Iterator[Record | IngestError]]
 

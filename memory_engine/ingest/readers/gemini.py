@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from attrs import evolve
 
 from memory_engine.core.events.messages import MessageOrigin
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.formats.values import compact
@@ -22,7 +23,6 @@ from memory_engine.ingest.dialects import (
     usage_of,
     with_value,
 )
-from memory_engine.ingest.moments import moment
 
 _FAILED = frozenset({"error", "cancelled", "canceled"})
 

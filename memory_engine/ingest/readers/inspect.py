@@ -7,6 +7,7 @@ from pathlib import Path
 from attrs import evolve
 
 from memory_engine.core.bounded import open_file
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.ingest.dialects import (
@@ -24,7 +25,6 @@ from memory_engine.ingest.dialects import (
     usage_of,
 )
 from memory_engine.ingest.json_stream import VALUE_CHARS_MAX, BrokenText, parse
-from memory_engine.ingest.moments import moment
 
 _SAMPLE_BYTES_MAX = VALUE_CHARS_MAX
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.ingest.dialects import (
@@ -18,7 +19,6 @@ from memory_engine.ingest.dialects import (
     under,
     usage_of,
 )
-from memory_engine.ingest.moments import moment
 
 _TYPES = frozenset({"human", "ai", "system", "tool", "function", "chat", "AIMessageChunk", "developer"})
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from attrs import evolve
 
+from memory_engine.core.moments import moment_of
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError, InvalidMessage
 from memory_engine.formats import detection, openai_responses
@@ -17,7 +18,6 @@ from memory_engine.formats.origin import unwrapped
 from memory_engine.formats.values import kind_of
 from memory_engine.ingest.chat import joined_items
 from memory_engine.ingest.dialects import chat_message, is_dialect
-from memory_engine.ingest.moments import moment_of
 from memory_engine.ingest.otlp import TracedConversation, is_export, traced_conversations
 from memory_engine.ingest.records import NOT_JSON, read_records
 from memory_engine.ingest.refusal import NOT_TEXT, nearest

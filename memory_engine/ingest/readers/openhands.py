@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from attrs import evolve
 
 from memory_engine.core.events.messages import MessageOrigin, SystemFailure
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import PAUSE, Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.ingest.dialects import (
@@ -25,7 +26,6 @@ from memory_engine.ingest.dialects import (
     usage_of,
     with_value,
 )
-from memory_engine.ingest.moments import moment
 
 _NOT_ARGUMENTS = frozenset({"thought", "blocking", "is_static", "hidden", "confirmation_state", "kind"})
 _SAID = frozenset({"message", "finish"})

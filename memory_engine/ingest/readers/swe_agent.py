@@ -6,10 +6,10 @@ In a loop of texts, an observation is a message of the user role after an action
 from collections.abc import Iterator, Mapping
 
 from memory_engine.core.events.messages import MessageOrigin
+from memory_engine.core.moments import moment, moment_of
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.ingest.dialects import Json, chat_message, objects, response, said, text_under, under, usage_of
-from memory_engine.ingest.moments import moment, moment_of
 
 _KEPT = ("role", "content", "tool_calls", "tool_call_id", "tool_call_ids", "name", "reasoning_content")
 _DERIVED = frozenset({"history", "trajectory", "messages", "trajectory_format", "environment"})

@@ -15,10 +15,10 @@ from memory_engine.core.bounded import open_file, read_file
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.messages import MessageOrigin
 from memory_engine.core.lazy import regex
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.ingest.dialects import said
-from memory_engine.ingest.moments import moment
 
 _CUE = regex(r"^\s*(?:\d+:)?\d+:\d\d[.,]\d+\s+-->")
 _VOICE = regex(r"<v(?:\.[\w.]+)?\s+([^>]+)>")

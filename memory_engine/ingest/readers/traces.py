@@ -5,11 +5,11 @@ Each call tells its whole prompt. The conversations are put together as those of
 
 from collections.abc import Iterator, Mapping
 
+from memory_engine.core.moments import moment
 from memory_engine.core.recordings import RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.formats.values import compact
 from memory_engine.ingest.dialects import Json, chat_message, objects, role_of, said, text_under, texts, under, usage_of
-from memory_engine.ingest.moments import moment
 from memory_engine.ingest.otlp import NESTED, TracedCall, conversations_of, nested, of_nested, pooled
 from memory_engine.ingest.readers.langchain import is_message, lc_message
 

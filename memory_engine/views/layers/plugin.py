@@ -1,15 +1,16 @@
 """The plug-in of memory in layers."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from memory_engine.context.ownership import Viewer
 from memory_engine.context.standing import Situation, StandingBlock, StandingLine
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.state import Mark
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.store.passages import Extracted, Text
-from memory_engine.views.layers.entries import metadata_of
 from memory_engine.views.layers.events import (
     MemoryAppended,
     MemoryCleared,
@@ -24,8 +25,14 @@ from memory_engine.views.layers.events import (
 from memory_engine.views.layers.fold import EPISODIC, LAYERS, EntryRow, keys_of
 from memory_engine.views.layers.grants import GRANTS
 from memory_engine.views.layers.offloads import reduce_memory_recalled, reduce_results_offloaded
-from memory_engine.views.layers.origin import IMPORTED, name_of, origin_note
 from memory_engine.views.layers.viewers import is_doubtful, rows_for
+
+if TYPE_CHECKING:
+    from memory_engine.views.layers import entries
+    from memory_engine.views.layers import origin as origins
+else:
+    entries = lazy_module("memory_engine.views.layers.entries")
+    origins = lazy_module("memory_engine.views.layers.origin")
 
 LOOKED_AT_MAX = 500
 """Entries of unknown origin, the newest, that a block looks up: each costs about a millisecond, once a process."""
@@ -96,12 +103,12 @@ def _lines(situation: Situation, memory: ScopeHandle, rows: Iterable[EntryRow]) 
 
 def _note(row: EntryRow) -> str:
     """Where an imported entry comes from. Metadata is decoded only where it may say so: a context reads every fact."""
-    return origin_note(metadata_of(row)) if f'"{IMPORTED}"' in row.metadata else ""
+    return origins.origin_note(entries.metadata_of(row)) if f'"{origins.IMPORTED}"' in row.metadata else ""
 
 
 def _told(row: EntryRow) -> str:
     if note := _note(row):
-        name = row.condition or name_of(metadata_of(row))
+        name = row.condition or origins.name_of(entries.metadata_of(row))
         return " ".join(f"{name}: {row.content} ({note})".split() if name else f"{row.content} ({note})".split())
     name = row.condition if row.layer == "procedural" else row.key if row.key != row.event_id else ""
     return " ".join(f"{name}: {row.content}".split() if name else row.content.split())
@@ -129,8 +136,8 @@ def _entries_summarized(event: MemoryCompacted, _seq: int) -> Extracted:
 
 def _about(own: str, metadata: Mapping[str, object]) -> str:
     """The words above a passage; for an imported entry, its name and where it comes from."""
-    if note := origin_note(metadata):
-        return ", ".join(filter(None, (name_of(metadata), note)))
+    if note := origins.origin_note(metadata):
+        return ", ".join(filter(None, (origins.name_of(metadata), note)))
     return " ".join(filter(None, (own.replace("_", " "), *_values(metadata))))
 
 
