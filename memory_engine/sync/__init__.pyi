@@ -833,10 +833,6 @@ class Preferences:
         """The preferences that apply, each with a score and the reason; includes the persona's and defaults."""
     def apply(self, situation: Mapping[str, object], *, flow: str | None = None, query: str | None = None) -> Applied:
         """Apply the rules whose conditions the situation meets: slots by name, a template's text under `"template"`."""
-    def check(
-        self, key: str, value: object, rule: RuleReference | None = None, *, origin: PreferenceOrigin = "explicit"
-    ) -> None:
-        """Raise what `update` raises for a preference that may not be set."""
     def find(self, key: str, *, at: int | None = None) -> Preference | None:
         """The current preference under a key, with its origin. `at`: as of an earlier seq."""
     def get(self, key: str, default: object = None, *, at: int | None = None) -> object:

@@ -112,7 +112,7 @@ async def test_a_bundle_reaches_no_file_outside(engine: Engine, tmp_path: Path) 
         await engine.export_memories(folder, user_id="ines")
         (tmp_path / "secret.jsonl").write_text('{"id": "x", "details": "outside"}\n')
         (folder / "items/link.jsonl").symlink_to(tmp_path / "secret.jsonl")
-        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest: dict[str, list[object]] = json.loads((folder / "manifest.json").read_text())
         manifest["files"].append({"path": place, "sha256": "0" * 64, "bytes": 1})
         (folder / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(ImportRefused):
