@@ -67,7 +67,7 @@ HOSTILE: Sequence[object] = [
 
 async def test_bad_memories_are_counted_and_the_others_taken(engine: Engine, tmp_path: Path) -> None:
     """Wrong types, long texts, lone surrogates, ids twice; metadata that no log can hold is dropped."""
-    odd = [
+    odd: list[dict[str, object]] = [
         {"id": "m1", "memory": "with infinity", "metadata": {"n": "INFINITY"}},
         {"id": "m2", "memory": "with a surrogate", "metadata": {"n": "\udfff"}},
         {"id": "m3", "memory": "with much", "metadata": {"n": "x" * 70_000}},
