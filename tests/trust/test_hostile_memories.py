@@ -67,7 +67,7 @@ HOSTILE: Sequence[object] = [
 
 async def test_bad_memories_are_counted_and_the_others_taken(engine: Engine, tmp_path: Path) -> None:
     """Wrong types, long texts, lone surrogates, ids twice; metadata that no log can hold is dropped."""
-    odd = [
+    odd: list[dict[str, object]] = [
         {"id": "m1", "memory": "with infinity", "metadata": {"n": "INFINITY"}},
         {"id": "m2", "memory": "with a surrogate", "metadata": {"n": "\udfff"}},
         {"id": "m3", "memory": "with much", "metadata": {"n": "x" * 70_000}},
@@ -112,7 +112,7 @@ async def test_a_bundle_reaches_no_file_outside(engine: Engine, tmp_path: Path) 
         await engine.export_memories(folder, user_id="ines")
         (tmp_path / "secret.jsonl").write_text('{"id": "x", "details": "outside"}\n')
         (folder / "items/link.jsonl").symlink_to(tmp_path / "secret.jsonl")
-        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest: dict[str, list[object]] = json.loads((folder / "manifest.json").read_text())
         manifest["files"].append({"path": place, "sha256": "0" * 64, "bytes": 1})
         (folder / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(ImportRefused):

@@ -14,6 +14,7 @@ from memory_engine.errors import InvalidMemory
 from memory_engine.errors.effects import Usage
 from memory_engine.views.layers.events import Layer, MemoryAppended, MemoryShared
 from memory_engine.views.layers.fold import LAYER_NAMES, EntryRow
+from memory_engine.views.layers.origin import metadata_in
 
 SearchMode = Literal["hybrid", "keyword"]
 RECALLED_MARK = "[recalled from memory]"
@@ -145,7 +146,7 @@ class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def metadata_of(row: EntryRow) -> dict[str, object]:
     """A row's metadata."""
-    return msgspec.json.decode(row.metadata, type=dict[str, object]) if row.metadata else {}
+    return metadata_in(row.metadata)
 
 
 def knowledge_of(row: EntryRow) -> KnowledgeEntry:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, Literal
 
+import msgspec
+
 from memory_engine.core.moments import moment
 
 IMPORTED: Final[Literal["imported"]] = "imported"
@@ -18,6 +20,11 @@ def origin_note(metadata: Mapping[str, object]) -> str:
         return ""
     ended = moment(metadata.get("invalid_at"))
     return f"imported from {system}" + (f", true until {ended.date().isoformat()}" if ended is not None else "")
+
+
+def metadata_in(encoded: str) -> dict[str, object]:
+    """The metadata of a row, which holds it as JSON."""
+    return msgspec.json.decode(encoded, type=dict[str, object]) if encoded else {}
 
 
 def name_of(metadata: Mapping[str, object]) -> str:

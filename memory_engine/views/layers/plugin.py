@@ -1,6 +1,7 @@
 """The plug-in of memory in layers."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from memory_engine.context.ownership import Viewer
@@ -28,14 +29,13 @@ from memory_engine.views.layers.offloads import reduce_memory_recalled, reduce_r
 from memory_engine.views.layers.viewers import is_doubtful, rows_for
 
 if TYPE_CHECKING:
-    from memory_engine.views.layers import entries
-    from memory_engine.views.layers import origin as origins
+    from memory_engine.views.layers import origin
 else:
-    entries = lazy_module("memory_engine.views.layers.entries")
-    origins = lazy_module("memory_engine.views.layers.origin")
+    origin = lazy_module("memory_engine.views.layers.origin")
 
 LOOKED_AT_MAX = 500
-"""Entries of unknown origin, the newest, that a block looks up: each costs about a millisecond, once a process."""
+"""Entries of unknown origin, the newest, that a block looks up: each costs about a millisecond, once a process. Of
+imported ones, a block shows no more: their texts are made for each context."""
 
 _HEARD = "What this user has said of themselves:"
 _WITH_IMPORTED = "What this user has said of themselves, and what other systems remembered of them:"
@@ -64,7 +64,7 @@ async def _user_block(situation: Situation) -> StandingBlock | None:
         return None
     known = await _known(user)
     heard = [row for row in known if row.source_thread not in ("", situation.thread.id)]
-    imported = [row for row in known if not row.source_thread and _note(row)]
+    imported = list(islice((row for row in reversed(known) if not row.source_thread and _note(row)), LOOKED_AT_MAX))
     lines = _lines(situation, user, sorted([*imported, *heard], key=lambda row: row.seq))
     return StandingBlock(name="user_memory", heading=_WITH_IMPORTED if imported else _HEARD, lines=lines)
 
@@ -103,12 +103,12 @@ def _lines(situation: Situation, memory: ScopeHandle, rows: Iterable[EntryRow]) 
 
 def _note(row: EntryRow) -> str:
     """Where an imported entry comes from. Metadata is decoded only where it may say so: a context reads every fact."""
-    return origins.origin_note(entries.metadata_of(row)) if f'"{origins.IMPORTED}"' in row.metadata else ""
+    return origin.origin_note(origin.metadata_in(row.metadata)) if '"imported"' in row.metadata else ""
 
 
 def _told(row: EntryRow) -> str:
     if note := _note(row):
-        name = row.condition or origins.name_of(entries.metadata_of(row))
+        name = row.condition or origin.name_of(origin.metadata_in(row.metadata))
         return " ".join(f"{name}: {row.content} ({note})".split() if name else f"{row.content} ({note})".split())
     name = row.condition if row.layer == "procedural" else row.key if row.key != row.event_id else ""
     return " ".join(f"{name}: {row.content}".split() if name else row.content.split())
@@ -136,8 +136,8 @@ def _entries_summarized(event: MemoryCompacted, _seq: int) -> Extracted:
 
 def _about(own: str, metadata: Mapping[str, object]) -> str:
     """The words above a passage; for an imported entry, its name and where it comes from."""
-    if note := origins.origin_note(metadata):
-        return ", ".join(filter(None, (origins.name_of(metadata), note)))
+    if metadata.get("origin") == "imported" and (note := origin.origin_note(metadata)):
+        return ", ".join(filter(None, (origin.name_of(metadata), note)))
     return " ".join(filter(None, (own.replace("_", " "), *_values(metadata))))
 
 
