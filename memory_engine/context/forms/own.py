@@ -35,6 +35,8 @@ _WITHIN = frozenset({"content", "output", "tool_calls", "function"})
 """Keys under which refused fields are looked for, too."""
 _NESTED = {form: _WITHIN | {name.split(".")[0] for name in names if "." in name} for form, names in REFUSED.items()}
 """Keys whose values may hold refused fields."""
+_NAMES = {form: [f'"{name.split(".")[0]}"' for name in names] for form, names in REFUSED.items()}
+"""What the JSON holds of a block with refused fields."""
 
 
 class NotSent(msgspec.Struct, frozen=True):
@@ -78,9 +80,12 @@ def has_own_blocks(chunk: Chunk, form: FormName) -> bool:
 
 def own_blocks(chunks: Iterable[Chunk], form: FormName) -> list[JsonObject]:
     """Return the blocks (items) of a response, in its order, without the fields that its provider refuses."""
-    found = (message_of(chunk.native, form, _PROVIDERS[form].made(_said(chunk))) for chunk in chunks)
-    blocks = (block for listed in found if isinstance(listed, list) for block in listed if isinstance(block, dict))
-    return [without_refused(_typed(block, form), form) for block in blocks]
+    blocks: list[JsonObject] = []
+    for chunk in chunks:
+        listed = message_of(chunk.native, form, _PROVIDERS[form].made(_said(chunk)))
+        found = [block for block in listed if isinstance(block, dict)] if isinstance(listed, list) else []
+        blocks += _taken([_typed(block, form) for block in found], chunk, form)
+    return blocks
 
 
 def own_message(chunks: Iterable[Chunk], form: FormName = openai_chat.FORMAT) -> JsonObject | None:
@@ -94,7 +99,7 @@ def own_message(chunks: Iterable[Chunk], form: FormName = openai_chat.FORMAT) ->
     listed = around.get("choices") if isinstance(around, dict) else None
     choice = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
     lost = choice.get("message")
-    return without_refused(made | lost if isinstance(lost, dict) else made, form)
+    return _taken([made | lost if isinstance(lost, dict) else made], said, form)[0]
 
 
 def is_cut_off(chunk: Chunk, form: FormName) -> bool:
@@ -116,6 +121,12 @@ def is_paused(chunks: Sequence[Chunk]) -> bool:
 def _around(chunk: Chunk, form: FormName) -> JsonObject:
     around = from_native(chunk.native, form).get("response")
     return around if isinstance(around, dict) else {}
+
+
+def _taken(blocks: list[JsonObject], chunk: Chunk, form: FormName) -> list[JsonObject]:
+    """The blocks of a chunk without refused fields: the same ones where its `native` names no such field."""
+    is_suspect = any(name in chunk.native for name in _NAMES[form])
+    return [without_refused(block, form) for block in blocks] if is_suspect else blocks
 
 
 def without_refused(block: JsonObject, form: FormName) -> JsonObject:
@@ -156,17 +167,18 @@ def not_sent(
 ) -> tuple[NotSent, ...]:
     """Return what a request leaves out: providers' own blocks, and the thinking of the `newest` response."""
     chunks = (piece.chunk for piece in pieces if piece.chunk.native)
-    own = [(chunk, value) for chunk in chunks for value in own_values(chunk.native)]
+    own = [(chunk, values) for chunk in chunks if (values := list(own_values(chunk.native)))]
     thoughts = list(newest)
     if not own and not thoughts:
         return ()
-    sought = [_typed(value, form) for _, value in own]
-    kinds = {one.get("type") for chunk in thoughts for one in _thoughts(chunk)} | {one.get("type") for one in sought}
+    kinds = {one.get("type") for chunk in thoughts for one in _thoughts(chunk)}
+    kinds |= {_typed(value, form).get("type") for _, values in own for value in values}
     there = {_key(block) for block in sent if isinstance(block, dict) and block.get("type") in kinds}
     found = [
         NotSent(chunk.id, str(value.get("type") or next(iter(value), "")), _why(chunk, form))
-        for chunk, value in own
-        if not there or _key(without_refused(_typed(value, form), form)) not in there
+        for chunk, values in own
+        for value, taken in zip(values, _taken([_typed(one, form) for one in values], chunk, form), strict=True)
+        if not there or _key(taken) not in there
     ]
     unsealed = (chunk for chunk in thoughts if there.isdisjoint(map(_key, _thoughts(chunk))))
     why = "no provider can verify it here: it is not sealed for this one"

@@ -163,7 +163,10 @@ def _keep_own(made: Sequence[_Making], shown: Sequence[RenderedChunk], form: str
         own = own_chunks([piece for piece in pieces if piece.messages], form)
         ids = _own_ids(own, one.turn.calls, taken) if own else None
         if ids is not None:
-            results = tuple(replace(result, call_id=ids[result.call_id]) for result in one.turn.results)
+            results = tuple(
+                result if ids[result.call_id] == result.call_id else replace(result, call_id=ids[result.call_id])
+                for result in one.turn.results
+            )
             one.turn = replace(one.turn, own=own, results=results, whole=all(piece.messages for piece in pieces))
 
 
