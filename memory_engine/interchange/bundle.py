@@ -228,14 +228,16 @@ def _with_ours(record: Json, plain: ForeignMemory) -> ForeignMemory:
     system, name = text_of(ours, "system"), text_of(ours, "id")
     if not _SYSTEM.fullmatch(system) or not name:
         return plain
-    layer = next((one for one in LAYER_NAMES if one == ours.get("layer")), plain.layer)
+    layer: Layer = next((one for one in LAYER_NAMES if one == ours.get("layer")), plain.layer)
+    if layer == "working":
+        layer = "episodic"
     metadata = ours.get("metadata")
     us = ours.get("timestamp_us")
     return ForeignMemory(
         system=system,
         id=name,
         content=text_of(ours, "content") or plain.content,
-        layer="episodic" if layer == "working" else layer,
+        layer=layer,
         key=text_of(ours, "key") if layer == "semantic" else "",
         condition=plain.condition,
         name=text_of(ours, "name"),
