@@ -228,7 +228,8 @@ def _with_ours(record: Json, plain: ForeignMemory) -> ForeignMemory:
     system, name = text_of(ours, "system"), text_of(ours, "id")
     if not _SYSTEM.fullmatch(system) or not name:
         return plain
-    layer: Layer = next((one for one in LAYER_NAMES if one == ours.get("layer")), plain.layer)
+    told = text_of(ours, "layer")
+    layer: Layer = next((one for one in LAYER_NAMES if one == told), plain.layer)
     if layer == "working":
         layer = "episodic"
     metadata = ours.get("metadata")
