@@ -228,10 +228,7 @@ def _with_ours(record: Json, plain: ForeignMemory) -> ForeignMemory:
     system, name = text_of(ours, "system"), text_of(ours, "id")
     if not _SYSTEM.fullmatch(system) or not name:
         return plain
-    told = text_of(ours, "layer")
-    layer: Layer = next((one for one in LAYER_NAMES if one == told), plain.layer)
-    if layer == "working":
-        layer = "episodic"
+    layer = _layer_of(text_of(ours, "layer"), plain.layer)
     metadata = ours.get("metadata")
     us = ours.get("timestamp_us")
     return ForeignMemory(
@@ -248,6 +245,14 @@ def _with_ours(record: Json, plain: ForeignMemory) -> ForeignMemory:
         invalid_at=moment_under(ours, "invalid_at"),
         given=metadata if isinstance(metadata, dict) else {},
     )
+
+
+def _layer_of(told: str, otherwise: Layer) -> Layer:
+    """The layer of a name. What was working memory elsewhere is an episode here."""
+    for layer in LAYER_NAMES:
+        if layer == told:
+            return "episodic" if layer == "working" else layer
+    return otherwise
 
 
 def _checked(us: int) -> datetime | None:
