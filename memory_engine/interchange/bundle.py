@@ -228,14 +228,14 @@ def _with_ours(record: Json, plain: ForeignMemory) -> ForeignMemory:
     system, name = text_of(ours, "system"), text_of(ours, "id")
     if not _SYSTEM.fullmatch(system) or not name:
         return plain
-    layer = next((one for one in LAYER_NAMES if one == ours.get("layer")), plain.layer)
+    layer = _layer_of(text_of(ours, "layer"), plain.layer)
     metadata = ours.get("metadata")
     us = ours.get("timestamp_us")
     return ForeignMemory(
         system=system,
         id=name,
         content=text_of(ours, "content") or plain.content,
-        layer="episodic" if layer == "working" else layer,
+        layer=layer,
         key=text_of(ours, "key") if layer == "semantic" else "",
         condition=plain.condition,
         name=text_of(ours, "name"),
@@ -245,6 +245,14 @@ def _with_ours(record: Json, plain: ForeignMemory) -> ForeignMemory:
         invalid_at=moment_under(ours, "invalid_at"),
         given=metadata if isinstance(metadata, dict) else {},
     )
+
+
+def _layer_of(told: str, otherwise: Layer) -> Layer:
+    """The layer of a name. What was working memory elsewhere is an episode here."""
+    for layer in LAYER_NAMES:
+        if layer == told:
+            return "episodic" if layer == "working" else layer
+    return otherwise
 
 
 def _checked(us: int) -> datetime | None:

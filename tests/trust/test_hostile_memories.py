@@ -3,13 +3,14 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from memory_engine import Engine
 from memory_engine.core.limits import ReadingLimits
 from memory_engine.errors import FileRefused, ImportRefused, InvalidArgument
-from memory_engine.interchange.systems import PAGE
+from memory_engine.interchange.systems import PAGE, System
 from tests.foreign_memories import MEM0, held, written
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -47,7 +48,7 @@ async def test_a_refusal_names_the_keys_and_the_page(engine: Engine, tmp_path: P
     with pytest.raises(ImportRefused, match="not a file of zep"):
         await engine.import_memories(written(tmp_path, MEM0), user_id="ines", system="zep")
     with pytest.raises(InvalidArgument):
-        await engine.import_memories(path, user_id="ines", system="zap")  # type: ignore[arg-type]
+        await engine.import_memories(path, user_id="ines", system=cast("System", "zap"))
 
 
 HOSTILE: Sequence[object] = [
