@@ -180,7 +180,7 @@ class Context:
             case "openai.chat":
                 chat = openai_chat.chat_input(said, self.tokens, reasoning_content=reasoning_content)
                 thoughts = (
-                    {"type": "thinking", "reasoning_content": one["reasoning_content"]}
+                    {"type": "thinking", "reasoning_content": one.get("reasoning_content")}
                     for one in chat.messages
                     if "reasoning_content" in one
                 )
