@@ -296,6 +296,7 @@ async def test_a_block_with_a_mark_of_the_prompt_cache_counts_as_sent():
         thread = await engine.create_thread()
         await thread.record([ASK, message(SEARCH, "pause_turn"), {"role": "user", "content": "And the lightest?"}])
         request = (await thread.context()).render("anthropic")
-    marked = [block for one in request.messages for block in one["content"] if "cache_control" in block]
+    blocks = [block for one in request.messages for block in cast("list[Json]", one["content"])]
+    marked = [block for block in blocks if "cache_control" in block]
     assert "web_search_tool_result" in {block["type"] for block in marked}
     assert () == request.left_out
