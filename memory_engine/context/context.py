@@ -180,8 +180,8 @@ class Context:
             case "openai.chat":
                 chat = openai_chat.chat_input(said, self.tokens, reasoning_content=reasoning_content)
                 thoughts = (
-                    {"type": "thinking", "reasoning_content": one["reasoning_content"]}
-                    for one in cast("list[dict[str, object]]", chat.messages)
+                    {"type": "thinking", "reasoning_content": one.get("reasoning_content")}
+                    for one in chat.messages
                     if "reasoning_content" in one
                 )
                 return evolve(chat, left_out=self._left_out_of(form, chain(chat.messages, thoughts)))

@@ -288,3 +288,15 @@ async def test_thinking_alone_in_a_bare_message_stays_out() -> None:
         request = (await thread.context()).render("anthropic", cache=False)
     assert [call(1)] == cast("list[Json]", request.messages)[1]["content"]
     assert ["thinking"] == [one.type for one in request.left_out]
+
+
+async def test_a_block_with_a_mark_of_the_prompt_cache_counts_as_sent():
+    """A request that ends a stable part with a block of the provider's own does not list it as left out."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.record([ASK, message(SEARCH, "pause_turn"), {"role": "user", "content": "And the lightest?"}])
+        request = (await thread.context()).render("anthropic")
+    blocks = [block for one in request.messages for block in cast("list[Json]", one["content"])]
+    marked = [block for block in blocks if "cache_control" in block]
+    assert "web_search_tool_result" in {block["type"] for block in marked}
+    assert () == request.left_out

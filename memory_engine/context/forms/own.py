@@ -173,7 +173,8 @@ def not_sent(
         return ()
     kinds = {one.get("type") for chunk in thoughts for one in _thoughts(chunk)}
     kinds |= {_typed(value, form).get("type") for _, values in own for value in values}
-    there = {_key(block) for block in sent if isinstance(block, dict) and block.get("type") in kinds}
+    blocks = (block for block in sent if isinstance(block, dict) and block.get("type") in kinds)
+    there = {_key({key: block[key] for key in block if key != "cache_control"}) for block in blocks}
     found = [
         NotSent(chunk.id, str(value.get("type") or next(iter(value), "")), _why(chunk, form))
         for chunk, values in own
