@@ -290,7 +290,7 @@ async def test_thinking_alone_in_a_bare_message_stays_out() -> None:
     assert ["thinking"] == [one.type for one in request.left_out]
 
 
-async def test_a_block_with_a_mark_of_the_prompt_cache_counts_as_sent():
+async def test_a_block_with_a_mark_of_the_prompt_cache_counts_as_sent() -> None:
     """A request that ends a stable part with a block of the provider's own does not list it as left out."""
     async with memory_engine.open(":memory:", config=NEVER) as engine:
         thread = await engine.create_thread()
