@@ -153,7 +153,7 @@ def rank(
     weighed = {name: getattr(weights, name) * (factor if name in _BESIDE_WORDS else 1.0) for name in columns}
     whole = sum(weighed.values()) or 1.0
     shares = {name: weight / whole for name, weight in weighed.items()}
-    scores = [
+    scores: list[float] = [
         round(sum(parts), SCORE_DIGITS)
         for parts in zip(*([shares[name] * value for value in values] for name, values in columns.items()), strict=True)
     ]
