@@ -209,7 +209,12 @@ async def tried(engine: Engine, case: Case) -> Outcome:
 
 def _events(case: Case) -> list[NewEvent]:
     turns: tuple[By, By] = ("user", "assistant")
-    by = {OLDER_AT: case.update.by, NEWER_AT: case.update.by, FIRST_AT: case.still.by, SECOND_AT: case.still.by}
+    by: dict[int, By] = {
+        OLDER_AT: case.update.by,
+        NEWER_AT: case.update.by,
+        FIRST_AT: case.still.by,
+        SECOND_AT: case.still.by,
+    }
     return [
         NewEvent(event, occurred_at=BEGUN + timedelta(days=n // TURNS_A_DAY, minutes=n % TURNS_A_DAY))
         for n, text in enumerate(chat(case))
