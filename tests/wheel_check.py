@@ -16,6 +16,7 @@ LINKED_ROOTS = ("compactors", "reducers", "storage")
 # package brings none of them along.
 NEEDS_MORE = (
     "testing/contract_",
+    "testing/embedder_contract",
     "testing/store_contract",
     "storage/postgres/",
     "integrations/adk",
