@@ -155,7 +155,7 @@ def function_call_output(call_id: str, output: object) -> Json:
 
 
 def made(said: ModelFields) -> list[Json]:
-    """The items that the fields make of what a model said: those beside which its `native` is read."""
+    """Return the items that an event's own fields describe; `native` adds what they leave out."""
     if said.is_thinking:
         return []
     return [*([message("assistant", said.content)] if said.content else []), *map(function_call, said.calls)]

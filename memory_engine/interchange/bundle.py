@@ -248,7 +248,7 @@ def _with_ours(record: Json, plain: ForeignMemory) -> ForeignMemory:
 
 
 def _layer_of(told: str, otherwise: Layer) -> Layer:
-    """The layer of a name. What was working memory elsewhere is an episode here."""
+    """Return the layer of a name, or `otherwise`. Working memory of another system becomes an episode."""
     for layer in LAYER_NAMES:
         if layer == told:
             return "episodic" if layer == "working" else layer

@@ -1,6 +1,6 @@
-"""What Zep and Graphiti give: a graph's edges (facts), episodes and nodes, and a user with a summary.
+"""Read exports of Zep and Graphiti: edges (facts), episodes and nodes of a graph, and a user with a summary.
 
-A fact that has ended (`invalid_at`, `expired_at`) becomes an episode: it was true once, and is no longer known.
+A fact that has ended (`invalid_at`, `expired_at`) becomes an episode, because it is no longer true.
 """
 
 from memory_engine.interchange.foreign import (

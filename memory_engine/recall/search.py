@@ -123,7 +123,7 @@ def _read(text: str, now_us: int, zone: tzinfo) -> "tuple[Question, superseding.
 
 
 class _Meaning(msgspec.Struct, frozen=True):
-    """The question's vector by a model, if there is one, or why there is none."""
+    """The question's vector and the embedder that made it, or the reason why there is none (`failure`)."""
 
     vector: Vector | None = None
     embedder: Embedder | None = None

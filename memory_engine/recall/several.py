@@ -1,8 +1,8 @@
-"""Questions that ask for several things, and how their finds are spread: "which places did she visit?".
+"""Recognize questions for several things ("which places did she visit?"), and spread their hits over sessions.
 
-Each thing that such a question asks for was said at another time. The best finds come as they are; of the others, each
-counts less with every better find of its session or section, and one that adds no word to a better find comes last. So
-five finds of one evening do not crowd out four other evenings.
+People mention the things that such a question asks for at different times. The best hits keep their order. Each other
+hit counts less for every better hit of its session or section, and one that adds no word to a better hit counts half.
+So five hits from one evening leave room for four other evenings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -389,10 +389,10 @@ class Store(Protocol):
         ...
 
     def texts(self) -> AsyncIterator[Sequence[StoredText]]:
-        """Every value of a row that may hold what somebody said, some at a time; a large one alone.
+        """Yield every row's values that may contain what somebody said, in batches; a large value comes alone.
 
-        Rows only, not free space: a search for bytes misses a text that goes from one page of a file to another, or
-        that is packed.
+        A search for bytes (`traces`) misses a text that is packed, or that continues on another page of the file. This
+        finds it, but reads rows only, not free space.
         """
         ...
 

@@ -99,7 +99,7 @@ def remove_graphs(path: str) -> None:
 
 
 def check_place(path: str) -> None:
-    """Raise `StorageFailed` where no file can stand."""
+    """Raise `StorageFailed` if no file can be created at a path."""
     try:
         folder = Path(path).resolve().parent
         is_there, is_folder = folder.is_dir(), Path(path).is_dir()

@@ -146,7 +146,7 @@ class OwnPassages(SQLitePassages):
         return members
 
     async def _clear(self) -> None:
-        """Begin anew: words of what was erased may be here."""
+        """Empty the index: it may contain words of erased events."""
         self._lists = Lists()
         self._among = Among(self._lists)
         self._begun.clear()

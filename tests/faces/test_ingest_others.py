@@ -38,7 +38,7 @@ def put(folder: Path, name: str, value: object) -> Path:
     [
         ({"sender": "x", "chat_messages_v9": [], "uuid": "u"}, ["sender, chat_messages_v9, uuid", "Claude"]),
         ([{"ts": 1, "type": "say", "say": "text", "text": "x"}], ["api_conversation_history.json"]),
-        ({"foo": 1}, ["its keys: foo", "docs/how-to/ingest-recordings.md", "--map"]),
+        ({"foo": 1, "observation": ""}, ["(its keys: foo, observation); docs/how-to/ingest-recordings.md", "--map"]),
     ],
 )
 def test_a_refusal_helps_and_leaves_nothing(tmp_path: Path, run: Run, value: object, words: list[str]) -> None:
