@@ -418,7 +418,7 @@ async def silent() -> AsyncIterator[Json]:
 async def test_a_stream_given_whole_is_refused_at_once(thread: Thread, stream: Callable[[], object]) -> None:
     """Nothing waits for it to end: its pieces are fed one by one, by whoever waits for them."""
     for new_only in (False, True):
-        with pytest.raises(errors.InvalidMessage, match="is not a value of JSON"):
+        with pytest.raises(errors.InvalidMessage, match=r"is not a value of JSON; feed .* to `thread\.recording\(\)`"):
             await thread.record(stream(), new_only=new_only)
     with pytest.raises(errors.InvalidMessage, match=r"is not a value of JSON|this is a list"):
         async with thread.recording() as turn:
