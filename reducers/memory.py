@@ -49,7 +49,7 @@ from memory_engine.events import (
 IN_ORDER_MAX = 64
 """Maximum number of consecutive chunks that are restored one after the other."""
 UNKEYED_MAX = 16
-"""Changes of the environment without a key that stand at once. Another number wants another version of the event."""
+"""Changes of the environment without a key that are kept at once. Another number needs a new version of the event."""
 
 
 def reduce_thread_seeded(_view: StateView, event: ThreadSeeded, ctx: ReduceContext) -> Reduction:
@@ -256,9 +256,9 @@ def reduce_external_timer(_view: StateView, event: ExternalTimer, ctx: ReduceCon
 
 
 def reduce_environment_change(view: StateView, event: EnvironmentChange, ctx: ReduceContext) -> Reduction:
-    """The environment as it is now: a change under a known key updates that chunk. It goes with the session.
+    """The current environment: a change under a known key updates that chunk. It ends with the session.
 
-    Changes without a key stand side by side. The newest `UNKEYED_MAX` do: no compaction takes EPHEMERAL chunks, and
+    Changes without a key are kept in order, the newest `UNKEYED_MAX` of them: no compaction takes EPHEMERAL chunks, and
     a session may never end.
     """
     name = f"environment:{event.key}"
@@ -303,7 +303,7 @@ def reduce_thread_cleared(view: StateView, _event: ThreadCleared, _ctx: ReduceCo
 
 
 def reduce_thread_updated(_view: StateView, _event: ThreadUpdated, _ctx: ReduceContext) -> Reduction:
-    """Metadata and policy stand in the thread's record, which the same commit writes."""
+    """The thread's record holds metadata and policy; the same commit writes it."""
     return NOTHING
 
 
@@ -327,7 +327,7 @@ def reduce_session_started(view: StateView, event: SessionStarted, ctx: ReduceCo
     earlier = [named] if named is not None else [old for old in view.chunks() if is_of_session(old)]
     if not earlier:
         return appended(chunk)
-    gone = (Delete(old.id) for old in earlier[1:])  # version 1 let them stand side by side
+    gone = (Delete(old.id) for old in earlier[1:])  # version 1 kept several
     return Reduction(operations=(Update(earlier[0].id, chunk.id), *gone), chunks=(chunk,))
 
 

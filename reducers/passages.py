@@ -98,7 +98,7 @@ def spoken(kind: str, role: str, speaker: str) -> Extractor:
 
 
 def _own(event: Event, _seq: int) -> Extracted:
-    """What a provider's own blocks say: calls of its tools, and what they found."""
+    """The text in a provider's own blocks: the calls of its tools and their results."""
     return _with_own(event, Extracted())
 
 

@@ -111,7 +111,7 @@ def _task_name(task_id: str) -> str:
 
 
 def reduce_todo_set(view: StateView, event: TodoSet, ctx: ReduceContext) -> Reduction:
-    """The list anew: a container, and a child for each item. An empty list leaves nothing."""
+    """Replace the list by a container with a child for each item. An empty list leaves nothing."""
     current = view.named(TODOS)
     operations: list[Operation] = [Delete(current.id)] if current is not None else []
     if not event.items:

@@ -1,7 +1,7 @@
 """The two drivers of SQLite: Python's own, and SQLCipher's for a store with a key; their connections and errors.
 
-One `StoreFile` is shared by all connections of a store: when it takes another key, they open the file anew with that
-one. What is looked at before a file is opened is looked at through SQLite: a process that closes a descriptor of its
+All connections of a store share one `StoreFile`: when it takes another key, they reopen the file with that key.
+Before a file is opened, only SQLite examines it: a process that closes a descriptor of its
 own of the file would lose the locks that SQLite holds on it.
 """
 
@@ -29,7 +29,7 @@ LOOKS_S = (0.0, 0.01, 0.05)
 """Pauses before the looks at the beginning of a file with a key: another process may be writing just that page."""
 _PAGE_BYTES = 4096
 _VARIED = 200
-"""A page that is encrypted has at least so many different bytes: nearly all of the 256, as random ones have."""
+"""An encrypted page has at least this number of different bytes: nearly all of the 256, as random bytes do."""
 
 
 class StoreFile:
@@ -90,7 +90,7 @@ class StoreFile:
     # before it is opened
 
     def check(self) -> None:
-        """Raise unless the file can be read so, as far as its first page tells. Nothing is written beside it either.
+        """Raise unless this key reads the file, judged by its first page. Writes nothing, neither to it nor next to it.
 
         Raises `KeyNeeded`, `WrongKey`, `NotEncrypted`, `MissingExtra`, and `SchemaError` for another program's file.
         One that is not there yet, or empty, passes. Makes the key, which may take some tenths of a second.
@@ -179,7 +179,7 @@ def _connect(
         raw.execute("PRAGMA cipher_log_level = NONE")  # it would write to the standard error
         raw.execute("PRAGMA temp_store = MEMORY")  # what does not fit into its cache must not go to a plain file
         if literal:
-            raw.set_key(literal)  # type: ignore[attr-defined]  # beside SQL: no trace of statements shows it
+            raw.set_key(literal)  # type: ignore[attr-defined]  # not by SQL: no trace of statements shows the key
     return raw
 
 
@@ -189,23 +189,23 @@ def cipher_connection(file: StoreFile) -> sqlite3.Connection:
 
 
 def real_path(path: str) -> str:
-    """The file itself: SQLite's logs are beside it, not beside a link to it."""
+    """The path with links resolved: SQLite keeps its logs next to the file, not next to a link to it."""
     return os.path.realpath(path)
 
 
 def plain_path(path: str) -> str:
-    """The path for SQLite, which may take one that begins with `file:` for a URI, whatever it is told."""
+    """The path for SQLite, which may read a path that begins with `file:` as a URI even with URIs turned off."""
     return path if os.path.isabs(path) else os.path.join(os.curdir, path)  # noqa: PTH117, PTH118 - as text, unchanged
 
 
 def needs_key(path: str) -> bool:
-    """Whether a file is encrypted, as far as its first page tells. Nothing is opened to write, or made."""
+    """Whether a file is encrypted, judged by its first page. Writes and creates nothing."""
     refused = _refused(path, "") if _size(path) else None
     return refused is not None and isinstance(not_a_database(path, refused), KeyNeeded)
 
 
 def _refused(path: str, literal: str | None) -> sqlite3.Error | None:
-    """What SQLite says if the first page of a file is not that of a database; `literal` as in `_connect`."""
+    """The message of SQLite for a file whose first page is not that of a database; `literal` as in `_connect`."""
     with closing(_connect(_still(path), literal, timeout_s=0.0)) as raw:
         try:
             raw.execute("PRAGMA schema_version").fetchone()
@@ -215,7 +215,7 @@ def _refused(path: str, literal: str | None) -> sqlite3.Error | None:
 
 
 def _is_closed(path: str) -> bool:
-    """Whether a store was here, and nobody has it open, nor has died with it open."""
+    """Whether a store was here that no process has open and that none left open when it died."""
     return _identity(path + ".lock") is not None and _identity(path + "-wal") is None
 
 
@@ -226,7 +226,7 @@ def _salt_of(path: str) -> bytes:
 
 
 def _still(path: str) -> str:
-    """The URI by which nothing but the file itself is read, and no file made beside it."""
+    """The URI that reads the file alone and creates no other file."""
     return Path(path).resolve().as_uri() + "?mode=ro&immutable=1"
 
 
@@ -253,7 +253,7 @@ def _looks_encrypted(path: str) -> bool:
 def errors(kind: type[sqlite3.Error] = sqlite3.Error) -> tuple[type[sqlite3.Error], ...]:
     """A class of the standard driver's errors, and SQLCipher's of the same name where that is loaded: for `except`.
 
-    They are classes of their own, with the same codes; SQLCipher's driver tells primary codes only.
+    They are classes of their own, with the same codes; SQLCipher's driver reports primary codes only.
     """
     cipher = sys.modules.get(CIPHER)
     return (kind,) if cipher is None else (kind, getattr(cipher, kind.__name__))

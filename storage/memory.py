@@ -100,7 +100,7 @@ class MemoryStore:
         self._threads[record.id] = _Kept(_copied(record), head, live)
 
     async def put_record(self, record: ThreadRecord) -> None:
-        """Write a thread's record anew. Raises `ThreadNotFound`."""
+        """Replace a thread's record. Raises `ThreadNotFound`."""
         self._thread(record.id).record = _copied(record)
 
     async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
@@ -248,7 +248,7 @@ class MemoryStore:
         return where.ordered(found[: where.limit])
 
     async def taken(self) -> Sequence[str]:
-        """The ids of deleted threads that nobody bears now."""
+        """The ids of deleted threads that no live thread uses now."""
         return [
             thread_id
             for thread_id, kept in self._threads.items()
@@ -409,7 +409,7 @@ class MemoryStore:
         self._checkpoints[key] = change.checkpoint
 
     async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
-        """None: what stands in memory cannot come apart."""
+        """None: state in memory has no second copy that could differ."""
         self._thread(thread_id)
         return {}
 
@@ -456,7 +456,7 @@ class MemoryStore:
         return kept.record, kept.head.seq
 
     def _records_of(self, threads: Threads) -> list[ThreadRecord]:
-        """The records of the threads of a look-up: as they are named, or in the order of their making."""
+        """The records of a query's threads: in the order of its names, or else in order of creation."""
         if threads.thread_ids is not None:
             return [self._thread(thread_id).record for thread_id in threads.thread_ids]
         standing = [kept.record for kept in self._threads.values() if kept.head.status != DELETED]

@@ -52,7 +52,7 @@ class MemoryPassages:
         return thread_id in self._indexed
 
     def apply(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`; whether it did."""
+        """Apply a change if the index is at `change.after`. Returns whether it applied."""
         if thread_id not in self._indexed:
             return False
         tid = self._tid(thread_id)
@@ -95,7 +95,7 @@ class MemoryPassages:
     def _members(
         self, raw: sqlite3.Connection, ids: Mapping[int, str], times: tuple[int | None, int | None]
     ) -> Members:
-        """What the indexes of some threads say."""
+        """Term statistics of the indexes of some threads."""
         rows = raw.execute(
             "SELECT tid, prefix, seq, passages, terms, folded, last, first_us, last_us FROM passage_indexes "
             "WHERE version = ? ORDER BY tid",
@@ -159,7 +159,7 @@ class MemoryPassages:
         self._indexed.add(thread_id)
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`. Returns whether it did."""
+        """Apply a change if the index is at `change.after`. Returns whether it applied."""
         self._head_of(thread_id)
         return self.apply(thread_id, change)
 

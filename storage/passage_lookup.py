@@ -1,6 +1,6 @@
-"""Looking up passages: which are candidates, and what stands around them. Every back end does it by this code.
+"""Look up passages: the candidates, and their neighbours. Every back end runs this code.
 
-A back end gives the rows (`PassageReader`), all of one moment. What a look-up leaves out (other kinds, other times,
+A back end gives the rows (`PassageReader`), all of one moment. A lookup drops what it excludes (other kinds and times,
 what has ended) is left out while candidates are gathered, never from a list that was cut before: however much of it
 there is, it takes the place of nothing that is looked for.
 """
@@ -21,7 +21,7 @@ READ_MAX = 16_000
 READ_MIN = 500
 """Entries read of all terms' lists together, and at least of each: the latest passages that hold it."""
 COUNTED_MAX = 512
-"""Up to so many passages that hold a term are counted; how many more do is inferred from how close together these are.
+"""Passages with a term that are counted at most; the rest is inferred from how close together these are.
 
 The same for every question, so that a word's count serves the next question as well (see `Lists`).
 """
@@ -70,7 +70,7 @@ class ListPart(msgspec.Struct, frozen=True):
 class PassageReader(Protocol):
     """Rows of the index of one thread, or of several, of one moment. Places are in the order named, each once.
 
-    Over several threads a place begins with its thread's number; what is beside it is of the same thread.
+    Over several threads a place begins with its thread's number, so its neighbours are of the same thread.
     """
 
     def extent(self, place: int) -> int:
@@ -78,7 +78,7 @@ class PassageReader(Protocol):
         ...
 
     async def stand(self) -> Stand | None:
-        """How far the index has come; `None` where there is none."""
+        """The position that the index has reached; `None` without an index."""
         ...
 
     async def counted(self, last: int) -> tuple[int, int]:
@@ -104,7 +104,7 @@ class PassageReader(Protocol):
     async def latest(
         self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
     ) -> Mapping[str, Sequence[Sequence[int]]]:
-        """For each term and each part, the indexed passages that hold it, the latest first, at most so many."""
+        """For each term and each part, the newest indexed passages that hold it, at most `limit`, newest first."""
         ...
 
     async def counts(
@@ -131,7 +131,7 @@ class PassageReader(Protocol):
         ...
 
     async def neighbours(self, places: Sequence[int]) -> Mapping[int, tuple[int, int]]:
-        """For each place that there is: the ones before and after it in the thread, 0 where there is none."""
+        """For each existing place, the places before and after it in the thread; 0 at an end."""
         ...
 
     async def rows(self, places: Sequence[int]) -> Mapping[int, PassageRow]:
@@ -202,12 +202,12 @@ def _raised(scores: dict[int, float], places: Sequence[int], weight: float) -> d
 
 
 def _least(scores: Mapping[int, float], limit: int) -> float:
-    """The least score of so many best ones; there are as many."""
+    """The lowest score among the best `limit`; there are at least `limit`."""
     return sorted(scores.values(), reverse=True)[limit - 1]
 
 
 def _best(scores: Mapping[int, float], limit: int) -> list[int]:
-    """So many places with the greatest scores, best first; of equal ones the latest."""
+    """The `limit` places with the greatest scores, best first; of equal ones the latest."""
     if limit < 1:
         return []
     least = _least(scores, limit) if len(scores) > limit else 0.0
@@ -329,7 +329,7 @@ class _Postings:
         return {term: [place for place, of_it in words.items() if f" {term} " in of_it] for term in terms}
 
     async def _places(self, term: str, known: "_List", most: int = READ_MAX) -> Sequence[int]:
-        """A term's list, read now if it was only counted: at most so many of the latest."""
+        """A term's list, read now if it was only counted: at most `most`, newest first."""
         if known.places is not None:
             return known.places
         return (await self._reader.latest((term,), self._parts, self._span, min(most, self._most)))[term][0]
@@ -368,7 +368,7 @@ class _Postings:
         return sorted({place for part in parts for place in part}, reverse=True)[: self._most]
 
     def _count(self, latest: int, earliest: int) -> int:
-        """The number of passages of which so many of the latest, down to the earliest of them, were counted."""
+        """The number of passages with a term, of which the newest `latest`, down to `earliest`, were counted."""
         if latest < COUNTED_MAX:
             return latest
         extent = self._reader.extent
@@ -427,7 +427,7 @@ class _Sought(msgspec.Struct, frozen=True):
     listed: Sequence[int]
 
     def first(self, count: int) -> list[int]:
-        """The best so many by words, and by meaning."""
+        """The best `count` by words, and by meaning."""
         return list(dict.fromkeys((*self.best[:count], *self.near[:count])))
 
 

@@ -1,4 +1,4 @@
-"""What every back end writes into the row of a passage, and how it is read: its words, its marks, what keys begin with.
+"""The words, marks and key prefixes of a passage's row, as every back end writes and reads them.
 
 A passage is written with its text. Its words go to the full-text index later, many passages at a time, since that is
 ten times cheaper than one at a time; until then a look-up reads them from the row.
@@ -18,7 +18,7 @@ WAITING_MIN = 64
 INDEXED_MAX = 256
 """Passages indexed in one transaction: some milliseconds."""
 INDEXED_BULK = 1_024
-"""Passages in one transaction where somebody waits for all: each at half the cost, in tens of milliseconds."""
+"""Passages in one transaction when a caller waits for all: each at half the cost, in tens of milliseconds."""
 WORDS_CHARS_MAX = 32_768
 """Characters of texts whose words are taken in one transaction: some tens of milliseconds. One text may be longer."""
 READ_CHARS_MAX = 262_144
@@ -26,14 +26,14 @@ READ_CHARS_MAX = 262_144
 FIRST_OF_EVENT = 16
 """Passages of an event that are read before the others of long ones, which must not keep all else from being found."""
 TAKEN = 8
-"""To read terms costs as much as to take them from so many times fewer characters."""
+"""Reading stored terms costs as much as analysing a text this number of times shorter."""
 REMEMBERED_MAX = 1_024
 REMEMBERED_CHARS_MAX = 4_096
 """Texts whose terms, and keys whose marks, are remembered while they wait; and how long these texts are at most."""
 RAW = "\x01"
 """Begins the text of a passage whose words are not indexed yet."""
 MARK = "¶"
-"""Begins a word that stands for a passage's kind or family: no analysed text has it, and FTS5 takes it for a letter."""
+"""Begins the word for a passage's kind or family: no analysed text has it, and FTS5 takes it for a letter."""
 
 
 StoredWords: TypeAlias = tuple[int, str, str, int, int, str]
@@ -78,7 +78,7 @@ def forget_texts() -> None:
 
 
 def within(rows: Iterable[StoredWords], chars_max: int) -> Iterator[StoredWords]:
-    """The first rows, until their texts are so many characters; terms that were taken count for less. At least one."""
+    """The first rows, at least one, until their texts reach `chars_max`; stored terms count for less than a text."""
     for row in rows:
         yield row
         chars_max -= len(row[-1]) // (1 if row[-1].startswith(RAW) else TAKEN)
@@ -87,7 +87,7 @@ def within(rows: Iterable[StoredWords], chars_max: int) -> Iterator[StoredWords]
 
 
 def stored_terms(row: PassageRow) -> str:
-    """What the row holds of its words: the text while it waits, else its marks and terms."""
+    """The row's words: the text while it waits, else its marks and terms."""
     return RAW + row.text if row.text else f"{marks(row.kind, row.key)} {row.terms}"
 
 
@@ -105,18 +105,18 @@ def count(terms: str) -> int:
 
 @lru_cache(maxsize=REMEMBERED_MAX)
 def marks(kind: str, key: str) -> str:
-    """The words that stand for the kind and the family of a passage."""
+    """The full-text words of a passage's kind and family."""
     whole = family(key)
     return f"{mark(kind)} {mark(whole)}" if whole else mark(kind)
 
 
 def mark(name: str) -> str:
-    """The word that stands for a kind or a family in the full-text index."""
+    """The full-text word of a kind or a family."""
     return f"{MARK}{crc32(name.encode(errors='replace')):08x}"
 
 
 def words_prefix(tenant_id: str) -> str:
-    """What begins each word of a tenant's passages in the full-text index, so that its lists are of this tenant alone.
+    """The prefix of each word of a tenant's passages in the full-text index, so that its lists are only of this tenant.
 
     Two tenants may share one: who reads lists looks at whose passages they name.
     """

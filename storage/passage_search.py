@@ -30,9 +30,9 @@ LISTED_ENTRIES_MAX = 524_288
 """Entries of lists that are kept: four megabytes."""
 LISTS_MAX = 2_048
 MARKS_ALIKE = 32
-"""Statements over several positions take so many more from one to the next."""
+"""The factor by which a statement over several positions grows from one to the next."""
 SOUGHT_APART = 64
-"""Up to so many threads, a word's list is sought for each; of more, the list of their tenant is read through."""
+"""Up to this number of threads, a word's list is read per thread; beyond it, the list of their tenant is read."""
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lists:
-    """What the full-text index has said of words, as long as it is not written to: most questions share some words.
+    """Answers of the full-text index about words, until the next write to it: most questions share some words.
 
     May be used by several connections at a time, each in a transaction.
     """
@@ -375,7 +375,7 @@ class _ReaderAmong(_Reader):
         bound: Callable[[int], int],
         of: tuple[Sequence[int], int],
     ) -> list[int]:
-        """The positions that a query gives of some threads, at most so many, those of the latest thread first.
+        """The newest positions that a query gives of some threads, at most `limit`, those of the latest thread first.
 
         `values` are those before and after the query's bounds, which a `bound` says of each thread: the first that is
         its own; the last parameter is the limit.

@@ -1,4 +1,4 @@
-"""Vectors of passages in SQLite, beside their passages (see `storage.passages`)."""
+"""Vectors of passages in SQLite (see `storage.passages`)."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping

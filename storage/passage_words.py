@@ -36,7 +36,7 @@ _SIZES = (
 
 
 def index_words_of(raw: sqlite3.Connection, tids: list[int], at_most: int = INDEXED_BULK) -> bool:
-    """Index so many waiting passages of some threads, however few wait in each: many in one transaction cost less.
+    """Index waiting passages of some threads, however few each has: many in one transaction cost less.
 
     Threads that are done are taken from the end of `tids`. Returns whether there are more.
     """
@@ -76,7 +76,7 @@ def taken(raw: sqlite3.Connection, tid: int, at_most: int) -> dict[StoredWords, 
 def _index_words(
     raw: sqlite3.Connection, tid: int, at_most: int, at_least: int, known: Mapping[StoredWords, Waiting] = _NONE
 ) -> tuple[int, bool]:
-    """Index the words of the oldest waiting passages, if they are so many: of how many, and whether more may wait."""
+    """Index the oldest waiting passages once enough wait. Returns how many it indexed, and whether more may wait."""
     index = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if index is None:
         return 0, False
@@ -106,7 +106,7 @@ def _index_words(
 
 
 def _next(raw: sqlite3.Connection, tid: int, after: int, at_most: int) -> tuple[list[int], int]:
-    """The positions of waiting passages whose words are indexed in one transaction; how many wait, up to so many."""
+    """The positions of the waiting passages to index in one transaction, and how many wait, counted up to a limit."""
     sizes = raw.execute(_SIZES, (RAW, after, base(tid + 1) - 1, at_most)).fetchall()
     before = accumulate((size for _, size in sizes), initial=0)
     return [pos for (pos, _), size in zip(sizes, before, strict=False) if size < WORDS_CHARS_MAX], len(sizes)
@@ -125,7 +125,7 @@ def _from_stored(row: StoredWords) -> Waiting:
 def waiting(raw: sqlite3.Connection, span: tuple[int, int], chars_max: int) -> tuple[list[Waiting], int]:
     """Passages above the first position up to the last, in order, and how many others there are.
 
-    Of those whose texts have more than so many characters the latest, those that begin their events first.
+    Of passages whose texts are longer than the limit it takes the latest, those that begin their events first.
     """
     parts_last = f"pos & {(1 << PLACES_BITS) - 1} >= {FIRST_OF_EVENT}"
     with closing(raw.execute(f"{_WAITING} ORDER BY {parts_last}, pos DESC", span)) as rows:

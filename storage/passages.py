@@ -1,4 +1,4 @@
-"""Passages in SQLite: a row each, full text in FTS5, vectors beside. The stores in files and in memory both use it.
+"""Passages in SQLite: one row each, full text in FTS5, vectors in a table of their own. Used in files and in memory.
 
 A passage is written by the transaction of its event, with its text. Its words go to the full-text index later
 (`storage.passage_words`), since a list of words costs ten times as much one passage at a time; until then a look-up
@@ -40,7 +40,7 @@ SCHEMA = """
         terms INTEGER NOT NULL
     ) STRICT;
 """
-"""The threads that have an index. The other tables come with the first, so a file that nobody searches stays small."""
+"""The threads that have an index. The first one creates the other tables, so a file without searches stays small."""
 SCOPES = """
     ALTER TABLE passage_indexes ADD COLUMN prefix TEXT NOT NULL DEFAULT '';
     ALTER TABLE passage_indexes ADD COLUMN last INTEGER NOT NULL DEFAULT 9223372036854775807;
@@ -48,8 +48,8 @@ SCOPES = """
     ALTER TABLE passage_indexes ADD COLUMN last_us INTEGER;
     CREATE INDEX passage_indexes_by_prefix ON passage_indexes (prefix, tid);
 """
-"""What a look-up over many threads asks of each: what begins its words in the full-text index, the position of its last
-passage (beyond `folded`: words wait), and the times between which its passages were said. Words of older releases have
+"""Of each thread, for a lookup over many: the prefix of its words in the full-text index, the position of its last
+passage (beyond `folded`: words wait), and the times of its first and last passage. Words of older releases have
 no prefix."""
 _FILL_SCOPES = f"""UPDATE passage_indexes SET
     last = coalesce((SELECT max(p.pos) FROM passages p WHERE p.pos BETWEEN
@@ -61,7 +61,7 @@ LOOKED_UP_BY = (
     "CREATE INDEX IF NOT EXISTS passages_by_time ON passages (tid, at_us)",
     "CREATE INDEX IF NOT EXISTS passages_ended ON passages (tid, ended) WHERE ended <> 0",
 )
-"""What a file that an older release indexed does not have yet."""
+"""The parts that a file indexed by an older release lacks."""
 TERMS = """CREATE VIRTUAL TABLE passage_terms USING fts5 (
     terms, content = 'passages', content_rowid = 'pos', detail = none, columnsize = 0, tokenize = 'ascii'
 )"""
@@ -165,7 +165,7 @@ def destroy(raw: sqlite3.Connection, tid: int) -> bool:
 
 
 def destroy_last(raw: sqlite3.Connection, tid: int, at_most: int) -> bool:
-    """Delete so many of the last passages of an index (-1: all). Returns whether there were any."""
+    """Delete the last `count` passages of an index (-1: all). Returns whether there were any."""
     last = base(tid + 1) - 1
     query = "SELECT pos FROM passages WHERE pos BETWEEN ? AND ? AND tid = ? ORDER BY pos DESC LIMIT ?"
     first = raw.execute(f"SELECT min(pos) FROM ({query})", (base(tid), last, tid, at_most)).fetchone()[0]
@@ -179,7 +179,7 @@ def destroy_last(raw: sqlite3.Connection, tid: int, at_most: int) -> bool:
 def clear(raw: sqlite3.Connection, tid: int) -> None:
     """Drop a thread's index where rows of it are damaged; the next search makes it again.
 
-    Where the full-text index itself is damaged, it is begun anew: the rows of passages hold the words of all threads.
+    A damaged full-text index is created again from the rows of passages, which hold the words of all threads.
     """
     try:
         raw.execute("SAVEPOINT cleared")
@@ -196,12 +196,12 @@ def clear(raw: sqlite3.Connection, tid: int) -> None:
 
 
 def optimize(raw: sqlite3.Connection) -> None:
-    """Write the full-text index anew, so that none of its pages holds words of destroyed passages."""
+    """Write the full-text index again, so that none of its pages holds words of destroyed passages."""
     raw.execute("INSERT INTO passage_terms (passage_terms) VALUES ('optimize')")
 
 
 def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
-    """Apply a change if the index stands where it begins (one made afresh needs a new index). Whether it did."""
+    """Apply a change if the index is where it begins (a rebuild needs a new index). Returns whether it applied."""
     rows = [row for step in change.steps for row in step.rows]
     times = [row.at_us for row in rows]
     grown = (
@@ -236,7 +236,7 @@ def _to_row(tid: int, row: PassageRow) -> tuple[object, ...]:
 
 
 def from_row(row: tuple[int, str, str, str, int, str, str, int, str]) -> PassageRow:
-    """A stored row as it was given."""
+    """The value that was stored in a row."""
     pos, kind, role, speaker, at_us, key, origins, ended, terms = row
     drawn = _ORIGINS.decode(origins) if origins else ()
     return PassageRow(pos & _PLACE, kind, role, speaker, at_us, key, terms_of(kind, key, terms), drawn, ended)
@@ -311,7 +311,7 @@ def _destroy(raw: sqlite3.Connection, tid: int, doomed: Iterable[int]) -> None:
 
 
 def _unindex(raw: sqlite3.Connection, tid: int, where: str, values: Sequence[object]) -> None:
-    """Take passages of a thread out of the full-text index, as far as they are in it."""
+    """Remove passages of a thread from the full-text index, if they are in it."""
     folded, prefix = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     raw.execute(
         "INSERT INTO passage_terms (passage_terms, rowid, terms) "
@@ -322,7 +322,7 @@ def _unindex(raw: sqlite3.Connection, tid: int, where: str, values: Sequence[obj
 
 
 def indexed_at(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:
-    """Places of the full-text index that hold these analysed words in a row: what only a query of it can tell.
+    """Places of the full-text index that hold these analysed words in a row: only a query of the index knows them.
 
     An entry without its passage counts where it holds all of them: nothing says in which order.
     """
@@ -351,7 +351,7 @@ def is_whole(raw: sqlite3.Connection, by_prefix: Mapping[str, Sequence[int]]) ->
 
 
 def _prefixes(raw: sqlite3.Connection, word: str) -> list[str]:
-    """What stands before a word in the full-text index: the prefixes of tenants, also of those that are gone."""
+    """Prefixes of words in the full-text index: those of all tenants, also of deleted ones."""
     with listing_words(raw, "row"):
         found = raw.execute(
             "SELECT term FROM temp.words WHERE term = ? OR term LIKE ? ORDER BY term",
@@ -364,7 +364,7 @@ def _prefixes(raw: sqlite3.Connection, word: str) -> list[str]:
 def listing_words(raw: sqlite3.Connection, kind: Literal["row", "instance"]) -> Iterator[None]:
     """A block in which `temp.words` lists the words of the full-text index, once or with each passage (`doc`)."""
     (only_reads,) = raw.execute("PRAGMA query_only").fetchone()
-    raw.execute("PRAGMA query_only = 0")  # a table that lists the words is made beside the file, which stays as it is
+    raw.execute("PRAGMA query_only = 0")  # a table that lists the words is temporary: the file does not change
     try:
         raw.execute(f"CREATE VIRTUAL TABLE temp.words USING fts5vocab ('main', 'passage_terms', '{kind}')")
         try:

@@ -58,7 +58,7 @@ async def restore(  # noqa: PLR0913 - keys by keyword
 
     `key` opens an encrypted backup. The new store has the same one, unless you give a `new_key`, or ask for a `plain`
     store. Raises `FileExistsError` if something is at `path`: a restore never overwrites. Raises `SchemaError` for a
-    file that is not a store, `StorageFailed` if there is none, `BackupFailed` for a damaged one, `KeyNeeded`,
+    file that is not a store, `StorageFailed` for a missing one, `BackupFailed` for a damaged one, `KeyNeeded`,
     `WrongKey`, `NotEncrypted` and `InvalidKey`.
     """
     source, target = checked_path("backup", backup), checked_path("path", path)

@@ -1,8 +1,8 @@
 """Blocks of vectors in SQLite: some dozens in a row, so that a process reads all of a thread in a tenth of a second.
 
 A block holds a model's vectors of some passages of a thread, all of one size, in order of places; no two blocks of a
-model overlap, and `last` is the last place of each. What is embedded together is a block; small ones are put together
-when they are enough for one.
+model overlap, and `last` is the last place of each. Passages embedded together form a block; small blocks are merged
+when together they are large enough for one.
 """
 
 import sqlite3
@@ -123,7 +123,7 @@ def drop(raw: sqlite3.Connection, tid: int, model: str) -> None:
 
 
 def faults(raw: sqlite3.Connection, tid: int, there: Collection[int]) -> Iterator[str]:
-    """What is wrong with the blocks of a thread; `there` are the places of its passages."""
+    """The faults in the blocks of a thread; `there` are the places of its passages."""
     models = raw.execute("SELECT DISTINCT model FROM vector_blocks WHERE tid = ? ORDER BY model", (tid,)).fetchall()
     for (model,) in models:
         counted: dict[int, int] = {}
@@ -147,7 +147,7 @@ def faults(raw: sqlite3.Connection, tid: int, there: Collection[int]) -> Iterato
 
 
 def size_faults(model: str, counted: Mapping[int, int]) -> Iterator[str]:
-    """What is wrong with vectors of so many bytes, by how many there are."""
+    """The faults in vectors, given their size in bytes and their number."""
     usual = max(counted, key=lambda size: (counted[size], -size), default=2)
     odd = sum(count for size, count in counted.items() if size != usual)
     if odd or usual % 2 or not usual:
@@ -188,7 +188,7 @@ def _of_old(vectors: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def _blocks(raw: sqlite3.Connection, which: str, values: Sequence[object]) -> Iterator[VectorRows]:
-    """Blocks as they stand. Raises `InvalidVector` for a damaged one."""
+    """The blocks in these rows. Raises `InvalidVector` for a damaged one."""
     query = f"SELECT last, places, numbers FROM vector_blocks WHERE tid = ? AND model = ? AND last {which}"
     with closing(raw.execute(query, values)) as rows:  # an error holds its frames, and they would hold old pages
         for last, packed, numbers in rows:

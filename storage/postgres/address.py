@@ -85,7 +85,7 @@ def _shown(url: str, options: Iterable[tuple[str, str]], schema: str) -> str:
 
 
 def _check_port(hosts: str, safe: str) -> None:
-    """The driver's own error would show what stands in the port's place: the end of a password with a slash in it."""
+    """The driver's own error would show the text in the port's place: the end of a password with a slash in it."""
     for host in hosts.split(","):
         port = re.search(r":([^:\]]*)$", host)
         if port and port[1] and not port[1].isdecimal():

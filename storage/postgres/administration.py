@@ -1,7 +1,7 @@
-"""Deleting and erasing on a server, and looking for what is left: rows go in a transaction that tells all engines.
+"""Delete and erase on a server, and look for remains: rows go in a transaction that notifies all engines.
 
-Rows that are gone leave dead versions in the tables' files, which `wipe` lets the server reuse. What the server has
-written elsewhere (its write-ahead log and archives of it, replicas, backups) is beyond a client.
+Deleted rows leave dead versions in the tables' files; `wipe` lets the server reuse their space. The server's other
+copies (its write-ahead log and archives of it, replicas, backups) are beyond a client.
 """
 
 from collections.abc import Sequence
@@ -102,7 +102,7 @@ async def tell(connection: Connection, schema: str) -> None:
 async def wipe(pool: Pool) -> bool:
     """Let the server reuse the space of what was deleted and erased, in every table.
 
-    Returns whether nobody may still read it: a transaction that began before keeps all that it may see. Other roles'
+    Returns whether no transaction can still read it: one that began before keeps all that it may see. Other roles'
     transactions are seen with the privileges of `pg_read_all_stats` only. Raises `StorageFailed` for a role that may
     not VACUUM: the server would only warn of it.
     """
@@ -131,7 +131,7 @@ async def _vacuum(sql: str, connection: Connection) -> None:
 
 
 async def traces(connection: Connection, schema: str, pieces: Sequence[bytes]) -> Traces:
-    """Where pieces stand in rows of any table."""
+    """The places of pieces in the rows of any table."""
     reads = Reads(connection, schema)
     places: dict[bytes, list[str]] = {}
     size = 0

@@ -9,7 +9,7 @@ from memory_engine.storage.vector_blocks import size_faults
 
 
 async def faults_of(reads: Reads, thread_id: str) -> Mapping[str, Sequence[str]]:
-    """What they say otherwise, in lines by kind, of one moment. Raises `ThreadNotFound`."""
+    """Differences between them at one moment, in lines by kind. Raises `ThreadNotFound`."""
     tid = (await reads.there(thread_id))["tid"]
     found = {"ids": await _ids(reads, tid)}
     index = await reads.one("SELECT folded, passages, terms FROM @.passage_indexes WHERE tid = $1", tid)
@@ -71,7 +71,7 @@ async def _words(reads: Reads, tid: UUID, folded: int) -> list[str]:
 
 
 async def _vectors(reads: Reads, tid: UUID) -> list[str]:
-    """Vectors of one model are of one dimension, and each stands for a passage."""
+    """Vectors of one model have one dimension, and each has its passage."""
     lines: list[str] = []
     sizes: dict[str, dict[int, int]] = {}
     for row in await reads.fetch(

@@ -20,10 +20,10 @@ from memory_engine.storage.postgres.address import Address
 
 
 class FailureKind(enum.Enum):
-    """What can be done about an error."""
+    """The remedy for an error."""
 
     AWAY = "away"
-    """The server cannot be reached now, or the connection is lost: wait, and connect anew."""
+    """The server cannot be reached now, or the connection is lost: wait, and connect again."""
     AGAIN = "again"
     """The transaction was rolled back because of others: run it again."""
     OTHER = "other"
@@ -41,7 +41,7 @@ _NO_SCHEMA = ("3F000", "42P01", "42883", "42703")
 _NOT_TEXT = ("22021", "22P05")
 _READ_ONLY = "25006"
 LOST = (OSError, EOFError, exceptions.InterfaceError, exceptions.InternalClientError)
-"""What the driver raises where there is no connection, or no more, or one that it has lost count of."""
+"""Errors that the driver raises without a connection, after losing one, or after losing count of its statements."""
 ERRORS = (
     asyncpg.PostgresError,
     exceptions.InterfaceError,
@@ -50,11 +50,11 @@ ERRORS = (
     EOFError,
     ValueError,
 )
-"""What the driver raises; also `ValueError`, of which its `DataError` is one, for values that no column takes."""
+"""Errors that the driver raises; also `ValueError`, the base of its `DataError`, for values that no column takes."""
 
 
 def kind_of(error: BaseException) -> FailureKind:
-    """What can be done about an error."""
+    """The remedy for an error."""
     code = _code(error)
     if code.startswith(_AWAY) or (not code and _is_lost(error)):
         return FailureKind.AWAY
@@ -81,7 +81,7 @@ def is_of_a_statement(error: BaseException) -> bool:
 
 
 def storage_error(address: Address, error: BaseException, waited_s: float = 0.0) -> MemoryEngineError:
-    """The error of the store that stands for one of the driver's or the server's, after so long."""
+    """The store's error for one of the driver's or the server's, `seconds` after the call began."""
     if isinstance(error, MemoryEngineError):
         return error
     shown, code = address.shown, _code(error)

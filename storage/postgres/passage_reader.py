@@ -127,7 +127,7 @@ def sum_before(rows: str, order: str) -> str:
 
 
 async def read_waiting(stored: Sequence[StoredWords], count: int) -> tuple[Sequence[Waiting], int]:
-    """Passages analysed, beside the event loop where they are many; and how many of `count` are left."""
+    """Analysed passages, analysed in a worker thread if they are many, and how many of `count` are left."""
     chars = sum(len(row[-1]) for row in stored)
     found = await aside(lambda: [from_stored(row) for row in stored], items=chars // CHARS_AN_ITEM)
     return found, count - len(stored)
@@ -215,7 +215,7 @@ class IndexReader:
     ) -> Mapping[str, Sequence[Sequence[int]]]:
         """The lists of all terms, a query for each part.
 
-        Of a list only its latest rows are read, as far as they are needed: the places of a row come after all of the
+        It reads only as many of a list's latest rows as it needs: the places of a row come after all of the
         one before it, so the rows' order and then that within a row is that of the places.
         """
         found: defaultdict[str, list[list[int]]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """Passages on a server: see `memory_engine.store.passages.PassageIndex`.
 
-Words stand in `words`: for each term, a row of places for each time that words were indexed. They are read latest first
+`words` has for each term a row of places for each time that words were indexed. They are read latest first
 and reading stops where enough were read, which a GIN index cannot do; and one row for many places costs less than a row
 for each (docs/design/0006-postgresql.md has the figures).
 """
@@ -43,7 +43,7 @@ from memory_engine.store.passages import (
 _log = logging.getLogger("memory_engine.storage")
 
 LOCK = "FOR KEY SHARE OF h"
-"""Keeps a thread from being deleted or erased while something of it is written; commits go on beside it."""
+"""Keeps a thread from being deleted or erased while something of it is written; commits continue meanwhile."""
 
 
 class PostgresPassages:
@@ -126,7 +126,7 @@ class PostgresPassages:
         await self._write(begun)
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`.
+        """Apply a change if the index is at `change.after`.
 
         Where damaged rows refuse it the index is dropped, to be made again, and this returns `False`. Raises
         `StorageRefused` where they refuse the beginning of a new index too.
@@ -149,7 +149,7 @@ class PostgresPassages:
             return False
 
     async def index_words(self, thread_id: str, *, at_most: int = INDEXED_BULK, at_least: int = WAITING_MIN) -> None:
-        """Index the words of the waiting passages, if they are enough, a transaction for so many of them."""
+        """Index the words of the waiting passages once enough wait, in transactions of a bounded size."""
         while await self._write(lambda connection: self._index_some(connection, thread_id, at_most, at_least)):
             pass
 

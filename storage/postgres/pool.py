@@ -1,6 +1,6 @@
 """Connections to the server: few, made when they are needed, each used by one piece of work at a time.
 
-Work runs in a task of the pool's own. Cancelling its caller leaves it to its end, so a connection is never let go of in
+Work runs in a task of the pool's own. If its caller is cancelled it runs to its end, so no connection is released in
 the middle of a statement. One that comes back in any state but idle is thrown away.
 
 A new connection costs more than most calls, and its session has yet to read what others know of the schema: who reads
@@ -115,7 +115,7 @@ class Pool:
         return await self._own(self._repeated(work))
 
     async def call(self, work: Work[T]) -> T:
-        """Run one statement that writes, once, in the caller's own task: nobody may cancel that (see `spawn`).
+        """Run one statement that writes, once, in the caller's own task, which must not be cancelled (see `spawn`).
 
         Raises `OutcomeUnknown` where the connection is lost, the driver's error where the server refuses it.
         """
@@ -235,7 +235,7 @@ class Pool:
         return connection
 
     async def _spare(self) -> None:
-        """Wait until somebody may be done with a connection."""
+        """Wait until a connection may be free."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting.append(waiter)

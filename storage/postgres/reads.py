@@ -53,7 +53,7 @@ class LogPart(msgspec.Struct, frozen=True):
 
 
 class Reads:
-    """The queries of one connection, in one schema. Several of one answer stand in one transaction of the caller's."""
+    """The queries of one connection, in one schema. Queries for one answer share a transaction of the caller's."""
 
     def __init__(self, connection: Connection, schema: str) -> None:
         self._connection = connection
@@ -180,7 +180,7 @@ class Reads:
         return found
 
     async def seq_at(self, thread_id: str, recorded_at_us: int) -> int:
-        """The seq of the last event recorded at a time or before it, 0 if there is none."""
+        """The seq of the last event recorded at or before a time, 0 without one."""
         for part in reversed(await self._parts(thread_id, await self.there(thread_id))):
             row = await self.one(
                 "SELECT seq FROM @.events WHERE tid = $1 AND seq BETWEEN $2 AND $3 AND recorded_at_us <= $4 "
@@ -199,7 +199,7 @@ class Reads:
     ) -> list[tuple[str, StoredEvent]]:
         """Events that bear a correlation id, with their threads' ids, in the order of their recording.
 
-        An index leads to them, whatever stands around them: a fork's first has the hash before it in another log.
+        An index leads to them, even amid damaged rows: a fork's first has the hash before it in another log.
         """
         if not correlation_id:
             return []
@@ -262,7 +262,7 @@ class Reads:
         return found
 
     async def _linked(self, thread_id: str, rows: Sequence[asyncpg.Record]) -> list[StoredEvent]:
-        """The rows, also the first of a fork with the hash before it: that one stands in the log where it was forked.
+        """The rows, also the first of a fork with the hash before it, which is in the log where it was forked.
 
         Raises `SchemaError` for a row that nothing can decode.
         """
@@ -349,7 +349,7 @@ class Reads:
         return [row["id"] for row in rows]
 
     async def _rows_of(self, thread_id: str, sql: str, *values: object) -> list[asyncpg.Record]:
-        """Rows beside a thread that is there (a query of `@.heads h` and what is joined to it, `$1` and `$2` taken)."""
+        """Rows of an existing thread (a query of `@.heads h` and tables joined to it, `$1` and `$2` taken)."""
         rows = await self.fetch(sql, tid_of(thread_id), DELETED, *values)
         if not rows:
             raise await self.without_head(thread_id)

@@ -25,7 +25,7 @@ from memory_engine.errors import InvalidIdentifier
 HEAD_BYTES = 512
 """So much of the key of a projection's row is its `head`; the rest is its `tail`."""
 TERM_BYTES = 64
-"""Up to this a term stands in `words` as it is, a longer one as its digest."""
+"""`words` holds a term up to this length in full, a longer one as its digest."""
 _UUID = regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MARKS = msgspec.json.Decoder(dict[str, int])
 
@@ -77,7 +77,7 @@ def id_column(event_id: str, key: bytes) -> bytes | None:
 
 
 def id_from_row(key: bytes, kept: bytes | None) -> str:
-    """The id as it was given."""
+    """The id that was stored."""
     if kept is not None:
         return kept.decode()
     return str(UUID(bytes=key[1:])) if key[:1] == b"u" else key[1:].decode()

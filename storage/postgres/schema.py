@@ -1,6 +1,6 @@
 """The schema, as numbered migrations: forward only, all that are missing in one transaction, under a lock.
 
-A migration is the files `schema_N.sql` and `functions_N.sql` beside this module. They run as they stand also where the
+A migration is the files `schema_N.sql` and `functions_N.sql` in this folder. They also run unchanged where the
 tables of threads are distributed afterwards by `tid` (Citus): nothing refers across threads, nothing draws numbers.
 """
 
@@ -53,7 +53,7 @@ async def migrate(connection: Connection, address: Address, migrated: Migrated |
 
 
 async def generation_of(connection: Connection, address: Address) -> int | None:
-    """The generation of a store whose schema is up to date; `None` where it is not, or cannot be told so simply."""
+    """The generation of a store whose schema is up to date; `None` if it is not, or if one query cannot decide."""
     sql = "SELECT s.value, (SELECT max(version) FROM @.schema_version) FROM @.store_state s WHERE s.name = 'generation'"
     try:
         found = await connection.fetchrow(in_schema(sql, address.schema))
@@ -64,7 +64,7 @@ async def generation_of(connection: Connection, address: Address) -> int | None:
 
 
 def brings(number: int) -> str:
-    """What a migration brings, in a line: the first of its script."""
+    """A migration in a line: the first of its script."""
     script = (files(__package__ or "") / f"schema_{number}.sql").read_text("utf-8")
     return script.partition("\n")[0].removeprefix("-- ")
 

@@ -73,18 +73,17 @@ class PostgresStore:
         lease_s: float = LEASE_S,
         migrated: Migrated | None = None,
     ) -> "PostgresStore":
-        """Open the store at a URL, and make its schema where there is none or bring it up to date.
+        """Open the store at a URL, and create its schema or bring it up to date.
 
-        `schema` is the one to use, in place of the URL's. A store that is only read makes nothing. `migrated` is told
-        of each migration. Raises
-        `StorageUnreachable` where the server is away past the timeout, `StorageFailed` where it lets nobody in or lacks
-        the database, `SchemaError` for a schema of another program or of a newer version.
+        `schema` is used in place of the URL's. A store opened to read creates nothing. `migrated` is called with each
+        migration. Raises `StorageUnreachable` if the server does not answer within the timeout, `StorageFailed` if it
+        refuses the login or lacks the database, `SchemaError` for a schema of another program or of a newer version.
         """
         pool = Pool(parse(url, schema=schema), busy_timeout_s)
         try:
             generation = await pool.read(lambda connection: generation_of(connection, pool.address))
             if generation is not None:
-                pass  # as it is nearly always: one question
+                pass  # the usual case: one query
             elif read_only:
                 await pool.read_all(lambda connection: _check_version(connection, pool))
             else:
@@ -116,7 +115,7 @@ class PostgresStore:
 
         async def made_of(connection: Connection) -> None:
             reads = Reads(connection, self._schema)
-            tid = (await reads.there(origin.id, lock=LOCK))["tid"]  # nobody deletes it meanwhile
+            tid = (await reads.there(origin.id, lock=LOCK))["tid"]  # locked: it cannot be deleted meanwhile
             made = await reads.one("SELECT created_at_us FROM @.threads WHERE tid = $1", tid)
             if made is None or made["created_at_us"] != origin.created_at_us:
                 raise ThreadNotFound(origin.id)
@@ -135,7 +134,7 @@ class PostgresStore:
             await self._writer.submit(UnitAgain(**again))
 
     async def put_record(self, record: ThreadRecord) -> None:
-        """Write a thread's record anew. Where it names no origin, the thread is not a fork. Raises `ThreadNotFound`."""
+        """Replace a thread's record. Without an origin, the thread is not a fork. Raises `ThreadNotFound`."""
 
         async def put(connection: Connection) -> None:
             reads = Reads(connection, self._schema)
@@ -161,7 +160,7 @@ class PostgresStore:
         return await self._read(lambda reads: reads.head(thread_id))
 
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
-        """Take a unit; it is committed together with those of other threads that wait."""
+        """Queue a unit, to be committed together with those of other threads that wait."""
         self._upkeep.brought(unit)
         return self._writer.submit(unit) if unit.makes is None else self._pool.spawn(self._made(unit))
 
@@ -203,7 +202,7 @@ class PostgresStore:
         return await read(lambda reads: reads.listed(where))
 
     async def taken(self) -> Sequence[str]:
-        """The ids of deleted threads that nobody bears now."""
+        """The ids of deleted threads that no live thread uses now."""
         return await self._read(lambda reads: reads.taken())
 
     async def forks(self, thread_id: str) -> Sequence[str]:
@@ -239,7 +238,7 @@ class PostgresStore:
 
     @property
     def generation(self) -> int:
-        """The number of acts that have deleted or erased something, as it was last learned.
+        """The last known number of acts that have deleted or erased something.
 
         It comes with the answer to every commit, and is looked at every `upkeep.LOOK_S` seconds: another engine's act
         is known after so long at the latest, and the time of a query, while the server can be reached.
@@ -326,7 +325,7 @@ class PostgresStore:
         await self._write("rows of a view", written)
 
     async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
-        """What the indexes of ids, words and vectors say otherwise than the rows they stand for."""
+        """Differences between the indexes of ids, words and vectors and the rows that they index."""
         return await self._read_all(lambda reads: faults_of(reads, thread_id))
 
     async def behind(self, projection: str, version: int) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The values of rows that may hold what somebody said, some at a time: for a proof that reads what a store says."""
+"""The values of rows that may hold people's words, some at a time: for a proof that reads a store's contents."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
@@ -68,7 +68,7 @@ async def _page(
 def _texts(
     name: str, table: _ServerTable, row: asyncpg.Record, spilled: dict[tuple[object, bytes], tuple[int, str, int]]
 ) -> Iterator[StoredText]:
-    """The values of a row. What an event says of itself is remembered for its payload, if that is in another table."""
+    """The values of a row. An event's own description is kept for its payload, if that is in another table."""
     tid, thread, seq, type_, version, digest, *values = tuple(row)[len(table.key) :]
     if digest is not None and seq:
         spilled[tid, digest] = seq, type_, version

@@ -37,7 +37,7 @@ _CHANGE = "integer bigint bigint boolean bigint bigint"
 _PASSAGE = "integer bigint bytea bytea bytea bigint bytea text bigint integer bytea"
 _ENDING = "integer bigint integer bytea bytea bigint"
 KEY, PREFIX, EVENT, TWIN, ORIGIN, DROP, DROP_KEY = range(7)
-"""What an event ends or destroys, as `end_passages` numbers it."""
+"""The passages that an event ends or destroys, as `end_passages` numbers them."""
 
 
 class UnitAgain(CommitUnit, frozen=True):
@@ -92,7 +92,7 @@ def one_arguments(units: Sequence[CommitUnit]) -> list[object] | None:
 
 
 def head_row(unit: CommitUnit, expected: int | None, epoch: int | None) -> tuple[object, ...]:
-    """A unit's thread, where its head is expected to be, and where it goes; the two epochs as they are given."""
+    """A unit's thread, its expected head, its new head, and the two epochs of the caller."""
     head = unit.head
     return (
         tid_of(unit.thread_id), unit.expected.seq, expected, head.seq, head.hash, epoch, head.status,
@@ -246,7 +246,7 @@ def passage_row(n: int, row: PassageRow) -> tuple[object, ...]:
 
 
 def endings(n: int, step: PassageStep) -> list[tuple[object, ...]]:
-    """What a step ends and destroys."""
+    """The passages that a step ends and destroys."""
     named: defaultdict[int, Sequence[str]] = defaultdict(tuple)
     named.update({KEY: step.keys, PREFIX: step.prefixes, DROP_KEY: step.drop_keys})
     rows: list[tuple[object, ...]] = []

@@ -1,4 +1,4 @@
-"""What a store does beside its calls: it renews leases, looks at the generation, indexes words of passages."""
+"""The background work of a store: it renews leases, reads the generation, indexes words of passages."""
 
 import asyncio
 import logging
@@ -64,7 +64,7 @@ class LeaseRows:
         return is_ours
 
     async def release(self, thread_id: str) -> None:
-        """Give it back. Where the server cannot be told, the lease ends by itself."""
+        """Return it. If the server cannot be reached, the lease ends by itself."""
         self._held.discard(thread_id)
         await self._end([thread_id])
 
@@ -96,7 +96,7 @@ class LeaseRows:
 
 
 class Upkeep:
-    """Tasks of an open store. `learned` is told the generation."""
+    """Tasks of an open store. `learned` is called with the generation."""
 
     def __init__(
         self, pool: Pool, passages: PostgresPassages, leases: LeaseRows, learned: Callable[[int], None], *, writes: bool
@@ -135,7 +135,7 @@ class Upkeep:
     async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(seconds)
-            with suppress(MemoryEngineError):  # the next time may do better, and who needs the server is told
+            with suppress(MemoryEngineError):  # the next time may succeed, and calls that need the server raise
                 await act()
 
     async def _index_when_idle(self) -> None:

@@ -53,7 +53,7 @@ _PUT_RECORD = "UPDATE @.threads SET metadata = $2, policy = $3 WHERE tid = $1"
 
 
 class BatchWriter:
-    """Commits units. `learned` is told the store's generation with every answer."""
+    """Commits units. `learned` is called with the store's generation after every answer."""
 
     def __init__(self, pool: Pool, *, is_full: bool, learned: Callable[[int], None]) -> None:
         self._pool = pool
@@ -70,7 +70,7 @@ class BatchWriter:
         self._idle: list[asyncio.Future[None]] = []
 
     def submit(self, unit: CommitUnit) -> "asyncio.Future[None]":
-        """Take a unit. What comes in the same round of the loop goes together."""
+        """Queue a unit. Units of the same round of the loop are committed together."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.failed is not None:
             future.set_exception(self.failed)
@@ -127,7 +127,7 @@ class BatchWriter:
         outcomes: Sequence[Outcome] = [EngineClosed()] * len(batch)
         try:
             outcomes = await self.commit([unit for unit, _ in batch])
-        except Exception as error:  # whatever it was, nobody may wait for ever: it is what they are told
+        except Exception as error:  # whatever it was, no caller may wait for ever: each gets this error
             outcomes = [storage_error(self._pool.address, error)] * len(batch)
         finally:
             self.failed = self.failed or next((one for one in outcomes if one is not None and is_failing(one)), None)
@@ -283,7 +283,7 @@ class RefusingWriter:
 
 
 def _outcome(code: int, unit: CommitUnit) -> Outcome:
-    """The error that an outcome stands for, as `commit_units` numbers them."""
+    """The error for an outcome, as `commit_units` numbers them."""
     if code == _WRITTEN:
         return None
     thread_id = unit.thread_id

@@ -25,14 +25,14 @@ _GROUPS = (
     "LEFT JOIN heads h ON h.tid = t.tid LEFT JOIN passage_indexes i ON i.tid = t.tid "
     "AND i.version = ? WHERE h.status IS NOT ? AND "
 )
-"""What the indexes of threads say together, in lists: a row for each thread would cost three times as much."""
+"""Term statistics of several threads, in lists: a row for each thread would cost three times as much."""
 _EVER = -(1 << 63), (1 << 63) - 1
 KEPT_MAX = 8
 """Sets of threads whose counts are kept while nothing is written."""
 
 
 class Among:
-    """The threads of look-ups over several, and what is known of them as long as nobody has written to the file."""
+    """The threads of lookups over several, and their statistics until the next write to the file."""
 
     def __init__(self, lists: Lists) -> None:
         self._lists = lists
@@ -89,7 +89,7 @@ class Among:
 def members_of(
     raw: sqlite3.Connection, threads: Threads, times: tuple[int | None, int | None] = (None, None)
 ) -> Members:
-    """What the indexes of several threads say; `times` bound what they are searched for."""
+    """Term statistics of several threads; `times` bound the search."""
     since_us = _EVER[0] if times[0] is None else times[0]
     until_us = _EVER[1] if times[1] is None else times[1]
     passages = terms = lacking = 0

@@ -1,7 +1,7 @@
-"""Backups of a live store: one file, as it is at one moment, checked before it is there.
+"""Backups of a live store: one file, of one moment, checked before it gets its name.
 
-SQLite copies page by page inside one read transaction, so writers go on and none of what they write gets in. The copy
-needs no write-ahead log beside it.
+SQLite copies page by page inside one read transaction, so writers continue and none of their writes gets in. The copy
+needs no write-ahead log.
 """
 
 import sqlite3
@@ -40,7 +40,7 @@ def back_up(
 ) -> Backup:
     """Copy what a connection reads of a file to a new one, with the key that this has, if any.
 
-    `writes_nothing`: not beside the file either. Raises `FileExistsError`, `BackupFailed`, `OSError`.
+    `writes_nothing`: not next to the file either. Raises `FileExistsError`, `BackupFailed`, `OSError`.
     """
     path = Path(target.path)
     check_free(path)
@@ -71,9 +71,9 @@ def back_up(
 def _fill(raw: sqlite3.Connection, file: StoreFile, made: StoreFile, copied: Copied, *, writes_nothing: bool) -> None:
     """Copy page by page where both files have a key or none; else table by table, by SQLCipher's driver.
 
-    That one must not open a plain file which Python's has open: closing it would take this one's locks. So a plain file
-    is copied once more, beside itself, where its texts are anyway. Where nothing may be written there, any file is
-    copied once more, to the temporary folder, with the key that it has.
+    That one must not open a plain file which Python's has open: closing it would release its locks. So a plain file
+    is copied once more within its folder, where its texts are anyway. If nothing may be written there, any file is
+    copied once more, to the temporary folder, with its key.
     """
     if made.is_encrypted == file.is_encrypted:
         with closing(made.connect()) as new:
@@ -112,7 +112,7 @@ def copy(raw: sqlite3.Connection, made: sqlite3.Connection, copied: Copied) -> N
         raw.backup(made, pages=_PAGES, progress=lambda _, left, all_: copied(all_ - left, all_), sleep=0)
     finally:
         raw.execute("ROLLBACK")
-    made.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, with nothing beside it
+    made.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, without a log
 
 
 def _bring_acts(raw: sqlite3.Connection, made: sqlite3.Connection) -> None:
@@ -144,13 +144,13 @@ def export(raw: sqlite3.Connection, source: str, target: str) -> None:
 
 
 def remove(part: Path) -> None:
-    """Remove a file that did not get its name, and what SQLite has left beside it."""
+    """Remove a file that did not get its name, and the files that SQLite has left next to it."""
     for end in ("", "-wal", "-shm", "-journal"):
         part.with_name(part.name + end).unlink(missing_ok=True)
 
 
 def checked(made: sqlite3.Connection, path: str) -> Backup:
-    """What is in the copy. Raises `BackupFailed` where SQLite finds it damaged."""
+    """The contents of the copy. Raises `BackupFailed` if SQLite finds it damaged."""
     found = [text for (text,) in made.execute("PRAGMA integrity_check(5)")]
     if found != ["ok"]:
         raise BackupFailed(path, f"the copy is damaged, as the store may be: {'; '.join(found)}")
@@ -203,7 +203,7 @@ async def back_up_file(
 ) -> Backup:
     """Copy a database, live or not, to a new file. Cancelling it leaves nothing behind.
 
-    `writes_nothing`: neither to the database nor beside it.
+    `writes_nothing`: neither to the database nor next to it.
     """
     given_up = False
 

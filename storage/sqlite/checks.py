@@ -12,7 +12,7 @@ from memory_engine.storage.sqlite.transactions import find_tid
 
 
 def faults_of(raw: sqlite3.Connection, thread_id: str) -> Mapping[str, Sequence[str]]:
-    """What they say otherwise, in lines by kind, of one moment. Raises `ThreadNotFound`."""
+    """Differences between them at one moment, in lines by kind. Raises `ThreadNotFound`."""
     raw.execute("BEGIN")
     try:
         tid = find_tid(raw, thread_id)
@@ -105,7 +105,7 @@ def _list(raw: sqlite3.Connection, term: str, span: tuple[int, int]) -> Collecti
 
 
 def _lists(raw: sqlite3.Connection, prefix: str, span: tuple[int, int], words: int) -> Mapping[str, str]:
-    """The lists of words, within a span, from one pass over all; none where a query for each of so many takes less.
+    """The lists of words, within a span, from one pass over all; none if a query for each costs less.
 
     Each list is a text, its places in ascending order with commas between: SQLite puts them together far faster than
     rows can be read one by one. A list in any other order only means that its word is looked up by itself.
@@ -126,7 +126,7 @@ def _lists(raw: sqlite3.Connection, prefix: str, span: tuple[int, int], words: i
 
 
 def _vectors(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
-    """Vectors of one model are of one dimension, and each stands for a passage."""
+    """Vectors of one model have one dimension, and each has its passage."""
     if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'vector_blocks'").fetchone() is None:
         return
     query = "SELECT pos FROM passages NOT INDEXED WHERE pos BETWEEN ? AND ? AND tid = ?"

@@ -30,7 +30,7 @@ from memory_engine.storage.driver import Factory, StoreFile, code_of, errors, no
 T = TypeVar("T")
 
 CACHE_KIB = 16 * 1024
-"""What a reader keeps of the file while nobody writes: SQLite's own two megabytes hold a tenth of what searches see."""
+"""A reader's cache of the file between writes: SQLite's own two megabytes hold a tenth of the pages of a search."""
 OPENING_S = 0.005
 """Seconds that a query waits at most for a connection that is at work, before another is opened: it is rarely needed,
 and to open the first takes one to three milliseconds of these."""
@@ -59,7 +59,7 @@ class Connection:
         """`opened` opens SQLite's own connection, on the thread and when it is first needed."""
         self._path = path
         self.is_still = is_still
-        """Whether it reads the file as if nobody wrote to it."""
+        """Whether it reads the file on the assumption that no one writes to it."""
         self._opened = opened
         self._worker: aiosqlite.Connection | None = None
         self._sqlite: sqlite3.Connection | None = None
@@ -91,8 +91,8 @@ class Connection:
     ) -> "Connection":
         """A connection that cannot write, opened with its first closure.
 
-        `writes_nothing`: not to the shared memory beside the file either. `is_still`: nobody else writes, so that it
-        needs no files beside.
+        `writes_nothing`: not to the shared memory next to the file either. `is_still`: no one else writes, so that it
+        needs no other files.
         """
         return cls.readers(file, busy_timeout_s, 1, writes_nothing=writes_nothing, is_still=is_still)[0]
 
@@ -127,7 +127,7 @@ class Connection:
 
         `ended` is called on the event loop with the result, or with the error.
         aiosqlite has no public way to do this. Its own methods put a future and a function
-        on the thread's queue, and the thread tells the future's loop to settle it; so does
+        on the thread's queue, and the thread asks the future's loop to settle it; so does
         this, with a stand-in for the future that calls back at once instead of in the
         loop's next round. All releases since 0.17 do it so, and only `_put` depends on it.
         """
@@ -150,7 +150,7 @@ class Connection:
         return self._sqlite
 
     def reopened(self) -> sqlite3.Connection:
-        """Open SQLite's own connection anew, whether it was closed or not. On the connection's thread."""
+        """Open SQLite's own connection again, whether it was closed or not. On the connection's thread."""
         self._shut()
         return self._raw()
 
@@ -168,7 +168,7 @@ class Connection:
         if self._worker is None:
             self._worker = aiosqlite.Connection(self._opened, iter_chunk_size=1)
             thread = _thread_of(self._worker)
-            thread.daemon = True  # a store that nobody closed must not keep the process alive
+            thread.daemon = True  # a store that was not closed must not keep the process alive
             thread.start()
         job = partial(given_way, partial(self._do, work))
         self._worker._tx.put_nowait((cast("asyncio.Future[object]", outcome), job))
@@ -187,7 +187,7 @@ class Connection:
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a closure and wait for it.
 
-        Raises the `StorageError` that SQLite's error stands for, `EngineClosed` after `close`.
+        Raises the store's error for SQLite's error, `EngineClosed` after `close`.
         """
         if not self._open:
             raise EngineClosed
@@ -217,7 +217,7 @@ class Connection:
         return self._worker is not None
 
     async def rest(self) -> None:
-        """Close SQLite's own connection, after what was started before. The next closure opens one anew.
+        """Close SQLite's own connection, after earlier closures. The next closure opens another.
 
         Also one of another event loop, and one that was left behind by a fork: that has no thread any more.
         """
@@ -245,7 +245,7 @@ class Connection:
 def _let_go_of_cursors(error: BaseException) -> None:
     """End the queries that an error has interrupted: whoever keeps it keeps their cursors, in the frames it passed.
 
-    A query amid its rows reads the file as it was when it began, also once its connection is closed. Nothing could be
+    A query amid its rows reads the file of the moment it began, also once its connection is closed. Nothing could be
     destroyed for good before the error itself is forgotten.
     """
     at: BaseException | None = error
@@ -348,7 +348,7 @@ class Readers:
             self._waiting.remove(waiter)
 
     async def rest(self) -> None:
-        """Close SQLite's own connections, each after what was asked of it; the next query opens them anew."""
+        """Close SQLite's own connections, each after its earlier queries; the next query opens others."""
         await asyncio.gather(*(connection.rest() for connection in self._connections))
 
     async def close(self) -> None:
@@ -382,7 +382,7 @@ class _ThreadFuture:
         return self
 
     def call_soon_threadsafe(self, function: Callable[..., None], *arguments: object) -> None:
-        """Tell the loop. One that has ended has nobody who waits, and the thread goes on for those of the next."""
+        """Notify the loop. No one waits in a loop that has ended, and the thread continues for the next one."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
@@ -410,7 +410,7 @@ def configure(raw: sqlite3.Connection, *, syncs: bool) -> None:
 
 
 def storage_error(path: str, error: sqlite3.Error | OSError | OverflowError) -> StorageError:
-    """The error of the store that stands for one of SQLite's, of its file lock's, or for a number too large for it.
+    """The store's error for one of SQLite's, of its file lock's, or for a number too large for it.
 
     Told apart by SQLite's code: `StorageFailed` only where the disk or the whole file fails.
     """
@@ -429,7 +429,7 @@ def is_busy(error: BaseException) -> bool:
 def is_failing(error: sqlite3.Error | OSError | OverflowError) -> bool:
     """Whether the disk or the whole file fails, rather than a statement or a row.
 
-    The further codes of SQLITE_CORRUPT (of an index, of the full-text index) leave the file as it is.
+    The further codes of SQLITE_CORRUPT (of an index, of the full-text index) leave the file unchanged.
     """
     code = getattr(error, "sqlite_errorcode", 0)
     return isinstance(error, OSError) or code & 0xFF in _FAILING or code == sqlite3.SQLITE_CORRUPT

@@ -30,7 +30,7 @@ else:
     wiping = lazy_module("memory_engine.storage.sqlite.wiping")
 
 THROUGH_THE_KEY = "the file was written anew from its rows, and these were read through its key"
-"""How it is known that an encrypted file holds nothing of what was erased."""
+"""How a proof finds that an encrypted file holds no erased content."""
 _ROWS_AT_ONCE = 256
 _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outcome"
 
@@ -89,10 +89,10 @@ def erase(raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit,
 
 
 def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
-    """Where pieces stand in the files of a store. Another process reads them, as `pages` says.
+    """Find pieces in the files of a store. Another process reads them, see `pages`.
 
-    Graphs that an older release left beside it are looked through too, if they could not be deleted. Where no such
-    process can be started, nothing is read, which `unread` says: read here, the file would lose SQLite's locks on it.
+    Graphs that an older release left next to it are searched too, if they could not be deleted. If no such
+    process can be started, nothing is read, and `unread` says so: read here, the file would lose SQLite's locks on it.
     """
     files: dict[str, int] = {}
     for file in (Path(path), Path(f"{path}-wal"), *sorted(Path(f"{path}-graphs").glob("*"))):
@@ -111,9 +111,9 @@ def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
 
 
 def find_in_rows(raw: sqlite3.Connection, pieces: Sequence[bytes]) -> dict[bytes, list[str]]:
-    """The tables whose rows hold pieces: of an encrypted file, whose bytes tell nothing, all that can be read.
+    """The tables whose rows hold pieces: of an encrypted file, whose bytes show nothing, no more can be read.
 
-    Its other bytes are those of a file that was written anew since (see `wiping.rewrite`), from rows alone.
+    Its other bytes are those of a file that was rewritten since, from rows alone (see `wiping.rewrite`).
     """
     tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
     places: dict[bytes, list[str]] = {}
@@ -147,7 +147,7 @@ def put_act(raw: sqlite3.Connection, act: Act) -> None:
 
 def is_settled(raw: sqlite3.Connection) -> bool:
     """Whether no act is pending for sure."""
-    with suppress(*errors()):  # whoever reads the acts is told what is damaged
+    with suppress(*errors()):  # a reader of the acts gets the error of a damaged file
         return raw.execute("SELECT 1 FROM acts WHERE done_at_us = 0 LIMIT 1").fetchone() is None
     return False
 

@@ -27,7 +27,7 @@ _POINTS: dict[str, Point] = {
 
 
 class FaultPlan(Protocol):
-    """Is told of every point. What it raises is raised there; it runs on the connection's thread."""
+    """Called at every point. An error of it is raised there; it runs on the connection's thread."""
 
     def before(self, point: Point) -> None:
         """Something is about to be done."""
@@ -37,7 +37,7 @@ class FaultPlan(Protocol):
 
 
 def connecting(plan: FaultPlan, base: type[sqlite3.Connection] = sqlite3.Connection) -> type[sqlite3.Connection]:
-    """A factory, as `sqlite3.connect` takes one, of connections that tell this plan what they do."""
+    """A factory, as `sqlite3.connect` takes one, of connections that report to this plan."""
 
     class Told(base):  # type: ignore[misc, valid-type]  # that of the driver
         def execute(self, sql: str, parameters: object = ()) -> sqlite3.Cursor:
@@ -52,7 +52,7 @@ def connecting(plan: FaultPlan, base: type[sqlite3.Connection] = sqlite3.Connect
 
 
 class ToldLock(FileLock):
-    """A lock that tells a plan when it is about to be taken, and when it was."""
+    """A lock that reports to a plan before it is taken and after."""
 
     def __init__(self, path: str, timeout_s: float, plan: FaultPlan) -> None:
         super().__init__(path, timeout_s)
@@ -75,7 +75,7 @@ class ToldLock(FileLock):
     def _tell(self) -> None:
         try:
             self._plan.after("lock")
-        except BaseException:  # nobody will leave a block that was never entered
+        except BaseException:  # a block that was never entered is never left
             self.__exit__(None, None, None)
             raise
 

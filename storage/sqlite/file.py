@@ -1,4 +1,4 @@
-"""The file of a store while nobody writes to it: whether it can be one, what version it has, and who refuses to."""
+"""The file of a store while no one writes to it: whether it can be one, its version, and who refuses to."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ SQLITE_SAFE_WAL = (3, 51, 3)
 
 
 async def checked_file(path: str, key: Key | None) -> StoreFile:
-    """The file of a store, once it is sure that it can be read so: nothing is written before."""
+    """The file of a store, once it is known to be readable: nothing is written before."""
     check_place(path)
     file = StoreFile(path, key)
     if key is None:
@@ -88,7 +88,7 @@ def prepare(raw: sqlite3.Connection, lock: FileLock, path: str, syncs: bool, mig
 
 
 def remove_graphs(path: str) -> None:
-    """Delete the graphs of vectors that older releases kept beside the file: nothing reads or forgets them any more."""
+    """Delete the graphs of vectors that older releases kept next to the file: no code reads them any more."""
     folder = Path(f"{path}-graphs")
     if not os.path.isdir(folder):  # noqa: PTH112 - a third of the cost, at every opening
         return
@@ -115,7 +115,7 @@ def check_sqlite_version(path: str, driver: ModuleType) -> None:
     """Refuse an SQLite without STRICT tables; warn once of one that has the write-ahead log bug.
 
     SQLite before 3.51.3 can lose pages when two connections write or checkpoint at one
-    instant (https://sqlite.org/wal.html#walresetbug). The lock beside the file keeps this
+    instant (https://sqlite.org/wal.html#walresetbug). The lock file keeps this
     package's processes from that; other programs that write to the file do not take it.
     """
     version = driver.sqlite_version
@@ -174,7 +174,7 @@ class NoWriter:
         raise ReadOnly("another key")
 
     async def checkpoint(self, mode: str) -> None:
-        """Leave the write-ahead log as it is."""
+        """Do not checkpoint the write-ahead log."""
 
     async def administer(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """Refuse to delete and to erase."""
@@ -185,7 +185,7 @@ class NoWriter:
         raise ReadOnly("an administrative act")
 
     async def shorten(self) -> None:
-        """Leave the write-ahead log as it is."""
+        """Do not checkpoint the write-ahead log."""
 
     def moved(self) -> None:
         """Nothing is under way."""

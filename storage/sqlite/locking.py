@@ -1,4 +1,4 @@
-"""The lock between processes, who waits for it, and what its file tells them: leases of threads, and deletions.
+"""The lock between processes, its queue of waiters, and its file's messages to them: leases of threads, and deletions.
 
 The lock is held around every transaction and checkpoint of the writer. SQLite before 3.51.3 can lose pages of a
 write-ahead log that two connections write or checkpoint at the same instant; under this lock they never do.
@@ -26,11 +26,11 @@ _LONG_S = 0.05
 class FileLock:
     """An advisory lock on `<path>.lock`. The kernel releases it when its holder dies. One owner: the writer's thread.
 
-    Who finds it taken stands in line (`_WaitingLine`), so every process has its turn. A holder may keep it over the end
+    If it is taken, a process queues (`_WaitingLine`), so each has its turn. A holder may keep it over the end
     of its block for a moment, to come back with what it has to do again.
     A process that is forked off does not hold it: only its opener does. Once it watches the file, a block raises
-    `StoreReplaced` where another file stands in its place when it begins, or when it ends: nothing is acknowledged
-    that went to a file which nobody will find. `marks` is the number of the `Generation` when the block began.
+    `StoreReplaced` if another file is in its place when it begins, or when it ends: nothing is acknowledged
+    that went to an unlinked file. `marks` is the number of the `Generation` when the block began.
     """
 
     def __init__(self, path: str, timeout_s: float) -> None:
@@ -47,7 +47,7 @@ class FileLock:
 
     def __enter__(self) -> "FileLock":
         self._keep_s = 0.0
-        if self._kept is None or not self._is_still_held():  # the timer takes it away once it has let go
+        if self._kept is None or not self._is_still_held():  # the timer takes it away once it was released
             self._acquire()
         while not self._is_in_place():
             self._file.close()  # it was removed: others hold another one
@@ -155,7 +155,7 @@ class FileLock:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether others wait for it (never, where nobody stands in line)."""
+        """Whether others wait for it (never, if there is no queue)."""
         return not self._line.is_empty()
 
     def _let_go(self, kept: threading.Timer) -> None:
@@ -165,7 +165,7 @@ class FileLock:
                 self._kept = None
 
     def mark(self) -> None:
-        """Tell all processes, while it is held, that something was deleted or erased (see `Generation`)."""
+        """Notify all processes, while holding it, that something was deleted or erased (see `Generation`)."""
         os.write(self._descriptor, b"\n")
 
     @property
@@ -226,7 +226,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 _LEASES = 1 << 62
-"""Below it stand the places in line, from it on the bytes of threads."""
+"""Below it are the bytes of the queue, from it on the bytes of threads."""
 
 
 class Leases:
@@ -269,18 +269,18 @@ def _byte_of(thread_id: str) -> int:
 
 
 class _WaitingLine:
-    """Who waits for the lock, in order of arrival: each locks the byte of the file whose number is the time it came.
+    """The processes that wait for the lock, in order of arrival: each locks the byte numbered by its arrival time.
 
-    The kernel releases the byte of a process that dies, so nobody waits for the dead. The order is all that rests on
+    The kernel releases the byte of a process that dies, so no one waits for the dead. Only the order depends on
     it, never who holds the lock. Where there are no such locks (they belong to an open file, not to a process, and
-    only Linux has them in Python) nobody stands in line, and chance decides.
+    only Linux has them in Python) there is no queue, and chance decides.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def is_empty(self) -> bool:
-        """Whether nobody waits."""
+        """Whether no process waits."""
         return not _is_locked(self._descriptor, 0, _LEASES)
 
     def join(self) -> int:
@@ -290,7 +290,7 @@ class _WaitingLine:
         return place
 
     def is_next(self, place: int) -> bool:
-        """Whether nobody came before."""
+        """Whether no process came before."""
         return not _is_locked(self._descriptor, 0, place)
 
     def leave(self, place: int) -> None:

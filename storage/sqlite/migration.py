@@ -21,7 +21,7 @@ class SQLiteSchema:
         self._busy_timeout_s = busy_timeout_s
 
     async def versions(self) -> SchemaVersions:
-        """The file's version and the package's. Nothing is left beside the file."""
+        """The file's version and the package's. It leaves no other file."""
         path = self._path
         if not await asyncio.to_thread(Path(path).is_file):
             raise StorageFailed(path, "there is no such file")

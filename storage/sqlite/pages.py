@@ -20,7 +20,7 @@ _HEADER = 100
 _TREE_PAGES = frozenset((2, 5, 10, 13))
 _LEAVES = frozenset((10, 13))
 _PAGES_MAX = 1 << 25
-"""From so many pages on, the first byte of an overflow page could be that of a tree's."""
+"""In a file of this number of pages, the first byte of an overflow page could be that of a tree's."""
 _LOCK_BYTE = 1 << 30
 _HITS_MAX = 1 << 16
 _BLOCK = 1 << 22
@@ -103,7 +103,7 @@ class Pages:
         header = at + (_HEADER if page == 1 else 0)
         kind = data[header]
         if kind not in _TREE_PAGES:
-            return  # it belongs to an overflow chain, and its cell tells where that ends
+            return  # it belongs to an overflow chain, whose length its cell holds
         block, cells, content = struct.unpack_from(">HHH", data, header + 1)
         pointers = header + (8 if kind in _LEAVES else 12)
         gap_ends = at + (content or 65_536)
@@ -174,7 +174,7 @@ def dirty(path: str) -> list[int]:
 
 
 def zero(path: str, pages: Iterable[int]) -> int:
-    """Zero the unused bytes that some pages of a database know of, while nobody writes to it. Returns how many.
+    """Zero the unused bytes that some pages of a database know of, while no one writes to it. Returns how many.
 
     Raises `UnknownFormat` where the file is not as it should be; then nothing was changed.
     """

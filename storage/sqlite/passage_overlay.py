@@ -1,4 +1,4 @@
-"""Passages for an engine that only reads: an index in memory over the stored one, which it leaves as it is.
+"""Passages for an engine that only reads: an index in memory over the stored one, which it does not change.
 
 Where the stored index is whole, it answers. Where it is not, one in memory does: made of the log by the same code, in
 the same tables, and kept up with the log as long as the stored one is behind. Vectors that the store has are read from
@@ -34,7 +34,7 @@ from memory_engine.store.protocol import Store
 T = TypeVar("T")
 
 OWN_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes that indexes in memory take. What one search asks for is held, however much it is."""
+"""Bytes that indexes in memory take. One search holds all that it needs, however much it is."""
 MEMORY = ":memory:"
 _PLACE = (1 << THREAD_BITS) - 1
 _NOTHING = LookUp()
@@ -154,7 +154,7 @@ class OwnPassages(SQLitePassages):
         await self._memory.run(lambda _: _in_transaction(partial(_note, known), self._memory.reopened()))
 
     async def _let_go(self, thread_ids: Iterable[str], bytes_max: int) -> None:
-        """Drop indexes, one after the other, until all take no more than so many bytes."""
+        """Drop indexes, one after the other, until all together take no more than a number of bytes."""
         for thread_id in thread_ids:
             known = self._known[thread_id]
             if not await self._memory.run(partial(_in_transaction, partial(_shrink, known.rank, bytes_max))):
@@ -212,7 +212,7 @@ class PassageOverlay:
         await self.own.begin(thread_id, afresh=afresh)
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change in memory, where that index stands at `change.after`. Returns whether it did."""
+        """Apply a change in memory, if that index is at `change.after`. Returns whether it applied."""
         return self.own.has(thread_id) and await self.own.write(thread_id, change)
 
     async def index_words(self, thread_id: str) -> None:
@@ -356,7 +356,7 @@ def _note(members: Iterable[Member], raw: sqlite3.Connection) -> list[str]:
 
 
 def _shrink(tid: int, bytes_max: int, raw: sqlite3.Connection) -> bool:
-    """Drop a thread's index if all of them take more than so many bytes. Returns whether they did."""
+    """Drop a thread's index if all of them take more than a number of bytes. Returns whether it was dropped."""
     pages, free, size = (
         raw.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )

@@ -54,7 +54,7 @@ MERGED_PAGES = 64
 
 
 def stands(raw: sqlite3.Connection, tid: int) -> bool:
-    """Whether a thread has an index of this version: nobody reads any other."""
+    """Whether a thread has an index of this version: other versions are ignored."""
     row = raw.execute("SELECT version FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     return row is not None and bool(row[0] == index_version())
 
@@ -62,7 +62,7 @@ def stands(raw: sqlite3.Connection, tid: int) -> bool:
 def _shrink(thread_id: str, raw: sqlite3.Connection) -> bool:
     """Destroy some passages of an index that is to go. Returns whether there were any.
 
-    From then on it is of no version: nobody reads it, and no commit writes to it.
+    From then on it has no version: no search reads it, and no commit writes to it.
     """
     tid = find_tid(raw, thread_id)
     raw.execute("UPDATE passage_indexes SET version = 0 WHERE tid = ?", (tid,))
@@ -116,7 +116,7 @@ class SQLitePassages:
         is_more = False
         with suppress(StorageRefused, IntegrityError):
             is_more = await self._shrunk(thread_id)
-        pages = -MERGED_PAGES  # words that cannot be merged away would stay in the file: that is told
+        pages = -MERGED_PAGES  # words that cannot be merged away would stay in the file, which is reported
         while is_more:
             is_more = await self._writer.run(partial(_merge, pages))
             pages = MERGED_PAGES
@@ -130,7 +130,7 @@ class SQLitePassages:
         return True
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`.
+        """Apply a change if the index is at `change.after`.
 
         Where damaged rows refuse it the index is dropped, to be made again, and this returns `False`. Raises
         `StorageRefused` where they refuse the beginning of a new index too.

@@ -1,15 +1,15 @@
-"""Reading a file and writing nothing: neither to it nor beside it.
+"""Read a file without writing anything, neither to it nor next to it.
 
-SQLite reads a write-ahead log through an index in shared memory, the file `-shm`. It makes that file, and makes it anew
-after a crash, for connections that only read too. So how a file is opened depends on what is beside it:
+SQLite reads a write-ahead log through an index in shared memory, the file `-shm`. It creates that file, and creates it
+again after a crash, even for connections that only read. So the files next to a database decide how it is opened:
 
-- no write-ahead log, or an empty one: as immutable, which needs no file beside it. A write by another process shows in
-  sizes and times, which are compared before and after each query; then the file is opened again, as it is now.
+- no write-ahead log, or an empty one: as immutable, which needs no other file. A write by another process shows in
+  sizes and times, which are compared before and after each query; then the file is opened again.
 - a log with its shared memory: with `readonly_shm`. The index of a process that is alive is read; for one that died,
-  SQLite makes it in the memory of this process. A file that this process has open for writing is read beside it.
+    SQLite creates it in the memory of this process. This also reads a file that this process has open for writing.
 - a log without its shared memory, a rollback journal, or an older schema: a private copy in the temporary folder,
-  recovered and brought up to date there. It is gone when the store is closed; where an open file may be removed, as
-  soon as it is opened. The copy of an encrypted file has the same key.
+    recovered and brought up to date there. It is deleted when the store is closed, or as soon as it is opened if an
+    open file may be removed. The copy of an encrypted file has the same key.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class FileReaders:
         return 0 if self._view is None else self._view.readers.at_work
 
     async def run(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a query on the file as it is now. Raises what `Connection.run` raises."""
+        """Run a query on the current file. Raises what `Connection.run` raises."""
         failed: StorageFailed | None = None
         for _ in range(TRIES):
             view = await self._current()
@@ -101,7 +101,7 @@ class FileReaders:
         await self.rest()
 
     async def rest(self) -> None:
-        """Close them for now; the next query opens the file anew."""
+        """Close them for now; the next query opens the file again."""
         view, self._view = self._view, None
         if view is not None:
             await view.close()
@@ -128,14 +128,14 @@ class FileReaders:
 
 @frozen
 class _View:
-    """The file as it was opened. With a `signature` it is read while the file has this one; `folder` has a copy."""
+    """The opened file. With a `signature` it is read while the file has this one; `folder` has a copy."""
 
     readers: Readers
     signature: Signature | None
     folder: str = ""
 
     def is_of(self, path: str) -> bool:
-        """Whether it shows the file as it is now. Without a signature SQLite sees to it. Raises `StorageFailed`."""
+        """Whether it shows the current file. Without a signature SQLite sees to it. Raises `StorageFailed`."""
         return self.signature is None or self.signature == signature(path)
 
     async def close(self) -> None:
@@ -147,7 +147,7 @@ class _View:
 
 @asynccontextmanager
 async def read_once(file: StoreFile, busy_timeout_s: float) -> AsyncIterator[Connection]:
-    """A connection to a file as it is, also of an older schema; nothing is written to it or beside it.
+    """A connection to the current file, also of an older schema; nothing is written to it or next to it.
 
     Raises `StorageFailed` at the end if another process wrote to it meanwhile in a way that may not be read.
     """
@@ -172,7 +172,7 @@ async def version_of(file: StoreFile, busy_timeout_s: float, version: Version) -
 
 
 def signature(path: str) -> Signature:
-    """What changes when a file is written to. Raises `StorageFailed` if it is gone."""
+    """The values that change when a file is written to. Raises `StorageFailed` if it is gone."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a third of the cost of a Path, and at every query
     except OSError as error:
@@ -182,7 +182,7 @@ def signature(path: str) -> Signature:
 
 
 async def _connected(file: StoreFile, busy_timeout_s: float) -> tuple[Connection, str]:
-    """A connection that reads a file as it is, and the folder of its copy if it needs one."""
+    """A connection that reads the current file, and the folder of its copy if it needs one."""
     path = file.path
     has_index = bool(size_of(path + "-shm"))
     is_logged = bool(size_of(path + "-wal")) or (has_index and is_written(path))
@@ -276,13 +276,13 @@ def _copy_files(path: str, copy: StoreFile) -> None:
         if signature(path) == before:
             with closing(copy.connect()) as made:
                 made.execute("PRAGMA synchronous = OFF")
-                made.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, which is read as it stands
+                made.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, which is read without a log
             return
     raise OSError(errno.EBUSY, "another process writes to it without pause", path)
 
 
 def _copy_rows(raw: sqlite3.Connection, copy: StoreFile) -> None:
-    """Copy what a connection reads, as it is at one moment."""
+    """Copy the contents of a connection at one moment."""
     with closing(copy.connect()) as made:
         made.execute("PRAGMA synchronous = OFF")
         raw.backup(made, pages=_PAGES, sleep=0)
@@ -294,7 +294,7 @@ def _brought_up(path: str, copy: StoreFile) -> None:
     try:
         with closing(copy.connect()) as made:
             made.execute("PRAGMA synchronous = OFF")
-            made.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, which is read as it stands
+            made.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, which is read without a log
             migrate(made, path)
     except failing as error:
         raise storage_error(path, error) from error

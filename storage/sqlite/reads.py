@@ -70,7 +70,7 @@ def head(raw: sqlite3.Connection, thread_id: str) -> Head:
 
 
 def _kept(raw: sqlite3.Connection, columns: str, thread_id: str) -> tuple:  # type: ignore[type-arg]
-    """What is kept of a thread. Raises as `find_tid` does."""
+    """A thread's row. Raises as `find_tid` does."""
     condition, values = with_id(thread_id)
     query = f"SELECT {columns} FROM threads t JOIN heads h ON h.tid = t.tid WHERE {condition} AND h.status <> ?"
     for row in rows_of(raw, query, (*values, DELETED)):
@@ -147,7 +147,7 @@ def read_types(
 
 
 def seq_at(raw: sqlite3.Connection, thread_id: str, recorded_at_us: int) -> int:
-    """The seq of the last event recorded at a time or before it, 0 if there is none."""
+    """The seq of the last event recorded at or before a time, 0 without one."""
     for part, first, last in reversed(lineage(raw, find_tid(raw, thread_id))):
         row = raw.execute(
             "SELECT pos FROM events WHERE pos BETWEEN ? AND ? AND recorded_at_us <= ? ORDER BY pos DESC LIMIT 1",
@@ -163,7 +163,7 @@ def correlated(
 ) -> list[tuple[str, StoredEvent]]:
     """Events that bear a correlation id, with their threads' ids, in the order of their recording.
 
-    Raises `IntegrityError` for one that is not where it was recorded: an index leads to it, whatever stands around it.
+    Raises `IntegrityError` for one that is not where it was recorded: an index leads to it, even amid damaged rows.
     """
     rows = rows_of(
         raw,
@@ -253,7 +253,7 @@ def _in_a_row(raw: sqlite3.Connection, tid: int, rows: Iterable[tuple]) -> Itera
 
 
 def _linked(raw: sqlite3.Connection, tid: int, rows: Iterable[StoredEvent]) -> Iterator[StoredEvent]:
-    """The rows, also the first of a fork with the hash before it: that one stands in the log where it was forked."""
+    """The rows, also the first of a fork with the hash before it, which is in the log where it was forked."""
     for stored in rows:
         if stored.previous is None:
             parts = lineage(raw, tid)
@@ -311,7 +311,7 @@ def _whole_number(value: object) -> int:
 
 
 def _place_of(raw: sqlite3.Connection, thread_id: str, keys: Sequence[str]) -> tuple[object, ...]:
-    """Where a thread stands among all, also a deleted one. Raises `ThreadNotFound`."""
+    """A thread's position among all, also of a deleted one. Raises `ThreadNotFound`."""
     query = f"SELECT {', '.join(keys)} FROM threads t LEFT JOIN heads h ON h.tid = t.tid WHERE t.id = ?"
     row: tuple[object, ...] | None = raw.execute(query, (thread_id,)).fetchone()
     if row is None:

@@ -1,8 +1,8 @@
 """Another key for a store that this process has open, the first one, or none: a whole new file, put in place at once.
 
-SQLCipher can write each page anew in the file itself, but not encrypt a plain one so. A new file, checked and then
-renamed, does for all three, and whoever is killed leaves the old file or the new one. Nobody else may have the file
-open: they would go on with one that has no name any more.
+SQLCipher can write each page of the file again in place, but it cannot encrypt a plain file in place. A new file,
+checked and then renamed, serves all three, and a killed process leaves the old file or the new one. No one else may
+have the file open: they would go on with one that has no name any more.
 """
 
 import os
@@ -22,10 +22,10 @@ from memory_engine.store.protocol import Backup, Copied
 
 
 def change_key(raw: sqlite3.Connection, file: StoreFile, made: StoreFile, copied: Copied) -> Backup:
-    """Put a copy of the file with the key of `made`, the part beside it, in its place; `raw` is closed in any case.
+    """Replace the file by a copy with the key of `made`, written as its `.part`; `raw` is closed in any case.
 
-    In the lock between processes. Raises `StoreInUse`, and `StorageRefused` where no copy can be made: then everything
-    is as it was. A process that is killed before the renaming leaves the part, which the next one removes.
+    In the lock between processes. Raises `StoreInUse`, and `StorageRefused` if no copy can be made: then nothing has
+    changed. A process that is killed before the renaming leaves the part, which the next one removes.
     """
     part, target = Path(made.path), Path(file.path).resolve()
     try:
@@ -53,7 +53,7 @@ def change_key(raw: sqlite3.Connection, file: StoreFile, made: StoreFile, copied
 def _take_alone(raw: sqlite3.Connection, path: str) -> None:
     """Keep all others from the file until the connection is closed. Raises `StoreInUse`.
 
-    Without a write-ahead log the file is all that there is; SQLite gives it up only where nobody else has it open.
+    Without a write-ahead log the file is complete; SQLite removes the log only if no one else has the file open.
     """
     try:
         raw.execute("PRAGMA busy_timeout = 0")

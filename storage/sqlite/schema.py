@@ -135,12 +135,12 @@ MIGRATIONS: tuple[str, ...] = (
         outcome TEXT NOT NULL
     ) STRICT;
     """,
-    # 5. Of older rows there is none.
+    # 5. Older rows have none.
     """
     -- a checksum of each head's row, whose numbers are shown without reading the log
     ALTER TABLE heads ADD COLUMN checksum INTEGER;
     """,
-    # 6. Words that are indexed already stay as they are.
+    # 6. Words that were indexed before keep their order.
     f"-- what a search over many threads asks of each index; words of passages indexed by tenant\n{SCOPES}",
     # 7. The table is made with the first index.
     "-- vectors in blocks, two bytes a number",
@@ -151,12 +151,12 @@ _BLOCKS_SINCE = 7
 
 
 def brings(number: int) -> str:
-    """What a migration brings, in a line."""
+    """A migration in a line."""
     return MIGRATIONS[number - 1].strip().partition("\n")[0].removeprefix("-- ")
 
 
 def migrate(connection: sqlite3.Connection, path: str, migrated: Migrated | None = None) -> None:
-    """Bring a file to the newest schema. Safe when several processes race to it. `migrated` is told of each step.
+    """Bring a file to the newest schema. Safe when several processes race to it. Calls `migrated` with each step.
 
     Raises `SchemaError` for a file that is not a store of this package, or is of a newer version.
     """
@@ -245,7 +245,7 @@ def id_to_row(event_id: str) -> str | bytearray:
 
 
 def id_from_row(value: str | bytes) -> str:
-    """The id as it was given."""
+    """The id that was stored."""
     if isinstance(value, str):
         return value
     digits = value.hex()
@@ -339,7 +339,7 @@ def _checksum(values: Sequence[object]) -> int:
 
 
 class UnreadableText(str):
-    """A text that is not UTF-8, as far as it can be read: other bytes stand in it as escapes in hexadecimal."""
+    """A text that is not UTF-8, decoded as far as possible: other bytes become escapes in hexadecimal."""
 
 
 def _text_of(stored: bytes) -> str:

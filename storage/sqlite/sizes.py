@@ -1,4 +1,4 @@
-"""What a unit and a file take: whether a commit is small enough for the event loop's thread, how long a log is."""
+"""Sizes of a unit and of a file: whether a commit is small enough for the event loop's thread, how long a log is."""
 
 import os
 
@@ -32,7 +32,7 @@ def is_small(unit: CommitUnit) -> bool:
 
 
 def size_of(path: str) -> int:
-    """The bytes of a file; 0 where there is none."""
+    """The bytes of a file; 0 if it does not exist."""
     try:
         return os.stat(path).st_size  # noqa: PTH116 - a third of the cost of a Path, and at every commit
     except OSError:

@@ -77,7 +77,7 @@ MEASURE_S = 0.01
 AT_ONCE_MAX = 8
 """Commits in a round of the loop that are tried at once; those of more threads share transactions."""
 SMALL_BYTES, FIRST_READS = 1024 * 1024, 32
-"""In a file of so many bytes at most, the first queries are run by the connection that writes, until it has written: a
+"""In a file up to this size, in bytes, the connection that writes runs the first queries, until it has written: a
 process that opens the file, dispatches and closes it need not open another, which takes longer than to write."""
 QUIET_S = 0.5
 """Seconds that reads which begin wait at most for those under way, so that it can be emptied."""
@@ -113,7 +113,7 @@ class SQLiteStore:
         self._first_reads = 0
         """How many queries more need no reader."""
         self._is_settled = False
-        """Whether no act was pending when the file was opened, and nobody has asked since."""
+        """Whether no act was pending when the file was opened, and none was looked for since."""
         self._leases = Leases(file.path)
         self._quiet: asyncio.Future[None] | None = None
         self._shortening: asyncio.Task[None] | None = None
@@ -133,9 +133,9 @@ class SQLiteStore:
         faults: "FaultPlan | None" = None,
         migrated: Migrated | None = None,
     ) -> "SQLiteStore":
-        """Open or make the file, bringing its schema up to date; `migrated` is told of each migration.
+        """Open or create the file, bringing its schema up to date; `migrated` is called with each migration.
 
-        With a `key` it is encrypted. `faults` is for tests: it is told of every write.
+        With a `key` it is encrypted. `faults` is for tests: it is called at every write.
 
         Raises `SchemaError` for a file of another program or of a newer version, `StorageFailed` where it cannot be
         opened, `StorageBusy` past the timeout, and what `StoreFile.check` raises.
@@ -155,7 +155,7 @@ class SQLiteStore:
     ) -> "SQLiteStore":
         """Open a file that is only read: it may be read-only, and its directory too. Every write raises `ReadOnly`.
 
-        Nothing is written to it or beside it (see `reading`); one of an older schema is read from a copy in the
+        Nothing is written to it or next to it (see `reading`); one of an older schema is read from a copy in the
         temporary folder. Raises `StorageFailed` for a file that is not there, and `SchemaError` as `open` does.
         """
         return await whole(cls._to_be_read(path, busy_timeout_s, readers, key))
@@ -211,7 +211,7 @@ class SQLiteStore:
         self._transactions.forget(record.id)
 
     async def put_record(self, record: ThreadRecord) -> None:
-        """Write a thread's record anew. Raises `ThreadNotFound`."""
+        """Replace a thread's record. Raises `ThreadNotFound`."""
         await self._writer.run(lambda raw: put_record(raw, record))
 
     async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
@@ -223,7 +223,7 @@ class SQLiteStore:
         return await self._read(lambda raw: reads.head(raw, thread_id))
 
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
-        """Take a unit; it is committed together with those of other threads that wait."""
+        """Queue a unit, to be committed together with those of other threads that wait."""
         now = time.monotonic()
         if now > self._measured_s + MEASURE_S and now > self._shortened_s + SHORTEN_S:
             self._measured_s = now
@@ -297,7 +297,7 @@ class SQLiteStore:
         return await self._read(lambda raw: reads.listed(raw, where))
 
     async def taken(self) -> Sequence[str]:
-        """The ids of deleted threads that nobody bears now."""
+        """The ids of deleted threads that no live thread uses now."""
         return await self._read(reads.taken)
 
     async def forks(self, thread_id: str) -> Sequence[str]:
@@ -333,9 +333,9 @@ class SQLiteStore:
 
     @property
     def generation(self) -> int:
-        """The number of acts that have deleted or erased something: the length of the file beside the database.
+        """The number of acts that have deleted or erased something: the length of the generation file.
 
-        It is looked at once in a round of the loop: that others have deleted something, nobody hears within the round.
+        It is read once in a round of the loop, so a deletion by another process becomes known in the next round.
         """
         if self._generation_now is None:
             self._generation_now = self._generation.number
@@ -364,7 +364,7 @@ class SQLiteStore:
         self._leases.release(thread_id)
 
     async def traces(self, pieces: Sequence[bytes]) -> Traces:
-        """Look for pieces in the database, its write-ahead log and the vectors beside it."""
+        """Look for pieces in the database, its write-ahead log and its files of vectors."""
         found = await asyncio.to_thread(erasing.find_bytes, self._path, pieces)
         if self._file.is_encrypted:
             places = await self._read(lambda raw: erasing.find_in_rows(raw, pieces))
@@ -380,13 +380,13 @@ class SQLiteStore:
         return await self._read(lambda raw: erasing.mentions(raw, words))
 
     async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
-        """Copy the database as it is now to a new file, which is checked before it is there."""
+        """Copy the database of this moment to a new file, which is checked before it gets its name."""
         target = await asyncio.to_thread(backup.target_of, self._file, path, key, plain=plain)
         only_reads = isinstance(self._writer, NoWriter)
         return await backup.back_up_file(self._file, target, self._busy_timeout_s, copied, writes_nothing=only_reads)
 
     async def rekey(self, key: Key | None, copied: Copied) -> Backup:
-        """Write the file anew with another key, or none, and go on with that. Reads and commits wait meanwhile."""
+        """Rewrite the file with another key, or none, and continue with it. Reads and commits wait meanwhile."""
         made = await asyncio.to_thread(self._file.rekeyed, key, backup.part_of(self._path))
         async with self._without_reads():
             await self._readers.rest()
@@ -441,7 +441,7 @@ class SQLiteStore:
         await self._writer.run(write)
 
     async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
-        """What the indexes of ids, words and vectors say otherwise than the rows they stand for."""
+        """Differences between the indexes of ids, words and vectors and the rows that they index."""
         return await self._read(lambda raw: faults_of(raw, thread_id))
 
     async def behind(self, projection: str, version: int) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The values of rows that may hold what somebody said, some at a time: for a proof that reads what a file says."""
+"""The values of rows that may hold people's words, some at a time: for a proof that reads a file's contents."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -86,7 +86,7 @@ class _TextPages:
     def _rows(self, raw: sqlite3.Connection, name: str, count: int) -> list[_Row]:
         """The rows of a table behind the last one that was read."""
         if raw.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,)).fetchone() is None:
-            return []  # of an older release, or of a file that nobody has searched
+            return []  # of an older release, or of a file without searches
         key, columns, event, tid_column = _TABLES[name]
         behind = f"WHERE ({key}) > ({', '.join('?' * count)})" if self._after else ""
         # as bytes: SQLite casts a text to what is stored of it, also where that is damaged

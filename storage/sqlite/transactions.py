@@ -56,7 +56,7 @@ _DROP_LIVE = "DELETE FROM live WHERE tid = ? AND seq = ? AND n = ?"
 UNINDEXED_MAX = 8_192
 """The most passages of a thread that wait for the writer to be idle."""
 _ID_TAKEN, _PLACE_TAKEN = (f"UNIQUE constraint failed: events.{key}" for key in ("id, events.tid", "pos"))
-"""What SQLite says of an event whose id, or whose place, is taken: not every driver has a code for each."""
+"""SQLite's messages for an event whose id, or whose place, is taken: not every driver has a code for each."""
 _REFUSALS = (HeadMoved, EventIdTaken, ThreadNotFound, ThreadExists, IntegrityError)
 """Errors that concern one unit only."""
 
@@ -143,7 +143,7 @@ class Transactions:
                 else:
                     placed.append((tid, int(seq), int(n), _bound(row.key), row.container))
         if raw.executemany(_MOVE_HEAD, heads).rowcount != len(units):
-            self.forget(*(unit.thread_id for unit in units))  # another process may have made one anew, as another row
+            self.forget(*(unit.thread_id for unit in units))  # another process may have made one again, in another row
             raise HeadMoved
         try:
             raw.executemany(_INSERT_EVENT, events)
@@ -208,7 +208,7 @@ class Transactions:
         return tid
 
     def forget(self, *thread_ids: str) -> None:
-        """Read the row ids of threads that may have been deleted anew; without any, those of all."""
+        """Read again the row ids of threads that may have been deleted; without any, those of all."""
         for thread_id in thread_ids or tuple(self._tids):
             self._tids.pop(thread_id, None)
 
@@ -280,7 +280,7 @@ def without_head(raw: sqlite3.Connection, thread_id: str) -> MemoryEngineError:
 
 
 def _is_of_a_unit(raw: sqlite3.Connection, error: sqlite3.Error | OverflowError) -> bool:
-    """Whether an error is one of a statement or a row, and the transaction still stands to be gone on with."""
+    """Whether an error is one of a statement or a row, and the transaction can continue."""
     busy = isinstance(storage_error("", error), StorageBusy)
     return raw.in_transaction and not busy and not is_failing(error)
 
@@ -332,11 +332,11 @@ _RELEASE = (
     "UPDATE threads SET id = char(0) || tid WHERE id = ? "
     "AND EXISTS (SELECT 1 FROM heads h WHERE h.tid = threads.tid AND h.status = ?)"
 )
-"""The id of a deleted thread can be borne again, by another row: the old one gets an id that nobody can ask for."""
+"""A new thread may take the id of a deleted one, in another row: the old row gets an id that no caller can use."""
 
 
 def put_record(raw: sqlite3.Connection, record: ThreadRecord) -> None:
-    """Write a thread's record anew. Where it names no origin, the thread is not a fork. Raises `ThreadNotFound`."""
+    """Replace a thread's record. Without an origin, the thread is not a fork. Raises `ThreadNotFound`."""
     tid = find_tid(raw, record.id)
     raw.execute(
         "UPDATE threads SET id = ?, kind = ?, user_id = ?, tenant_id = ?, agent_id = ?, parent_id = ?, metadata = ?, "

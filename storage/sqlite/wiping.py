@@ -1,10 +1,10 @@
 """Zero the bytes that deleted rows left in a database, page by page; other processes write between two steps.
 
-A program of its own looks for pages whose unused bytes are not zero (see `pages`), and nobody waits for it. They are
+A separate process looks for pages whose unused bytes are not zero (see `pages`), and no call waits for it. They are
 zeroed some at a time, each time in the lock and with an empty write-ahead log: then the file holds the only copy of a
-page. A commit at the end of each step makes every connection read the pages anew, so none writes an old copy again.
-Others may carry what was left from a page that is still to be zeroed to another one. So the last step zeroes, beside
-the pages that the last look found, all that were written since that look began (`Watch`).
+page. A commit at the end of each step makes every connection read the pages again, so none writes an old copy again.
+Other processes may carry remains from a page that is still to be zeroed to another one. So the last step zeroes the
+pages that the last look found and all that were written since that look began (`Watch`).
 """
 
 import sqlite3
@@ -29,13 +29,13 @@ _LOG_HEADER = struct.Struct(">8xI4x4s4s8x")
 _FRAME = struct.Struct(">I4x4s4s8x")
 PAGES = Path(__file__).with_name("pages.py")
 STEP = 256
-"""Pages that are zeroed in one step: some milliseconds, in which nobody else writes."""
+"""Pages that are zeroed in one step: some milliseconds, in which no one else writes."""
 ROUNDS = 4
-"""The most looks at the whole file. What others write meanwhile is looked at again, until it is little."""
+"""The most looks at the whole file. Pages that others write meanwhile are looked at again, until they are few."""
 
 
 class UnknownPages(Exception):
-    """The pages of the file cannot be told apart, or not by a program of its own."""
+    """The pages of the file cannot be examined, or not by a separate process."""
 
 
 def dirty_pages(path: str) -> list[int]:
@@ -49,7 +49,7 @@ def dirty_pages(path: str) -> list[int]:
 
 
 def answer(act: str, *paths: str, told: bytes = b"") -> bytes:
-    """What the program answers that does this with files. Raises `UnknownPages` where it cannot be run."""
+    """The answer of the separate process for these files. Raises `UnknownPages` if it cannot run."""
     try:
         done = subprocess.run(_words(act, *paths), input=told, capture_output=True, check=False)
     except OSError as error:
@@ -102,7 +102,7 @@ class PageWiper:
 
 
 class Watch:
-    """What is written to a database from now on. Begins in the lock, with an empty write-ahead log.
+    """The pages written to a database from now on. Begins in the lock, with an empty write-ahead log.
 
     A reader that needs no frame of the log keeps it from being emptied: every page that anybody writes is in it. One
     that is never closed keeps it so, and every later act waits for it in vain.
@@ -162,5 +162,5 @@ def zeroed(raw: sqlite3.Connection, wiper: PageWiper, pages: Sequence[int]) -> b
 
 
 def rewrite(raw: sqlite3.Connection) -> None:
-    """Write the whole file anew, where its pages cannot be told apart."""
+    """Rewrite the whole file, if its pages cannot be examined."""
     raw.execute("VACUUM")

@@ -1,6 +1,6 @@
 """The nearest of few vectors by comparing with all, of many by a graph; scores are always measured exactly.
 
-Graphs lie beside the database, a pair of files for a thread and a model. All can be deleted.
+A graph is a pair of files next to the database for a thread and a model. You may delete all of them.
 """
 
 import logging
@@ -34,7 +34,7 @@ EFFORT_PER_RESULT = 2
 SPARE = 8
 """Candidates beyond the limit, for the order among those that are nearly equal."""
 WAITING_MAX = 1_000
-"""Vectors outside the graph that a search compares with beside it; while more wait, it compares with all."""
+"""Vectors outside the graph that a search compares exactly; while more wait, it compares with all."""
 BUILT_A_PUT = 2
 BUILT_AT_ONCE = 16
 """Vectors put into the graph before a search gets its turn: some 5 ms."""
@@ -79,7 +79,7 @@ class AdaptiveIndex:
 
     @property
     def waiting(self) -> int:
-        """How many vectors the graph does not hold yet; 0 while there is none."""
+        """The number of vectors that the graph does not hold yet; 0 without a graph."""
         return len(self._waiting)
 
     def keys(self) -> set[str]:
@@ -145,8 +145,8 @@ class AdaptiveIndex:
     def save(self, path: Path, origin: Origin) -> None:
         """Write the graph to `path` and `path`.graph, so that it need not be built again; without one, remove them.
 
-        It takes a second for 100,000 vectors, during which nobody else gets a turn. The vectors
-        themselves are the caller's to keep. Raises `OSError`; then the files before it stand, or are refused.
+        It takes a second for 100,000 vectors and blocks other tasks meanwhile. The caller keeps the vectors
+        themselves. Raises `OSError`; then the earlier files remain, or are refused.
         """
         with self._lock:
             write_graph(path, origin, self.dimension, self._graph)
@@ -184,7 +184,7 @@ class AdaptiveIndex:
         self._drop_if_worn()
 
     def _drop_if_worn(self) -> None:
-        """Drop a graph that is mostly dead: it is built anew."""
+        """Drop a graph whose places are mostly dead; the next search builds another."""
         if self._graph is not None and self._graph.is_worn:
             self._graph = None
             self._waiting.clear()

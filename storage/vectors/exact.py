@@ -57,7 +57,7 @@ ROOM_MIN = 16
 PUT_AT_ONCE = 1024
 """Vectors that are made rows together: a few megabytes."""
 SCORE_DIGITS = 6
-"""Single precision holds no more; rounding lets equal ones be equal wherever their rows stand."""
+"""Single precision holds no more; rounding makes equal vectors equal whatever their rows."""
 
 
 class ExactIndex:

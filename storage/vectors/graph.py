@@ -103,7 +103,7 @@ class Graph(ABC):
             self._insert(new_labels, rows[places])
 
     def remove(self, key: str) -> None:
-        """Remove a key, if it is there; its place dies with the last key that has it."""
+        """Remove a key, if present; its place dies with the last key that uses it."""
         label = self._labels.pop(key, None)
         if label is None:
             return
@@ -132,7 +132,7 @@ class Graph(ABC):
         return found
 
     def entries(self) -> list[GraphEntry]:
-        """The keys and digests that its places stand for."""
+        """The key and digest of each place."""
         return [GraphEntry(label, digest, list(keys)) for label, (digest, keys) in self._entries.items()]
 
     def load(self, path: Path, entries: Sequence[GraphEntry], places: int) -> bool:
@@ -150,7 +150,7 @@ class Graph(ABC):
 
     @staticmethod
     def counted(alive: int, places: int) -> int:
-        """What `_opened` counts, of so many places that are alive and so many that ever were."""
+        """The expected result of `_opened` for a number of live places among all that ever existed."""
         del alive
         return places
 

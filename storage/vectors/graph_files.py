@@ -1,8 +1,8 @@
-"""Graphs in files: a cache, used only if every byte is as it was written.
+"""Graphs in files: a cache, used only if every byte matches its digest.
 
-`path` is the head: a mark, a digest, and what the graph's places stand for. `path`.graph holds the places, as its
-library writes them; the head has its digest. Each is written beside its place and moved there; if the process ends
-between the two, the head refuses the other's new bytes.
+`path` is the head: a mark, a digest, and the keys of the graph's places. `path`.graph holds the places, as its
+library writes them; the head has its digest. Each is written to a temporary file and moved into place; if the process
+ends between the two moves, the head refuses the other's new bytes.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ def write_graph(path: Path, origin: Origin, dimension: int, graph: Graph | None)
 
 
 def read_graph(path: Path, origin: Origin, dimension: int) -> Graph | UnusableGraph:
-    """The graph as it was written, or the reason why not. Raises `OSError` for a file that cannot be read."""
+    """The graph, or the reason why it was refused. Raises `OSError` for a file that cannot be read."""
     try:
         head = _head(path.read_bytes())
         if isinstance(head, UnusableGraph):
@@ -120,7 +120,7 @@ def _head(content: bytes) -> GraphHead | UnusableGraph:
 
 @contextlib.contextmanager
 def _moved_into(place: Path) -> Iterator[Path]:
-    """A new file beside a path. When its writer is done it is synced and moved there; on an error it is removed."""
+    """A new temporary file for a path. Its writer done, it is synced and moved there; on an error it is removed."""
     number, name = tempfile.mkstemp(prefix=f"{place.name}.", dir=place.parent)
     os.close(number)
     draft = Path(name)

@@ -44,7 +44,8 @@ of a search."""
 FIRST_FROM = 384
 FIRST_MIN = 16
 FIRST_SHARE = 32
-"""From so many vectors on for each that is compared exactly, this is done, and leaves at least so many, or one of 32.
+"""`FIRST_FROM`: vectors for each that is compared exactly from which on this step runs. `FIRST_MIN`, `FIRST_SHARE`: it
+leaves at least this number for each, and at least one in this number of all.
 
 It begins at half a million of 384 numbers, and leaves 21,000 or more: of clustered vectors as many are found, of those
 with noise in all directions a few in a thousand fewer, of those without structure fewer still."""
@@ -53,9 +54,9 @@ SCANNED = 65_536
 """Codes that are compared at a time: half a megabyte a word, which stays close to the processor."""
 ROOM_MIN = 1_024
 LATER_SHARE = 4
-"""Vectors that are added stand apart; once they are one to so many of those before, all are laid out again."""
+"""Added vectors are kept apart until they are one in this number of the earlier ones; then all are laid out again."""
 SCORE_DIGITS = 5
-"""Two bytes a number hold no more; rounding lets equal vectors be equal wherever they stand."""
+"""Two bytes a number hold no more; rounding makes equal vectors equal whatever their rows."""
 
 
 def quantized_rows(numpy: "ModuleType", numbers: bytes | bytearray, count: int, dimension: int) -> "Numbers":
@@ -76,7 +77,7 @@ def quantized_rows(numpy: "ModuleType", numbers: bytes | bytearray, count: int, 
 
 
 class _CodedRows(msgspec.Struct, frozen=True):
-    """What is held at one moment. Arrays but `rows` have room beyond `count`, which later moments fill.
+    """The index at one moment. Arrays except `rows` have room beyond `count`, which later moments fill.
 
     `later` are the rows after `rows`. `codes` has a row for each word of bits. `order` sorts the places where they do
     not come in order.
@@ -113,7 +114,7 @@ class QuantizedVectors:
         """Add vectors of places that are not there yet. Raises `InvalidVector`; then none is added."""
         numpy, held = self._numpy, self._held
         begin, count = held.count, held.count + sum(len(piece.places) for piece in pieces)
-        if not begin and len(pieces) == 1:  # as it was read: it is most of what a process holds
+        if not begin and len(pieces) == 1:  # no copy: this array is most of what a process holds
             rows = self._rows(pieces[0])
             self._held = self._laid_out(numpy.asarray(pieces[0].places, dtype=numpy.int64), rows, count)
             return
@@ -172,7 +173,7 @@ class QuantizedVectors:
         return list(zip(places[best].tolist(), scores[best].tolist(), strict=True))
 
     def _rows_at(self, held: _CodedRows, at: "NDArray[np.int64]") -> "Numbers":
-        """The rows that stand there."""
+        """The rows at these positions."""
         is_later = at >= len(held.rows)
         if not is_later.any():
             return held.rows[at]
@@ -188,7 +189,7 @@ class QuantizedVectors:
         return self._numpy.concatenate([stacked.ravel(), numbers[whole:] @ unit])
 
     def _found(self, held: _CodedRows, among: Collection[int]) -> "NDArray[np.int64]":
-        """Where the vectors of these places stand, as far as there are any."""
+        """The positions of the vectors of these places, if they exist."""
         numpy, places = self._numpy, held.places[: held.count]
         wanted = numpy.sort(numpy.fromiter(among, numpy.int64, len(among)))
         wanted = wanted[numpy.diff(wanted, prepend=-1) > 0]  # `numpy.unique` would import masked arrays: 10 ms
@@ -200,7 +201,7 @@ class QuantizedVectors:
     def _candidates(
         self, held: _CodedRows, unit: "NDArray[np.float32]", compared: int, chosen: "NDArray[np.int64] | None"
     ) -> "NDArray[np.int64]":
-        """Where the vectors stand (of those chosen, if any) that are worth comparing, about so many."""
+        """The positions (among those chosen, if any) of about `wanted` vectors that are worth comparing."""
         numpy = self._numpy
         count = held.count if chosen is None else len(chosen)
         if count <= 2 * compared:
@@ -218,7 +219,7 @@ class QuantizedVectors:
         return found if chosen is None else chosen[found]  # type: ignore[no-any-return]
 
     def _alike_at_first(self, held: _CodedRows, code: "NDArray[np.uint64]", wanted: int) -> "NDArray[np.int64]":
-        """Where the vectors stand whose codes begin most alike: about `wanted`, by a sample of how alike they are."""
+        """The positions of about `wanted` vectors whose codes begin most alike, estimated from a sample."""
         numpy = self._numpy
         apart = self._apart(held.codes[:FIRST_WORDS, : held.count], code[:FIRST_WORDS])
         step = max(1, held.count // SAMPLED)
