@@ -5,8 +5,8 @@
     async with memory_engine.open("agent.db", probe=OpenTelemetry()) as engine: ...
 
 Needs the extra `otel`, which is OpenTelemetry's API alone: the SDK and exporters are your application's. Names of
-operations and attributes are those of the conventions as they stand in development, and `memory_engine.…` where there
-are none.
+operations and attributes are those of the conventions in their current draft, and `memory_engine.…` for the
+rest.
 """
 
 import json
@@ -37,7 +37,7 @@ CAUSES_KEPT = 4_096
 _OWN = {"compaction": "memory_engine.compaction", "context": "memory_engine.context"}
 """Operations that the conventions have no name for."""
 _LEAF = "create_memory"
-"""Nothing that could be told happens inside of a dispatch: what it waits for is another task's."""
+"""Nothing worth reporting happens inside of a dispatch: it waits for another task's work."""
 _NAMES = {
     "thread": "gen_ai.memory.store.id",
     "event": "gen_ai.memory.record.id",
@@ -63,9 +63,9 @@ _CONTENT = {"query": "gen_ai.memory.query.text", "asked": "gen_ai.input.messages
 
 
 class OpenTelemetry:
-    """A probe that tells OpenTelemetry. The providers are the global ones where none are given.
+    """A probe that reports to OpenTelemetry, to the global providers unless you give others.
 
-    No content (questions, messages, answers) is told unless `content=True`. The trace that a dispatch happens in
+    No content (questions, messages, answers) is reported unless `content=True`. The trace of a dispatch
     becomes the correlation id of an event that is given none: its id in hex.
     """
 
@@ -96,7 +96,7 @@ class OpenTelemetry:
         return OperationSpan(self, operation, said)
 
     def name(self, said: Mapping[str, object], attributes: dict[str, str | int | float]) -> None:
-        """Put what is said under the names of the conventions, without content that nobody has asked for."""
+        """Report under the names of the conventions, without content unless you asked for it."""
         names = self._names
         for name, value in said.items():
             if value is not None and value != "" and name in names:

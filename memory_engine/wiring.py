@@ -112,7 +112,7 @@ def builtin_plugins() -> tuple[Plugin, ...]:
 
 @cache
 def _builtin_registries() -> tuple[EventRegistry, ReducerRegistry]:
-    """What the built-in plug-ins bring, to be copied: an engine that is opened next need not register it again."""
+    """The parts of the built-in plug-ins, to be copied: the next engine need not register them again."""
     events, reducers = EventRegistry(), ReducerRegistry()
     for plugin in builtin_plugins():
         plugin.install(events, reducers)
@@ -125,7 +125,7 @@ def builtin_projections() -> tuple[Projection[object], ...]:
 
 
 class Opening:
-    """What `open` returns: await it for an engine that you close yourself; `async with` closes it for you."""
+    """The result of `open`: await it for an engine that you close yourself; `async with` closes it for you."""
 
     def __init__(self, start: Callable[[], Coroutine[object, object, Engine]]) -> None:
         self._start = start
@@ -184,7 +184,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     one, or a model's litellm name. `ranker` orders search results in place of the built-in one; `reranker` reads the
     best of them and orders them again. `domain` (or a TOML file's path) declares which preferences exist. `scorers`
     judge snippets for promotion, `redactor` cleans what is proposed to an industry. Models are closed with the
-    engine. `tokens` counts exactly if given a tokenizer. `probe` is told what the engine does: pass a
+    engine. `tokens` counts exactly if given a tokenizer. `probe` observes the engine: pass a
     `memory_engine.telemetry.OpenTelemetry()`. `mask` is what may leave for models, embedders and the probe (default:
     no passwords and keys; `None`: all). Raises `StorageError` if the file cannot be used (`KeyNeeded`, `WrongKey`),
     `InvalidCompactor` or `TypeError` for what is not a compactor, an embedder or a re-ranker, `MissingExtra` for
@@ -336,7 +336,7 @@ def _named(name: str) -> LanguageModel:
 def _settings(
     domain: "Domain | PathLike | None", scorers: "Sequence[Scorer]", redactor: "Redactor | None"
 ) -> Iterator[tuple[type, object]]:
-    """What is not left to the views themselves. Their modules load where an option of `open` needs them."""
+    """The parts outside the views themselves. Their modules load when an option of `open` needs them."""
     if domain is not None:
         from memory_engine.views.preferences.domain import Domain
 
@@ -470,7 +470,7 @@ def _services(
     if worker.is_needed:
         threads.on_commit += [lambda runtime, _: worker.touched(runtime.id)]
     threads.keeping += [compaction.is_running]
-    # nobody waits any more for what was under way on an event loop that has ended
+    # work of an event loop that has ended has no waiter any more
     kernel.home.moved += [kernel.tasks.moved, kernel.entrance.moved, kernel.caches.clear, threads.moved, relay.moved]
     kernel.home.moved.append(kernel.store.moved)
     threads.before_context += [compaction.before_context]
@@ -494,7 +494,7 @@ def _passage_vectors(dimension: int) -> PassageVectors:
 
 
 def _passage_overlay(store: Store) -> OverlaidIndex:
-    """The index of an engine that only reads, beside that of its store."""
+    """The index of an engine that only reads, over that of its store."""
     from memory_engine.storage.sqlite.passage_overlay import PassageOverlay
 
     return PassageOverlay(store)

@@ -1,4 +1,4 @@
-"""Pure work on much data, beside the event loop."""
+"""Pure work on much data, in a thread of its own."""
 
 import asyncio
 import gc
@@ -22,15 +22,15 @@ _SWITCH_S = 0.0005
 
 
 async def aside(work: Callable[[], T], *, items: int) -> T:
-    """The result of pure work on so many items: at once where they are few, else of another thread.
+    """The result of pure work on a number of items: at once for few, else from another thread.
 
-    Cancelling the caller does not stop the work; nobody gets its result then.
+    Cancelling the caller does not stop the work; its result is dropped then.
     """
     return work() if items <= AT_ONCE_MAX else await on_thread(work)
 
 
 async def on_thread(work: Callable[[], T]) -> T:
-    """The result of work of another thread, which gives way to the loop."""
+    """The result of another thread's work, which yields to the loop."""
     return await asyncio.to_thread(given_way, work)
 
 
@@ -47,7 +47,7 @@ def _let_go(parts: Iterable[SequenceDraft[Placed]]) -> None:
 
 
 async def imported(module: ModuleType) -> None:
-    """Import what a `lazy_module` stands for: a first use reads code for 10 to 30 milliseconds."""
+    """Import the module of a `lazy_module`: a first use reads code for 10 to 30 milliseconds."""
     if module.__name__ not in sys.modules:
         await on_thread(partial(loaded, module.__name__))
 
@@ -55,7 +55,7 @@ async def imported(module: ModuleType) -> None:
 class _GivingWay:
     """A block in which other threads of the process have the interpreter at once while this one computes.
 
-    A thread that wants it waits five milliseconds as a rule, each time anew; a commit wants it a dozen times. The
+    A thread that wants it waits five milliseconds as a rule, each time again; a commit wants it a dozen times. The
     interval is the interpreter's own: it is as before once no such block is left in the process.
     """
 
@@ -82,7 +82,7 @@ giving_way = _GivingWay()
 
 
 def given_way(work: Callable[[], T]) -> T:
-    """The result of work that is on a thread of its own, which gives way to the others."""
+    """The result of work on a thread of its own, which yields to the others."""
     with giving_way:
         return work()
 
@@ -91,7 +91,7 @@ def given_way(work: Callable[[], T]) -> T:
 def modules_spared() -> Iterator[None]:
     """Keep the garbage collector off the objects that exist when the block begins, in a program of this package.
 
-    A full one looks at every object of every module, tens of thousands, while the loop stands still.
+    A full one looks at every object of every module, tens of thousands, while the loop is blocked.
     """
     is_spared = gc.get_freeze_count() > 0
     gc.freeze()

@@ -1,7 +1,7 @@
-"""Reading what somebody else may have chosen: files that are none, and bytes that unpack to gigabytes.
+"""Read untrusted data: paths that are not regular files, and bytes that unpack to gigabytes.
 
-A path may name a pipe that nobody writes to, a device without an end, or a link to a file outside the folder that was
-given. So files of others are opened here.
+A path may name a pipe without a writer, a device without an end, or a link to a file outside the given folder.
+So files of others are opened here.
 """
 
 import binascii
@@ -23,7 +23,7 @@ else:
 UNPACKED_MAX = 64 * 2**20
 """The most bytes that one packed value may unpack to, unless it is large itself (`UNPACKED_RATIO`)."""
 UNPACKED_RATIO = 32
-"""A large value may unpack to so many times its size. Texts reach about ten, zlib a thousand."""
+"""A large value may unpack to this number of times its size. Texts reach about ten, zlib a thousand."""
 UNPACKED_ALL_MAX = 256 * 2**20
 """The same for all packed values of one event."""
 
@@ -31,7 +31,7 @@ UNPACKED_ALL_MAX = 256 * 2**20
 FILE_BYTES_MAX = 64 * 2**20
 """The most bytes of a file that is read at once, such as rules or a list of threads."""
 _OWN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
-"""What this process was started with: whoever started it gave these."""
+"""The descriptors that this process was started with: its parent chose them."""
 
 
 def open_file(path: Path, *, within: Path | None = None, takes_stream: bool = False) -> BufferedReader:
@@ -74,7 +74,7 @@ def read_file(path: Path, *, limit: int = FILE_BYTES_MAX, within: Path | None = 
 
 
 def unpacked_max(packed: int, free: int = UNPACKED_MAX) -> int:
-    """How many bytes so many packed ones may unpack to."""
+    """The most bytes that a number of packed ones may unpack to."""
     return max(free, UNPACKED_RATIO * packed)
 
 
@@ -110,7 +110,7 @@ def is_data_url(text: str) -> bool:
 
 
 def of_data_url(url: str) -> bytes:
-    """The bytes of the file in a `data:` URL; none where it is damaged: then nothing shows it but as it is."""
+    """The bytes of the file in a `data:` URL; empty for a damaged one, which is shown only as its text."""
     head, _, data = url.partition(",")
     if not head.lower().endswith(";base64"):
         return parse.unquote_to_bytes(data)

@@ -1,4 +1,4 @@
-"""Work that cancelling its caller does not stop, what such work makes, and work that nobody awaits."""
+"""Work that cancelling its caller does not stop, the results of such work, and work without a waiter."""
 
 import asyncio
 import sys
@@ -45,13 +45,13 @@ async def finished(work: Awaitable[T]) -> T:
             while not task.done():
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([task])
-        observed(task)  # nobody else will look at it
+        observed(task)  # no one else will look at it
         raise
     return task.result()
 
 
 async def in_time(work: Awaitable[T], timeout_s: float = inf) -> T:
-    """Await somebody else's work, which may ignore its cancellation: then it is left to itself.
+    """Await another's work, which may ignore its cancellation: then it is left running.
 
     Raises `TookTooLong` after `timeout_s` seconds, and what the work raises.
     """
@@ -124,13 +124,13 @@ class Made(Generic[C]):
 
     @property
     def taken(self) -> C:
-        """What was put, once whoever puts it has ended."""
+        """The value, once its producer has ended."""
         assert self._made is not None, "nothing was put"
         return self._made
 
 
 def observed(future: "asyncio.Future[T]") -> None:
-    """Take note of what ended work raised, so that nobody is warned of it: a callback for work that none need await."""
+    """Retrieve the exception of ended work, so that Python does not warn: a callback for work without a waiter."""
     if not future.cancelled():
         future.exception()
 

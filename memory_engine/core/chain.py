@@ -49,7 +49,7 @@ def commitments(stored: StoredEvent) -> tuple[bytes, bytes]:
 
 
 def is_redacted(stored: StoredEvent) -> bool:
-    """Whether stand-ins replace a row's texts: both commitments then stand in the place of its salt."""
+    """Whether stand-ins replace a row's texts: then two commitments replace its salt."""
     return len(stored.salt) == 2 * DIGEST_BYTES
 
 
@@ -60,7 +60,7 @@ def check_hash(thread_id: str, stored: StoredEvent) -> None:
 
 
 def stand_in_digest(stored: StoredEvent) -> str:
-    """The digest of what stands in the place of a redacted row's texts, in hexadecimal."""
+    """The digest of the stand-ins of a redacted row's texts, in hexadecimal."""
     return sha256(sha256(stored.payload).digest() + sha256(stored.record).digest()).hexdigest()
 
 
@@ -176,7 +176,7 @@ def unreadable_marks(thread_id: str, head: Head) -> IntegrityError:
 
 
 def apply_rows(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str, registry: EventRegistry | None) -> None:
-    """Apply recorded operations, each with its chunks as they are read back.
+    """Apply recorded operations, each with its chunks decoded again.
 
     Without a registry no event is decoded: chunks lack the fields that they share with their events (see
     `codec.resolve_chunks`), and only their places are worth anything.

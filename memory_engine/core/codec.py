@@ -33,8 +33,8 @@ GENESIS = sha256(b"memory_engine log, version 1").digest()
 LARGE_CHARS = 128 * 1024
 """An event with more characters of text is large: encoding, checking and hashing it takes a millisecond or more."""
 _HELD_MAX = 2000
-"""Bytes that are hashed without letting go of the interpreter. Work beside the loop that lets go of it for an instant
-every now and then starves the loop: whoever waits wakes to find it taken again, and its wait begins anew."""
+"""Bytes that are hashed without releasing the interpreter. A worker thread that releases it for an instant
+every now and then starves the loop: a waiter wakes to find it taken, and waits again for the whole interval."""
 _SERIES = (tuple, list)
 
 
@@ -57,7 +57,7 @@ class ReductionRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _replaced = msgspec.structs.replace
 _REDUCTION_DECODER = msgspec.json.Decoder(ReductionRecord)
 _EMPTY: dict[str, object] = {"content": "", "calls": (), "lines": (), "call_id": "", "label": "", "native": ""}
-"""The fields that may be shared, and the empty values that stand for them in the record."""
+"""The fields that may be shared, and the empty values that replace them in the record."""
 
 
 def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
@@ -155,7 +155,7 @@ def checked_record(
     """The record of a reduction, after a check that the log can give it back.
 
     Raises `ReducerError` for chunks that JSON or their own types cannot hold: a reducer's
-    mistake must not become a thread that nobody can open.
+    mistake must not become a thread that cannot be opened.
     """
     try:
         record = encode_reduction(reduction, event)
@@ -191,7 +191,7 @@ def _share(at: int, chunk: Chunk, bodies: Iterable[tuple[int, Body]]) -> Share |
 
 @lru_cache(maxsize=64)
 def _blanks(fields: str) -> dict[str, object]:
-    """The empty values that stand for shared fields."""
+    """The empty values that replace shared fields."""
     return {name: _EMPTY[name] for name in fields.split()}
 
 

@@ -105,7 +105,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago something was, in one unit: `3 min ago`. What lies ahead, by another machine's clock, is now."""
+    """How long ago something was, in one unit: `3 min ago`. A time ahead, by another machine's clock, is now."""
     for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
             count = int(seconds // length)

@@ -40,7 +40,7 @@ BATCH_DEPTH_MAX = 16
 
 
 def apply(state: State, operations: Sequence[Operation], chunks: Sequence[Chunk], *, seq: int) -> State:
-    """The state after the operations of the event at `seq`; `state` itself is as it was.
+    """The state after the operations of the event at `seq`; `state` itself does not change.
 
     Raises the `InvalidOperation` that names the first operation which does not fit.
     """
@@ -161,7 +161,7 @@ class _Application:
         return covered
 
     def _swap(self, old: Placed, new: Iterable[Chunk]) -> None:
-        """Put `new` where `old` stands: the first at its very key."""
+        """Put `new` in the places of `old`: the first at its very key."""
         key = old.key
         following = self._draft.siblings(old.container).key_after(key)
         self._draft.remove(old)

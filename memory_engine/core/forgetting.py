@@ -1,4 +1,4 @@
-"""What a forgetting does to chunks: it reaches them by id or by event, their later versions, and lines of summaries."""
+"""The effect of a forgetting on chunks: it reaches them by id or by event, their later versions, and summary lines."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
@@ -46,7 +46,7 @@ class Targets:
         return replace(summary, lines=kept, status=REDACTED)
 
     def _concern(self, summary: Chunk) -> bool:
-        """Whether a summary stands for something forgotten, itself or through a summary that it covers."""
+        """Whether a summary covers something forgotten, directly or through another summary."""
         return summary.id in self._summaries or any(map(self._reach, summary.parent_ids))
 
     def _reach(self, chunk_id: str) -> bool:
@@ -61,7 +61,7 @@ class Targets:
 
 
 def line_digest(line: SummaryLine) -> str:
-    """The name by which a forgetting knows a line of a summary: it tells nothing of what the line says."""
+    """The name by which a forgetting knows a line of a summary: it reveals nothing of the line."""
     return sha256(f"{line.section} {line.text} {' '.join(line.sources)}".encode("utf-8", "replace")).hexdigest()[:32]
 
 

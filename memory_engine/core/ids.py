@@ -36,11 +36,11 @@ class RandomIds:
         _DRAWING.add(self)
 
     def forget(self) -> None:
-        """Draw anew: what is drawn already belongs to the process that this one was forked off from."""
+        """Draw again: the drawn ones belong to the process that this one was forked from."""
         self._drawn = iter(())
 
     def _draw(self) -> bytes:
-        """16 bytes that were given to nobody."""
+        """16 bytes that no other id has."""
         try:
             return next(self._drawn)[0]
         except StopIteration:

@@ -7,7 +7,7 @@ says, and only OpenAI's where the image names a `detail`, which is OpenAI's word
   With the detail `low`, 85.
 * Anthropic, area: scaled to a long side of 1,568 px and at most 1,600 tokens; width times height, by 750.
 
-Chunks carry an estimate of their own (`core.tokens.estimate_chunk`), which is recorded and so stays as it was.
+A chunk's own estimate (`core.tokens.estimate_chunk`) is recorded, so it never changes.
 """
 
 import binascii

@@ -23,7 +23,7 @@ DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def parse(text: str, line: int, limits: ReadingLimits = DEFAULT_LIMITS) -> object:
-    """The one JSON value that `text` holds, which stands on `line`. Raises `BrokenText`."""
+    """The one JSON value of `text`, which is on `line`. Raises `BrokenText`."""
     check_values(text, line, limits)
     try:
         return DECODER.decode(text)
@@ -36,7 +36,7 @@ def parse(text: str, line: int, limits: ReadingLimits = DEFAULT_LIMITS) -> objec
 
 
 def check_values(text: str, line: int, limits: ReadingLimits) -> None:
-    """Raise `BrokenText` for JSON of so many values that it would take a hundred times its length of memory."""
+    """Raise `BrokenText` for JSON with so many values that it would take a hundred times its length of memory."""
     if len(text) > limits.json_values and (count := json_values(text)) > limits.json_values:
         why = f"not usable: it has {count:,} values or more; the limit is {limits.json_values:,}"
         raise BrokenText(line, f"{why}; if you trust the file, raise it: limits=ReadingLimits(json_values=…)")

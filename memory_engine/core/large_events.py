@@ -1,8 +1,8 @@
-"""Events with megabytes of text: encoded and hashed beside the event loop, in pieces.
+"""Events with megabytes of text: encoded and hashed in a worker thread, in pieces.
 
 A call of a C function keeps the interpreter's lock to its end, on whatever thread: encoding 15 MB at once takes 20 ms,
 and decoding them to see that they come back as much again. Here only what is around the long texts is decoded: a text
-comes back as it was.
+is taken from the bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ class EncodedEvent(msgspec.Struct, frozen=True):
 
 
 def _write(text: str, written: BytesIO) -> int:
-    """Write a text as JSON, piece by piece: each character stands for itself. Returns its bytes of UTF-8."""
+    """Write a text as JSON, piece by piece, without escapes where none is needed. Returns its bytes of UTF-8."""
     size = 0
     written.write(b'"')
     for at in range(0, len(text), PIECE_CHARS):
@@ -153,7 +153,7 @@ def _without_texts(value: object, texts: list[str]) -> object:
 
 
 def _with_texts(seen: object, light: object, texts: Iterator[str]) -> object:
-    """What was read back, with the texts in the places that `light` marks. Raises `ValueError` where it has others."""
+    """The decoded value, with the texts in the places that `light` marks. Raises `ValueError` if it has others."""
     if light is _RAW:
         if seen != "":
             raise ValueError("it came back as something else")

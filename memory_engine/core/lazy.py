@@ -33,7 +33,7 @@ class _LazyModule(ModuleType):
 
 
 def lazy_module(name: str) -> ModuleType:
-    """A stand-in for the module of this full name. Show type checkers the real import; a test compares the two.
+    """A module, by its full name, imported at its first use. Show type checkers the real import; a test compares the two.
 
     if TYPE_CHECKING:
         from memory_engine.replay import diff
@@ -48,7 +48,7 @@ def imported_when_asked(
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Make a package's `__getattr__` and `__dir__`: `homes` says which names each of its modules has, apart by spaces.
 
-    A home that begins with a dot stands beside the package.
+    A home that begins with a dot is next to the package.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 

@@ -7,7 +7,7 @@ from memory_engine.errors import InvalidDocument
 
 @frozen(kw_only=True)
 class ReadingLimits:
-    """The bounds within which files are read. What passes one is refused by name; the rest is read.
+    """The bounds within which files are read. Data beyond one is refused by name; the rest is read.
 
     - `file_bytes`: a file, a message of a mailbox, an unpacked file of an archive
     - `archive_bytes`, `archive_files`: all of an archive that is read, unpacked, and how many files it lists
@@ -15,7 +15,7 @@ class ReadingLimits:
     - `json_values`: the values of one JSON file, counted by its commas and brackets
     - `chat_messages`: the messages of one channel
     - `header_chars`: a header of a mail that is read; lists of recipients and references are cut there
-    - `mail_parts`, `mail_depth`: the parts of a mail, and how deep they stand in one another
+    - `mail_parts`, `mail_depth`: the parts of a mail, and how deep they are nested
     - `passages`: the passages of one document
     - `pdf_seconds`, `pdf_bytes`: processor time and memory to read a PDF in
 

@@ -1,4 +1,4 @@
-"""What belongs to one event loop, in an engine that may outlive it."""
+"""State that belongs to one event loop, in an engine that may outlive it."""
 
 import asyncio
 import threading

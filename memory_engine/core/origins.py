@@ -71,7 +71,7 @@ _OF_TYPES: Mapping[str, Speaker] = {
     ChunkType.RECALLED: Speaker.IMPORTED,
 }
 UNATTRIBUTED = "key_information"
-"""Section of a line that claims to be somebody's words, but was drawn from what a tool said."""
+"""Section of a line that claims to be a person's words, but was drawn from a tool's output."""
 SPOKEN_SECTIONS = frozenset({*PEOPLE_SECTIONS, DECIDED})
 _OF_SECTIONS: Mapping[str, Speaker] = {"said": Speaker.PERSON, "decided": Speaker.AGENT}
 
@@ -96,7 +96,7 @@ def origin_of_section(section: str) -> Speaker:
 
 
 def is_spoken(section: str) -> bool:
-    """Return whether a section holds words of people, or of the agent itself, and of nobody else."""
+    """Return whether a section holds words of people, or of the agent itself, and of no one else."""
     return section in SPOKEN_SECTIONS
 
 

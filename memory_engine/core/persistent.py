@@ -148,7 +148,7 @@ class MapDraft(msgspec.Struct, Generic[V], frozen=True, eq=False):
 
 
 class Splice(Generic[K]):
-    """A run of items that stands in the place of another. `at_end`: nothing stands behind it.
+    """A run of items that replaces another. `at_end`: nothing follows it.
 
     `kept_behind`: the number of items of the same blocks behind it that stayed.
     """
@@ -163,7 +163,7 @@ class Splice(Generic[K]):
 
 
 def _spliced(blocks: Sequence[Sequence[K]], added: Sequence[K]) -> Splice[K]:
-    """What changed between blocks and the items in their place."""
+    """The difference between blocks and the items in their place."""
     removed = [item for block in blocks for item in block]
     most = min(len(removed), len(added))
     first = next((n for n in range(most) if removed[n] is not added[n]), most)
@@ -188,7 +188,7 @@ class SortedSequence(msgspec.Struct, Generic[K], frozen=True, eq=False):
         return sum(map(len, self._blocks))
 
     def since(self, other: "SortedSequence[K]") -> "list[Splice[K]]":
-        """What changed since another, in order: as quick as few blocks are not shared."""
+        """The changes since another, in order: fast when most blocks are shared."""
         places = {id(block): n for n, block in enumerate(other._blocks)}
         found: list[Splice[K]] = []
         added: list[K] = []
@@ -241,14 +241,14 @@ class SequenceDraft(msgspec.Struct, Generic[K], eq=False):
         return key_after(self._blocks[-1][-1].key) if self._blocks else ZERO
 
     def key_before(self, key: bytes) -> bytes | None:
-        """The key of the item that stands before the one with `key`."""
+        """The key of the item before the one with `key`."""
         at, index = self._find(key)
         if index:
             return self._blocks[at][index - 1].key
         return self._blocks[at - 1][-1].key if at else None
 
     def key_after(self, key: bytes) -> bytes | None:
-        """The key of the item that stands after the one with `key`."""
+        """The key of the item after the one with `key`."""
         at, index = self._find(key)
         if index + 1 < len(self._blocks[at]):
             return self._blocks[at][index + 1].key

@@ -61,7 +61,7 @@ class RecordedConversation:
     """The records of one thread, in order.
 
     `label` names it among others of its file; without one it is the file's own thread. `parent` is the label of the
-    conversation that started this one as a sub-agent's, which comes before it in the file; `None` if nobody did.
+    conversation that started this one as a sub-agent's, which comes before it in the file; `None` without one.
     `shape` says what the records hold. With `strict`, a result without its call is an error; else it is kept as an
     observation.
     """

@@ -1,4 +1,4 @@
-"""Events as they are appended, stored and read back, and the receipts that `dispatch` returns."""
+"""Events when appended, stored and read back, and the receipts that `dispatch` returns."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime

@@ -1,6 +1,6 @@
 """Reducers: pure functions from (view, event, ctx) to operations and chunks.
 
-Unlike in Redux, a reducer returns operations, not a state, so that the log can hold the changes beside the events.
+Unlike in Redux, a reducer returns operations, not a state, so that the log can hold each event's changes.
 """
 
 import random
@@ -182,7 +182,7 @@ def _reduced(
     if isinstance(reduction, Reduction):
         return reduction
     if isinstance(reduction, Coroutine):
-        reduction.close()  # else Python warns that nobody awaited it
+        reduction.close()  # else Python warns that it was not awaited
     why = f"it returned a {type(reduction).__name__}, not a Reduction"
     raise ReducerError(thread_id, event.event_type, entry.name, "", why)
 

@@ -23,7 +23,7 @@ QUOTED = "quoted"
 SEED_SECTIONS = ("completed_actions", "attempted_approaches", "current_state", "key_information", "next_steps")
 """The sections of a progress summary as a model is asked for it."""
 PEOPLE = frozenset((SAID, ASKED))
-"""Sections that hold the words of people, and of nobody else."""
+"""Sections that hold the words of people, and of no one else."""
 WORK = frozenset((FILES, COMMANDS, TESTS))
 """Sections whose lines are records of work: lines about the same thing become one."""
 TOLD_BY_TOOLS = frozenset(("completed_actions", "attempted_approaches", FILES, COMMANDS, TESTS, QUOTED))
@@ -44,4 +44,4 @@ SECTION_ORDER = (
 )
 """Every known section in reading order."""
 SHOWN_UNDER: Mapping[str, str] = {ASKED: "next_steps"}
-"""Sections without a heading of their own, and the one under whose heading their lines stand."""
+"""Sections without a heading of their own, and the one whose heading covers their lines."""

@@ -25,13 +25,13 @@ BUSY_S_MAX = 0.002
 SHARE = 0.5
 """With many commits at once a slice takes this share of the time since the last one: work never starves."""
 QUIET_S = 0.02
-"""After so many seconds without a commit nobody waits for the next one: an agent's model thinks for far longer."""
+"""After this number of seconds without a commit no one waits for the next: an agent's model thinks far longer."""
 LOOK_S = 0.1
 """Seconds between two looks at whether work that waits for others presses."""
 PATIENCE_S = 1.0
 """Seconds for which work that can wait is put off while commits follow one another."""
 REST_S = 0.001
-"""After so many seconds without a commit nothing else happens. Meanwhile other threads have the interpreter."""
+"""After this number of seconds without a commit nothing else runs. Meanwhile other threads have the interpreter."""
 
 
 def finish(steps: Steps[T]) -> T:
@@ -63,7 +63,7 @@ async def let_others() -> float:
 
 
 class Pace:
-    """The pauses of work beside one engine's commits: one slice at a time, after a commit or while there is none."""
+    """The pauses of background work of an engine: one slice at a time, after a commit or between commits."""
 
     def __init__(self) -> None:
         self._alone = asyncio.Lock()
@@ -94,7 +94,7 @@ class Pace:
             self._end(after_commit=True)
 
     async def quiet(self, presses: Callable[[], bool] = lambda: False) -> None:
-        """Wait until commits no longer follow one another, it presses, or somebody waits; not for ever, and in turn."""
+        """Wait until commits pause, it presses, or a caller waits for it; not for ever, and in turn."""
         latest_s = perf_counter() + PATIENCE_S
         async with self._line:
             while not presses() and (left_s := min(self._committed_s + QUIET_S, latest_s) - perf_counter()) > 0:

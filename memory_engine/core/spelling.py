@@ -19,7 +19,7 @@ SPELLINGS = (
     "with JSON escapes, also of JSON inside JSON",
     "accents composed and decomposed (NFC, NFD)",
 )
-"""What `Sought` covers, for reports."""
+"""The coverage of `Sought`, for reports."""
 DEPTH = 4
 """How many times JSON may be inside JSON where whole files are searched. Rows are searched at any depth."""
 PIECE_CHARS = 48
@@ -132,7 +132,7 @@ class Unescaped(NamedTuple):
 
 
 def unescaped(text: str) -> Unescaped | None:
-    """Return the text with each JSON escape, at any depth, as its character; `None` if there are none."""
+    """Return the text with each JSON escape, at any depth, as its character; `None` if it has no escapes."""
     parts: list[str] = []
     starts: list[int] = []
     done = 0

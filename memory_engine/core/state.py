@@ -23,7 +23,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 class Mark(StrEnum):
     """A trait that few chunks of a state share, so that they are found without reading the others.
 
-    Marks stand among the names of chunks. Each begins with half a character, which no name in a log can hold.
+    Marks are among the names of chunks. Each begins with half a character, which no name in a log can hold.
     """
 
     EPHEMERAL = "\udc00ephemeral"

@@ -242,7 +242,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `marks` maps each tracked event type to the seq of its latest event, which tells whether a view is up to date
     without reading the log. A mark may be too high (in a fork), never too low. `unreadable` says why the stored marks
-    cannot be read, if so: then there are none, and the thread must be rebuilt. `damaged` says how the row differs from
+    cannot be read, if so: then they are empty, and the thread must be rebuilt. `damaged` says how the row differs from
     what was written: its numbers are never shown.
     """
 

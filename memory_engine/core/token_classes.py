@@ -2,7 +2,7 @@
 
 Tokenizers split texts between classes of characters, and know common sequences: "eat" is part of many tokens, "vq" of
 none. So each byte of a text in UTF-8 costs by its own class and that of the byte before it, in sixteenths of a token.
-Characters beyond ASCII also cost by their block of 256 code points, which tells a script. The costs are fitted
+Characters beyond ASCII also cost by their block of 256 code points, which shows their script. The costs are fitted
 (`benchmarks/token_fit.py`) so that of each kind of text 1.0 to 1.4 times the tokens are counted that OpenAI's o200k
 makes; `python -m benchmarks tokens` measures that.
 
@@ -54,11 +54,11 @@ COSTS = (
     (15, 12, 7, 5, 8, 9, 9, 17, 6, 7, 6, 17, 7, 13, 3),
     (13, 8, 16, 0, 0, 0, 0, 20, 7, 10, 3, 24, 1, 0, 0),
 )
-"""What a byte costs: a row for the class of the byte before it, a column for its own. A text begins as after a line."""
+"""The cost of a byte: a row for the class of the byte before it, a column for its own. A text begins as a line does."""
 
 OTHER_SCRIPT = 24
 BLOCK_COSTS = (
-    (0x00, 0x01, 0),  # Latin: the costs of pairs tell it
+    (0x00, 0x01, 0),  # Latin: the costs of pairs suffice
     (0x01, 0x03, 1),  # Latin with rarer marks
     (0x03, 0x04, 4),  # Greek
     (0x04, 0x05, 3),  # Cyrillic
@@ -136,7 +136,7 @@ def count_by_classes(text: str) -> int:
 
 
 def _pairs(data: bytes) -> bytes:
-    """What each byte costs, coded."""
+    """The cost of each byte, coded."""
     classes = int.from_bytes(data.translate(_CLASS), "little")
     pairs = classes | classes << 12  # each byte: its class in the lower half, the one before it in the upper half
     return pairs.to_bytes(len(data) + 2, "little")[: len(data)].translate(_PAIR)

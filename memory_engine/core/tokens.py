@@ -50,7 +50,7 @@ def estimate_text(text: str) -> int:
 
 
 def recorded_tokens(text: str) -> int:
-    """A quarter of the UTF-8 bytes, rounded up: the measure of recorded chunks, which must stay as it is.
+    """A quarter of the UTF-8 bytes, rounded up: the measure of recorded chunks, which must not change.
 
     Of data it counts less than half of the tokens: keep budgets by a `TokenCounter`.
     """
@@ -59,7 +59,7 @@ def recorded_tokens(text: str) -> int:
 
 
 def tokens_of_bytes(size: int) -> int:
-    """The estimate for so many bytes of UTF-8."""
+    """The estimate for a number of bytes of UTF-8."""
     return (size + 3) >> 2
 
 

@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 DISTRIBUTION = "memory-event-engine"
-"""What the package is called where it is installed from; it is imported as `memory_engine`."""
+"""The distribution's name; it is imported as `memory_engine`."""
 
 
 def installed_version() -> str:

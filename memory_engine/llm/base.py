@@ -78,9 +78,9 @@ class MemoryModel(msgspec.Struct, frozen=True):
 
 
 class MaskedModel:
-    """A language model that is told no secrets: it gets placeholders, and its answer the values back.
+    """A language model that sees no secrets: it gets placeholders, and its answer the values back.
 
-    `mask=None` hides nothing: give a model wrapped so to what must see its texts as they are.
+    `mask=None` hides nothing: wrap a model this way if it must see its texts unmasked.
     """
 
     def __init__(self, model: LanguageModel, mask: Mask | None = SECRETS) -> None:

@@ -16,7 +16,7 @@ from memory_engine.llm.tries import CallOptions, tried
 
 
 class _ClientModel:
-    """What both have in common: the tries, the errors, the time. The client stays yours: it is not closed here."""
+    """The common part of both: the tries, the errors, the time. The client remains yours: it is not closed here."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class _ClientModel:
     async def complete(
         self, messages: Sequence[Message], *, temperature: float, max_tokens: int, timeout_s: float
     ) -> Completion:
-        """The answer (see `LanguageModel.complete`). What the model does not take (`temperature`) is left out.
+        """The answer (see `LanguageModel.complete`). A parameter that the model refuses (`temperature`) is left out.
 
         The client's own retries are off: they would not know the time that is left.
         """

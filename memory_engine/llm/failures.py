@@ -122,7 +122,7 @@ SECRET_CHARS_MIN = 8
 
 
 def model_error(model: str, error: Exception, *, secret: str | None = None) -> ModelError:
-    """The typed error. Secrets, also the one given, are masked in its text, which is shortened, as it is recorded."""
+    """The typed error. Secrets, also the given one, are masked in its text, which is shortened for the record."""
     reason, retryable = verdict_on(error)
     text = " ".join(str(error).split()) or type(error).__name__
     if reason in ("bad_request", "unavailable") and any(words in text.lower() for words in TOO_LONG):

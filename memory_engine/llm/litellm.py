@@ -85,7 +85,7 @@ def noting_clients(litellm: Any, user: object) -> Iterator[None]:
 async def close_clients(litellm: Any, user: object) -> None:
     """Close the clients of this loop's calls once no other user is left; litellm makes new ones at need.
 
-    A client that is serving somebody else's call (litellm shares them) stays open, and litellm
+    A client that is serving another's call (litellm shares them) remains open, and litellm
     keeps it.
     """
     mine = _connections.get(asyncio.get_running_loop())
@@ -238,11 +238,11 @@ NO_RETRIES = _Given(0)
 
 @frozen(kw_only=True)
 class RequestOptions(LiteLLMOptions):
-    """How requests are made, beside the tries and parameters of `LiteLLMOptions`.
+    """How requests are made, besides the tries and parameters of `LiteLLMOptions`.
 
     `retries` is how often a failure that may pass is tried again, within `timeout_s` seconds a
     request. One request takes at most `batch` texts, and of each the first `chars_max`
-    characters: models take only so many tokens, and one text that is too long fails its whole request.
+    characters: models take a limited number of tokens, and one text that is too long fails its whole request.
     """
 
     retries: int = 2

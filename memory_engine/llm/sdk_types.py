@@ -1,4 +1,4 @@
-"""What the providers' SDKs take, for type checkers alone: nothing here imports an SDK when it runs.
+"""The parameters of the providers' SDKs, for type checkers alone: nothing here imports an SDK when it runs.
 
 A `TypedDict` of one's own never passes for an SDK's, even with the same keys: its values would have to be of equal
 types, not narrower ones. So requests are typed by the SDK's own names where your type checker finds the SDK, and

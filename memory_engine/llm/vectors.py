@@ -25,7 +25,7 @@ Packed = bytes
 Quantized = bytes
 """A vector as stored for search (see `quantized`): of unit length, two bytes a number, little-endian."""
 QUANTIZED_ONE = 32_767
-"""The integer that stands for 1 in a quantized vector."""
+"""The integer for 1 in a quantized vector."""
 
 
 INVALID = "invalid_response"
@@ -84,7 +84,7 @@ class MaskedEmbedder:
     """An embedder whose texts have each secret replaced by its kind: no vector depends on a secret."""
 
     def __init__(self, inner: Embedder, mask: Mask | None) -> None:
-        """Raises `InvalidArgument` for a mask that no name tells from others."""
+        """Raises `InvalidArgument` for a mask without a name of its own."""
         self.inner = inner
         self._mask = mask
         self._mask_name = name_of(mask)
@@ -128,7 +128,7 @@ class MaskedQueryEmbedder(MaskedEmbedder):
 
 
 def masked_embedder(embedder: Embedder, mask: Mask | None) -> Embedder:
-    """Return the embedder behind the mask. Raises `InvalidArgument` for a mask that no name tells from others."""
+    """Return the embedder behind the mask. Raises `InvalidArgument` for a mask without a name of its own."""
     if isinstance(embedder, MaskedEmbedder):
         return embedder
     kind = MaskedQueryEmbedder if query_method(embedder) is not None else MaskedEmbedder

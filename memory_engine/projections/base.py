@@ -24,7 +24,7 @@ ROW_TYPES_KEPT = 256
 
 
 class Projection(Protocol[V]):
-    """A read model of each thread. What it declares may be plain class attributes: `mode = "inline"`.
+    """A read model of each thread. It may declare itself by plain class attributes: `mode = "inline"`.
 
     When a thread is cleared all rows are removed without the projection's help. One that declares `survives_clear =
     True` keeps them, and decides for itself what `ThreadCleared` does.

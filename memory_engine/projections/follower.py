@@ -67,7 +67,7 @@ class ProjectionWorker:
     async def catch_up(self, projection: Projection[object], thread_id: str) -> Rows[object]:
         """Bring one projection of one thread to the head, and return its rows.
 
-        Raises `ReducerError` where the projection fails; the rows then stand at their checkpoint.
+        Raises `ReducerError` if the projection fails; the rows are then those of their checkpoint.
         """
         lock = self._locks.setdefault((projection.name, thread_id), asyncio.Lock())
         async with lock:

@@ -1,8 +1,8 @@
 """Inline projections of one open thread: computed before the commit, written by it.
 
 A projection that reads every event is loaded with its thread. A view (see `base.View`) is
-brought in when somebody reads it or when one of its events comes: the head's marks say whether its rows are up
-to date, so a thread's views cost nothing while nobody uses them.
+brought in at its first read or when one of its events comes: the head's marks say whether its rows are up
+to date, so a thread's views cost nothing until their first use.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -161,7 +161,7 @@ class InlineProjections:
 
 
 def last_of(head: Head, types: Collection[str]) -> int:
-    """The seq of the latest event of some tracked types, 0 if there is none."""
+    """The seq of the latest event of some tracked types, 0 without one."""
     return max((seq for name, seq in head.marks.items() if name in types), default=0)
 
 

@@ -26,7 +26,7 @@ class OutboxFact(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fact for another thread. `seq` and `event_id` are of the event that brought it.
 
     `id` is its place in the thread, `arrival` the id under which it is dispatched: made of the event's hash,
-    so that forks, which share the hash, bring it once. `sources` are the ids of the events that it was drawn from.
+    so that forks, which share the hash, bring it once. `sources` are the ids of the events behind it.
     """
 
     id: str

@@ -1,6 +1,6 @@
-"""Rebuilds what derives from a log beside the old, and swaps it in by one commit. No reducer runs.
+"""Rebuilds everything derived from a log, and swaps it in by one commit. No reducer runs.
 
-Projections are folded anew in one pass over the log: for rebuilding, verifying, and views of the past.
+Projections are folded again in one pass over the log: for rebuilding, verifying, and views of the past.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ def _fold(projection: Projection[V], rows: Rows[V], events: Iterable[RecordedEve
 
 
 async def shown_rows_at(projection: Projection[V], reader: LogReader, thread_id: str, seq: int) -> Rows[V]:
-    """The same as they are given out: a view that reads forgettings has had those since too."""
+    """The same for readers: a view that reads forgettings has had those since too."""
     rows = await rows_at(projection, reader, thread_id, seq)
     if MemoryForget.event_type in (event_types(projection) or ()):
         for event in (await reader.forgotten(thread_id)).events:
@@ -158,7 +158,7 @@ class Remaking:
             self.steps.append(step)
 
     async def leave_index(self) -> None:
-        """Leave the index of passages as it is: it is what it should be."""
+        """Keep the index of passages: it is right."""
         self.wanted = msgspec.structs.replace(self.wanted, extractors=None)
         await aside(self._drop_steps, items=len(self.steps))
 
@@ -167,7 +167,7 @@ class Remaking:
 
         Only what differs is written: while it is, no other thread can commit.
 
-        Raises `HeadMoved` if somebody has written to the thread since.
+        Raises `HeadMoved` if another has written to the thread since.
         """
         rebuilt, live = head, {}
         if self.wanted.state:
@@ -237,10 +237,10 @@ async def rebuild_thread(
     thread_id: str,
     projections: Sequence[Projection[object]] = (),
 ) -> Head:
-    """Write the live rows and every given projection's rows anew, in one pass over the log and one commit.
+    """Write the live rows and every given projection's rows again, in one pass over the log and one commit.
 
-    Returns the head with its counters and marks set right. Raises `HeadMoved` if somebody writes
-    to the thread meanwhile, `IntegrityError` where the recorded operations do not hold together.
+    Returns the head with its counters and marks corrected. Raises `HeadMoved` after a write
+    to the thread meanwhile, `IntegrityError` if the recorded operations do not hold together.
     """
     head = await store.head(thread_id)
     remaking = Remaking(store, reader, thread_id, RebuildScope(projections=projections))

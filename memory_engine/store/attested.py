@@ -1,8 +1,8 @@
-"""The stand-ins that a log's own events vouch for: rows without their texts can hold nothing else.
+"""The stand-ins of redacted rows that the log's own events confirm: rows without their texts can hold nothing else.
 
-The hash of a redacted row is over commitments to what was recorded, so it cannot tell one stand-in from another. The
-act that took the texts out was recorded as an event of the same log, which names the digests of the stand-ins. Rows
-that came redacted in a file have no such event: the file vouches for them, and `verify` counts them.
+The hash of a redacted row covers commitments to the recorded texts, so it does not tell stand-ins apart. The
+act that removed the texts was recorded as an event of the same log, which names the digests of the stand-ins. Rows
+that were redacted in an imported file have no such event: the file vouches for them, and `verify` counts them.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -20,7 +20,7 @@ _ALL = 1 << 32
 
 
 class Attested(msgspec.Struct, frozen=True):
-    """The digests of a thread's stand-ins as the acts in the logs that it shares name them, each with the act's seq."""
+    """The digests of a thread's stand-ins that acts in the logs it shares name, each with the act's seq."""
 
     digests: Mapping[int, tuple[str, int]] = {}
 
@@ -53,7 +53,7 @@ async def attested_of(store: Store, registry: EventRegistry, thread_id: str) -> 
 async def acts_in(store: Store, thread_id: str) -> tuple[tuple[int, int], ...]:
     """For each thread that a log is made of, when it was made, and the seq of the last act on it.
 
-    While this is the same, nobody has exchanged a row of the log, nor made another thread by its id.
+    While this is the same, no one has exchanged a row of the log, nor made another thread by its id.
     """
     parts = await lineage(store, thread_id)
     return tuple((record.created_at_us, head.marks.get(EventsErased.event_type, 0)) for record, head, _ in parts)

@@ -24,7 +24,7 @@ async def broken_of(store: Store, thread_id: str) -> IntegrityError | None:
 
 
 def broken_as_error(thread_id: str, row: bytes | None) -> IntegrityError | None:
-    """The error that a row of `BROKEN_ROWS` stands for."""
+    """The error for a row of `BROKEN_ROWS`."""
     if row is None:
         return None
     try:

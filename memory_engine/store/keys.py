@@ -1,4 +1,4 @@
-"""The key of an encrypted store, as it is given and as SQLCipher takes it. Nothing here shows it."""
+"""The key of an encrypted store: in your form, and in SQLCipher's. Nothing here shows it."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -91,7 +91,7 @@ def written(secret: Secret) -> str:
 
 
 async def given_secret(source: KeySource | None) -> Secret | None:
-    """What is given as a key, or what the function returns, unchecked."""
+    """The key, or the result of your function, unchecked."""
     if not callable(source):
         return source
     given = source()

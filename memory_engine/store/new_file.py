@@ -1,4 +1,4 @@
-"""Putting a file in its place once it is whole: until then it stands beside, and nobody takes it for the real one."""
+"""Put a file in its place once it is whole: until then it has another name, and no reader takes it for the real one."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ _LEFT = regex(r"\.\d+\.(part|plain)(-wal|-shm|-journal)?$")
 
 
 class FilePlan(Protocol):
-    """Is told of what is about to be done with new files, and when it is done. What it raises is raised there."""
+    """Called before and after each step with a new file. An error that it raises is raised there."""
 
     def before(self, point: Literal["sync", "rename"]) -> None:
         """It is about to be done."""
@@ -35,7 +35,7 @@ FILE_PLAN: ContextVar[FilePlan | None] = ContextVar("FILE_PLAN", default=None)
 def file_errors(path: PathLike) -> Iterator[None]:
     """Raise `FileFailed` for an `OSError` in the block: a full disk, no free descriptor, no permission.
 
-    `FileExistsError`, `FileNotFoundError` and `FileRefused` say themselves what is wrong, and go on as they are.
+    `FileExistsError`, `FileNotFoundError` and `FileRefused` explain themselves and pass unchanged.
     """
     try:
         yield
@@ -51,7 +51,7 @@ def beside(path: Path) -> Path:
 
 
 def remove_left(path: Path) -> None:
-    """Remove what processes that were killed have begun for this path, and what SQLite had beside it."""
+    """Remove the files that killed processes have begun for this path, and SQLite's files of them."""
     for left in path.parent.iterdir():
         if left.name.startswith(f".{path.name}.") and _LEFT.search(left.name):
             left.unlink(missing_ok=True)
@@ -89,7 +89,7 @@ def _put(made: Path, path: Path, *, force: bool) -> None:
         made.replace(path)
         return
     try:
-        path.hardlink_to(made)  # a rename would replace what somebody has put there by now
+        path.hardlink_to(made)  # a rename would replace a file that someone has put there by now
     except FileExistsError:
         raise _there_already(path) from None
     except OSError:  # a file system without links

@@ -27,7 +27,7 @@ PASSAGES_MAX = 1 << PLACES_BITS
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A text for search to find. Pieces of one event stand in their order.
+    """A text for search to find. Pieces of one event keep their order.
 
     `kind` says what it is ("message", "tool", "note", "memory", "preference", "playbook", "document", ...),
     `role` who says it in a conversation ("user", "assistant", "tool", "system" or ""), `speaker` the name.
@@ -74,7 +74,7 @@ Extractor = Callable[[Event, int], Extracted]
 
 
 class PassageRow(msgspec.Struct, frozen=True, gc=False):
-    """A passage as the index keeps it, without its text, which its event holds. `ended` is a seq, 0 while it stands.
+    """A passage in the index, without its text, which its event holds. `ended` is a seq, 0 for a live one.
 
     A new one comes with its `text`, whose terms (`terms` of `language.text`) are taken later, unless they were at once.
     """
@@ -118,9 +118,9 @@ class PassageStep(msgspec.Struct, frozen=True, gc=False):
 
 
 class PassageChange(msgspec.Struct, frozen=True, gc=False):
-    """The changes of the events with `after` < seq <= `upto`. They apply only where the index stands at `after`.
+    """The changes of the events with `after` < seq <= `upto`. They apply only if the index is at `after`.
 
-    A change of the whole log, made `afresh`, applies wherever the index stands: its old content goes, vectors too.
+    A change of the whole log, made `afresh`, applies to any index: it replaces the content and the vectors.
     """
 
     after: int
@@ -161,7 +161,7 @@ class Extractors(msgspec.Struct, frozen=True):
         """The passages of large events at the seqs that they may get, for `found`: work for another thread."""
         found: Ahead = {}
         for event, seq in events:
-            with suppress(Exception):  # `step` tells of it, to those who wait for the event
+            with suppress(Exception):  # `step` raises it, to those who wait for the event
                 found[id(event)] = event, seq, self.extract(event, seq)
         return found
 
@@ -221,8 +221,8 @@ def passage_step(
 ) -> PassageStep | None:
     """The change of an event for search. Raises `ReducerError` where its extractor fails.
 
-    To have its texts `analysed` takes a second for a million characters: beside the event loop, and when no sender
-    waits.
+    To have its texts `analysed` takes a second for a million characters: do it in a worker thread, and when no
+    sender waits.
     """
     at_us = stored.recorded_at_us if stored.occurred_at_us is None else stored.occurred_at_us
     try:
@@ -251,7 +251,7 @@ LISTED_MAX = 100
 class LookUp(msgspec.Struct, frozen=True, kw_only=True):
     """A query to an index: passages that hold some of `terms`, and those at the places `near`.
 
-    `upto` is the seq as of which they stand (0: now). `kinds`, if there are any, are the only ones wanted;
+    `upto` is the seq as of which it searches (0: now). `kinds`, if there are any, are the only ones wanted;
     `unwanted` ones are left out; `within`, if there is any, names what keys begin with and the seq from which on.
     `since_us` and `until_us` bound when they were said, ends included. Of `near` (best first) at most `near_max` that
     fit all this are taken (0: all). `listed` are times (ends included) whose passages are taken, whatever their words.
@@ -290,7 +290,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exact(self) -> Mapping[str, str]:
-        """What must match, by name."""
+        """Conditions by name."""
         asked = {"user_id": self.user_id, "agent_id": self.agent_id, "kind": self.kind}
         return {"tenant_id": self.tenant_id, **{name: value for name, value in asked.items() if value is not None}}
 
@@ -307,7 +307,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
 class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of an index, all of one moment.
 
-    The index stands at `seq` (-1: there is none of this version) of a log that ends at `head`, and lacks `lacking`
+    The index is at `seq` (-1: there is none of this version) of a log that ends at `head`, and lacks `lacking`
     events of it. The words of `unindexed` passages are not indexed yet: the latest were read one by one, all but
     `unread`. `passages` and `terms` count its content, `holding` the passages that hold each asked term. `chosen` are
     places: those with the greatest sum of idf, `near` of those asked for as near, the `listed`, the direct successors
@@ -436,7 +436,7 @@ class PassageIndex(Protocol):
         ...
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`. Returns whether it did. Its words may wait."""
+        """Apply a change if the index is at `change.after`. Returns whether it applied. Its words may wait."""
         ...
 
     async def index_words(self, thread_id: str) -> None:

@@ -61,9 +61,9 @@ class RowSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
-    """Where pieces of bytes stand: places by piece. `files` of `size` bytes were read.
+    """Places of pieces of bytes, by piece. `files` of `size` bytes were read.
 
-    `how` says how the store can tell, where it is not by the bytes of its files alone. `unread` names files that could
+    `how` says how the store knows, if not by the bytes of its files alone. `unread` names files that could
     not be read, and why.
     """
 
@@ -75,7 +75,7 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredText(msgspec.Struct, frozen=True, gc=False):
-    """A value of a row that may hold what somebody said: its column (`table.column`), its thread ("": none), its bytes.
+    """A value of a row that may hold people's words: its column (`table.column`), its thread ("": none), its bytes.
 
     Of an event also its seq, its type and its version, wherever its payload is kept.
     """
@@ -100,7 +100,7 @@ class StoredText(msgspec.Struct, frozen=True, gc=False):
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """A copy of a store, as it was at one moment, of `bytes` bytes.
+    """A copy of a store at one moment, of `bytes` bytes.
 
     `broken` are the threads whose chain of hashes does not hold in it: it did not in the store either.
     """
@@ -113,7 +113,7 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Copied = Callable[[int, int], None]
-"""Called with how much of a store is copied so far, and how much there is. What it raises ends the copying."""
+"""Called with how much of a store is copied so far, and how much there is. An error that it raises ends the copying."""
 
 
 BROKEN_ROWS = "broken"
@@ -129,7 +129,7 @@ class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
     was deleted keeps its place, so that a page may begin after it.
 
     In the order `updated` those come first whose last events are newest, with a limit the first N of them; with `after`
-    those behind that thread, as it stood at `after_us` (microseconds since 1970; `None`: as it stands now).
+    those behind that thread's position at `after_us` (microseconds since 1970; `None`: its position now).
 
     `metadata` are pairs that a thread's metadata must hold, each of them exactly.
     """
@@ -153,7 +153,7 @@ class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
         return self.order == "updated" or self.after is None
 
     def ordered(self, found: list[T]) -> list[T]:
-        """What a store has read, in the order in which it is given."""
+        """Rows of a store, in the order of its reading."""
         return found[::-1] if self.order == "created" and self.after is None else found
 
     def has_metadata(self, record: ThreadRecord) -> bool:
@@ -161,7 +161,7 @@ class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
         return all(record.metadata.get(key) == value for key, value in self.metadata.items())
 
     def exact(self) -> Iterator[tuple[str, str]]:
-        """What must match, by name; `status` is the head's, the others are the record's."""
+        """Conditions by name; `status` is the head's, the others are the record's."""
         for name, value in msgspec.structs.asdict(self).items():
             if value is not None and name not in ("metadata", "order", "limit", "after", "after_us"):
                 yield name, value
@@ -203,7 +203,7 @@ class Rekeyable(Protocol):
     """A store that can be encrypted: a file."""
 
     async def rekey(self, key: "Key | None", copied: Copied) -> Backup:
-        """Write the store anew with another key, or none. Whole or not at all; raises `StoreInUse`."""
+        """Rewrite the store with another key, or none. Whole or not at all; raises `StoreInUse`."""
         ...
 
 
@@ -244,7 +244,7 @@ class Store(Protocol):
         ...
 
     async def put_record(self, record: ThreadRecord) -> None:
-        """Write a thread's record anew: to mend a `DamagedRecord`. Raises `ThreadNotFound`."""
+        """Replace a thread's record: to mend a `DamagedRecord`. Raises `ThreadNotFound`."""
         ...
 
     async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
@@ -351,7 +351,7 @@ class Store(Protocol):
     async def wipe(self) -> bool:
         """Destroy the bytes that deleted and erased rows have left behind.
 
-        Returns whether it could: while somebody reads an older moment of the store, it cannot.
+        Returns whether it could: it cannot while a reader still sees an older moment of the store.
         """
         ...
 
@@ -376,7 +376,7 @@ class Store(Protocol):
         """Take a thread for work that one engine at a time should do. Returns whether no other has it.
 
         It ends with `release`, `close`, or some time after its process. Nothing is refused without it. `None`: the
-        store cannot tell.
+        store does not know.
         """
         ...
 
@@ -389,7 +389,7 @@ class Store(Protocol):
         ...
 
     def texts(self) -> AsyncIterator[Sequence[StoredText]]:
-        """Yield every row's values that may contain what somebody said, in batches; a large value comes alone.
+        """Yield every row's values that may contain people's words, in batches; a large value comes alone.
 
         A search for bytes (`traces`) misses a text that is packed, or that continues on another page of the file. This
         finds it, but reads rows only, not free space.
@@ -401,7 +401,7 @@ class Store(Protocol):
         ...
 
     async def backup(self, path: str, copied: Copied, *, key: "Key | None" = None, plain: bool = False) -> Backup:
-        """Copy the store as it is at one moment to a new place, and check the copy; others go on writing meanwhile.
+        """Copy the store at one moment to a new place, and check the copy; writes continue meanwhile.
 
         The copy has the same key, or none as the store has none, unless there is another `key` or it is to be `plain`.
 
@@ -448,7 +448,7 @@ class Store(Protocol):
         ...
 
     async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
-        """What the store's own indexes say otherwise than the rows they stand for, in lines.
+        """Differences between the store's own indexes and the rows that they index, in lines.
 
         By kind of `Divergence`: `ids` or `search`. Raises `ThreadNotFound`.
         """

@@ -88,13 +88,13 @@ class LogReader:
         self.moments.clear()
 
     async def raw_pages(self, thread_id: str, *, after: int = 0, upto: int) -> AsyncIterator[Sequence[StoredEvent]]:
-        """Rows with `after` < seq <= `upto` as they stand in the store, to be checked by the caller."""
+        """The store's rows with `after` < seq <= `upto`, for the caller to check."""
         while after < upto and (page := await self._store.read(thread_id, after=after, upto=upto, limit=PAGE)):
             yield [unlinked(stored) for stored in page]
             after = page[-1].seq
 
     async def load(self, thread_id: str) -> LoadedThread:
-        """A thread's live state with the events behind it, as far as they are checked (see `pages`).
+        """A thread's live state with the events behind it, checked as far as `pages` says.
 
         Raises `ThreadNotFound`.
         """
@@ -109,7 +109,7 @@ class LogReader:
         return msgspec.structs.replace(loaded, sources=unchecked)
 
     async def state_of(self, loaded: LoadedThread) -> State:
-        """The state of a thread as it was loaded. Raises `IntegrityError` (see `load_state`)."""
+        """The state of a loaded thread. Raises `IntegrityError` (see `load_state`)."""
         return await aside(lambda: load_state(loaded, self.registry), items=len(loaded.live))
 
     async def _checked(self, thread_id: str, rows: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
@@ -139,7 +139,7 @@ class LogReader:
             raise IntegrityError(thread_id, unvouched.seq, UNVOUCHED)
 
     async def head(self, thread_id: str) -> Head:
-        """Where a thread stands. Raises `ThreadNotFound`, `IntegrityError` where its marks cannot be read."""
+        """A thread's position. Raises `ThreadNotFound`, `IntegrityError` if its marks cannot be read."""
         head = await self._store.head(thread_id)
         if head.unreadable:
             raise unreadable_marks(thread_id, head)
@@ -158,7 +158,7 @@ class LogReader:
                     await asyncio.sleep(0)
 
     async def forgotten(self, thread_id: str) -> "Forgotten":
-        """What a thread has forgotten. Reads the log only where there are forgettings that it has not read yet."""
+        """The forgettings of a thread. Reads the log only if there are some that it has not read yet."""
         mark = forgotten_at(await self.head(thread_id))
         found = self._forgotten.get(thread_id)
         if found is None or found.mark != mark:
@@ -184,7 +184,7 @@ class LogReader:
         return found
 
     async def shown_at(self, thread_id: str, seq: int) -> State:
-        """The state after the event at `seq` as it is given out: without what was forgotten since."""
+        """The state after the event at `seq`, without content that was forgotten since."""
         return (await self.forgotten(thread_id)).forgettings.hidden_in(await self.state_at(thread_id, seq))
 
     async def shown(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
@@ -307,7 +307,7 @@ class LogReader:
         return {row.seq: row for row in rows}
 
     async def originals(self, thread_id: str, summary: Chunk) -> list[Chunk]:
-        """The originals that a summary stands for, through summaries of summaries, in their old order.
+        """The originals of a summary, through summaries of summaries, in their old order.
 
         A chunk that an undone compaction had put back is given as it first was.
         """
@@ -345,7 +345,7 @@ class LogReader:
         """The chunks and summaries that hold the text of these chunks or events (by seq and by id), at any remove.
 
         They are other versions of the chunks (marked, shortened, ticked off, put back by an undone compaction), chunks
-        recalled from them, and the summaries that stand for any of these. Reads the log from the earliest of them on.
+        recalled from them, and the summaries of any of these. Reads the log from the earliest of them on.
         """
         recalled_from = frozenset(event_ids)
         versions = await self._older(thread_id, chunk_ids)
@@ -402,7 +402,7 @@ def _recalls(
 
 
 def covered_in(chunks: Iterable[Chunk], known: Mapping[str, Chunk]) -> list[str]:
-    """The ids that the summaries among the chunks cover, as far as they are not known yet."""
+    """The ids that the summaries among the chunks cover, if they are not known yet."""
     covered = (parent for chunk in chunks if _is_summary(chunk) for parent in chunk.parent_ids)
     return [chunk_id for chunk_id in dict.fromkeys(covered) if chunk_id not in known]
 

@@ -2,7 +2,7 @@
 
 They are caches, never the truth: rows of a projection that folds nothing, ignored where they do not fit the log.
 The snapshot of a state names chunks and their places and holds no content; it is written with the commit that passes a
-multiple of `EVERY` seqs. Those of a view's rows are made when somebody reads its past, and destroyed with every
+multiple of `EVERY` seqs. Those of a view's rows are written when its past is read, and destroyed with every
 forgetting. Snapshots that may not be written (the engine only reads, or the rows may hold forgotten text) stay in
 memory.
 
@@ -69,7 +69,7 @@ def vectors_dropped(seq: int) -> ProjectionChange:
 
 
 def of_commit(before: Head, state: State, head: Head) -> list[ProjectionChange]:
-    """The changes of a commit beside its events: a snapshot if one is due, and caches that a forgetting destroys."""
+    """A commit's changes to caches: a snapshot if one is due, and caches that a forgetting destroys."""
     changes: list[ProjectionChange] = []
     dropped = head.marks is not before.marks and forgotten_at(head) > forgotten_at(before)
     if dropped:
@@ -109,7 +109,7 @@ class Snapshots:
         self._origins.clear()
 
     async def nearest_state(self, thread_id: str, seq: int) -> tuple[int, StateSnapshot] | None:
-        """The snapshot of the state at the latest seq up to this one, and that seq; `None` if there is none."""
+        """The newest snapshot of the state at this seq or before, and its seq; `None` without one."""
         found = await self._nearest(thread_id, _STATE, seq)
         if found is None:
             return None
@@ -202,7 +202,7 @@ class _OfThread(msgspec.Struct):
     tokens: int = 0
 
     def free(self) -> None:
-        """Free the states beside the loop."""
+        """Free the states in a worker thread."""
         latest = (self.latest,) if self.latest is not None else ()
         freed(moment.state for moment in (*self.by_seq.values(), *latest))
 

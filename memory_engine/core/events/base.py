@@ -83,7 +83,7 @@ ChunkOrigin = Literal["any", "none", "own", "recalled", "versions", "copies", "s
 
 `none`: it brings none, and changes none. `own`: from no others. `recalled`: from no others, and they show the words of
 the events that it was drawn from. `versions` hold the words of the chunks whose places they take, and `copies` hold
-nothing else; `summaries` stand for several. `any`: it may be any of these.
+nothing else; `summaries` summarise several. `any`: it may be any of these.
 """
 Delivers = Literal["", "tenant", "industry", "ending"]
 """Whether an event has `deliveries()`: facts for threads of its own tenant, or for an industry. `ending`: it has none,
@@ -162,11 +162,11 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
         return (body,)
 
     def in_few_words(self) -> str:
-        """The event for a line of a list, where its text or its fields as they are would not tell it; else empty."""
+        """The event for a line of a list, if its text and its fields would not describe it; else empty."""
         return ""
 
     def without(self, gone: TakenOut, seq: int) -> Self:
-        """The event, which stands at a seq, less the copies of what is gone; itself where it holds none.
+        """The event at a seq, less the copies of forgotten content; itself if it holds none.
 
         For one that holds more than such copies. Any other declares its sources, and goes whole with one of them.
         """
@@ -208,7 +208,7 @@ class _Unknown(msgspec.Struct, frozen=True, gc=False):
 
 
 class UnknownEvent(msgspec.Struct, frozen=True):
-    """An event whose (type, version) this process does not know; its bytes are kept as they are."""
+    """An event whose (type, version) this process does not know; its bytes are kept."""
 
     type: str
     version: int

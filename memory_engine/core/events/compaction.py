@@ -15,7 +15,7 @@ from memory_engine.errors.effects import Usage
 class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
     """The replacement of the covered chunks: the lines of one summary, or nothing (dropped).
 
-    `retention` is the summary's; what stands for EPHEMERAL chunks goes with the session as they would.
+    `retention` is the summary's; a summary of EPHEMERAL chunks ends with the session as they would.
     """
 
     covers: tuple[ChunkId, ...]
@@ -28,7 +28,7 @@ class CompactionStarted(Event):
     """The queue is blocked while a compactor works on these chunks, until `deadline_us`.
 
     `policy` is the compaction policy that applied, as JSON, as in a thread's record; `instructions` and `focus` are
-    what the compactor was told to keep and to go into. `note` says which hooks before it failed, and how.
+    the instructions for the compactor to keep and to detail. `note` says which hooks before it failed, and how.
     """
 
     compaction_id: Id
@@ -207,7 +207,7 @@ STEPS = frozenset(
 class EventSkipped(Event):
     """The place of an event of the original log that a rerun leaves out: its seq stays taken, and nothing comes of it.
 
-    So the chunk ids of all later events stay as they were. `skipped_type` and `skipped_id` are the event's.
+    So the chunk ids of all later events do not change. `skipped_type` and `skipped_id` are the event's.
     """
 
     skipped_type: Id

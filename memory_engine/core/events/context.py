@@ -44,10 +44,10 @@ class RecalledPassage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @event("context_recalled", tracked=True, role="memory", chunks="recalled", upkeep=True)
 class ContextRecalled(Event):
-    """What a query recalled for a request: it is shown to the request's end, at one place and with the same words.
+    """Passages that a query recalled for a request: shown to the request's end, at one place and with the same words.
 
-    `content` is the text as the model was shown it; nobody says it now, so nothing is extracted or promoted from it,
-    and no search finds it. It stands before the message that made the `request`; for a further query of the same
+    `content` is the text that the model was shown; it is not a message, so nothing is extracted or promoted from it,
+    and no search finds it. It precedes the message that made the `request`; for a further query of the same
     request `at_end` of the state. `threads` are the other threads that were searched. `leaving` are the chunks recalled
     for earlier requests that go with it, since a context has no room for them.
     """

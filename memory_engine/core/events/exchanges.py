@@ -31,7 +31,7 @@ class CycleStarted(Event):
 
 @event("exchange_finished", tracked=True, role="memory", chunks="none")
 class ExchangeFinished(Event):
-    """A question and its final answer. `short` stands in for an answer that is too long; `method` made it.
+    """A question and its final answer. `short` replaces an answer that is too long; `method` made it.
 
     Each finished exchange spends one of every cached tool result's exchanges. `cycle` is the seq of the
     `cycle_started` that it ends (0: the open one of this question, if there is one). `answer_at` says which event
@@ -55,10 +55,10 @@ class SummaryRolled(Event):
     """The oldest exchanges (`covers`, by their seqs) fold into the summary, which replaces the one of seq `base`.
 
     Where the exchanges or the base have changed meanwhile, or something was forgotten since the
-    `memory_forget` of seq `forgotten`, it changes nothing: its sources no longer stand.
+    `memory_forget` of seq `forgotten`, it changes nothing: its sources are no longer valid.
     `compressed`: the text was over its limit and was made shorter, by `method`. `insights` are the
     snippets (chunk ids) that it took up, `insights_upto` is the seq of the newest that it looked at,
-    `exchanges` is how many it stands for by now. `failure` is why a model was of no use.
+    `exchanges` is the number that it summarises by now. `failure` is why a model was of no use.
     """
 
     content: str

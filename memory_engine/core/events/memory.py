@@ -31,7 +31,7 @@ class Reach(msgspec.Struct, frozen=True, omit_defaults=True):
 class MemoryForget(Event):
     """Hide chunks, or everything derived from the events at `seqs`, from every view.
 
-    Summary lines that cite a forgotten chunk are removed too. `summaries` names the summaries that stand for forgotten
+    Summary lines that cite a forgotten chunk are removed too. `summaries` names the summaries of forgotten
     chunks, also through other summaries, `call_ids` the calls that these made or answered, `reach` the threads that
     their facts went to, `lines` the digests of summary lines that repeat forgotten words and cite something else:
     `Thread.forget` fills them in. The log keeps its bytes (destroying them is another, administrative act).
@@ -65,8 +65,8 @@ class MemoryForget(Event):
 class ThreadCleared(Event):
     """The thread starts over: its state, every view and its search are those of a new one.
 
-    The log keeps what came before, and so does every read of an earlier moment. What this thread gave to others (facts
-    of a user or a tenant) stays there. Views drop their rows without listing this event, unless they declare
+    The log keeps the earlier events, and so does every read of an earlier moment. Facts of a user or a tenant that this
+    thread shared remain. Views drop their rows without listing this event, unless they declare
     `survives_clear`.
     """
 
@@ -83,7 +83,7 @@ class MetadataEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @event("thread_updated", tracked=True, role="system", chunks="none")
 class ThreadUpdated(Event):
-    """The thread's metadata or compaction policy changes; keys that are not named stay as they are.
+    """The thread's metadata or compaction policy changes; keys that are not named do not change.
 
     `policy` is the new policy as JSON, as in a thread's record; empty: it stays. `default_policy`: the thread no longer
     has its own.
@@ -95,7 +95,7 @@ class ThreadUpdated(Event):
 
 
 class ErasedRow(msgspec.Struct, frozen=True, array_like=True):
-    """An event whose texts were destroyed, and the digest of what stands there (see `chain.stand_in_digest`)."""
+    """An event whose texts were destroyed, and the digest of their stand-ins (see `chain.stand_in_digest`)."""
 
     seq: Seq
     digest: Id
@@ -140,7 +140,7 @@ class SessionStarted(Event):
     """A session begins. `content` is its instructions: the system prompt, kept whole.
 
     They replace the instructions that the session before it began with. A session without any continues under the
-    current ones. `beside`, as in version 1: they are added to those of the sessions before.
+    current ones. `beside`, for version 1: they are added to those of the sessions before.
     """
 
     content: Content = ""
@@ -203,7 +203,7 @@ class ExternalTimer(Event):
 class EnvironmentChange(Event):
     """The world around the agent changed. A later change under the same `key` replaces it.
 
-    Without a key it stands for itself, with the fifteen before it that have none. `single`, as in version 1: it
+    Without a key it is kept with the fifteen before it that have none. `single`, for version 1: it
     replaces the latest of these.
     """
 

@@ -13,7 +13,7 @@ from memory_engine.core.events.base import Content, Event, ToolCall, event
 from memory_engine.core.events.roles import Id, JsonText
 
 MessageOrigin = Literal["", "tool", "client", "summary"]
-"""Who wrote a message of the user role: a person (empty), a tool, the client software, or a tool that summarised."""
+"""The author of a message of the user role: a person (empty), a tool, the client software, or a summarising tool."""
 
 
 @event("user_message", role="user", chunks="own")

@@ -1,6 +1,6 @@
 """The purposes of events' fields, declared with each field.
 
-A plain `str` is text that somebody wrote: redaction takes it out. Declare every other field with one of the aliases
+A plain `str` is text that a person or a program wrote: redaction removes it. Declare every other field with an alias
 below, which change neither how a field is encoded nor which values it may hold. Redaction, reruns and explanations
 loop over the roles that they find, so that they treat your events as they treat the built-in ones.
 """
@@ -34,8 +34,8 @@ class Reference(Enum):
     """How a field names another event of the same log, or something that came of it.
 
     `CHUNK` is a chunk's id, `FACT` that of a fact in an outbox. `SEQ` is a seq, `WRITTEN` a seq as text, `BACK` a seq
-    or (negative) how many events before its own. `BOUND` is a seq up to which something was read: any event may stand
-    there. `SEEN` is the seq of the state that the event was made from, which a rerun does not check.
+    or (negative) how many events before its own. `BOUND` is a seq up to which something was read: any event may have
+    it. `SEEN` is the seq of the state that the event was made from, which a rerun does not check.
     """
 
     NONE = 0
@@ -63,7 +63,7 @@ class Source(Enum):
 
 
 class Role(msgspec.Struct, frozen=True):
-    """The purpose of a field. `digest`: the prefix of a name that is made of the texts beside it; `None`: it is not."""
+    """The purpose of a field. `digest`: the prefix of a name that is made of the event's texts; `None`: it is not."""
 
     kind: FieldKind = FieldKind.TEXT
     reference: Reference = Reference.NONE
@@ -76,9 +76,9 @@ JsonText = Annotated[str, Role(FieldKind.JSON)]
 Name = Annotated[str, Role(FieldKind.NAME)]
 """A name of something, in words or made of words."""
 Digest = Annotated[str, Role(FieldKind.NAME, digest="")]
-"""A name that is made of the texts beside it."""
+"""A name that is made of the event's texts."""
 Id = Annotated[str, Role(FieldKind.ID)]
-"""An id or a code word: it reveals nothing, and no redacted text may stand in it."""
+"""An id or a code word: it reveals nothing, and may contain no redacted text."""
 StatusWord = Annotated[str, Role(FieldKind.STATUS)]
 """The status of a chunk."""
 ChunkId = Annotated[str, Role(FieldKind.CHUNK, Reference.CHUNK)]
@@ -137,7 +137,7 @@ def _role_in(hint: object) -> Role | None:
 def sources_in(event: msgspec.Struct) -> Iterator[tuple[Source, object]]:
     """The sources that an event declares, in the order of its fields, including the fields of structs in it.
 
-    A place that is counted back from the event's own comes as it stands.
+    A place that is counted back from the event's own does not change.
     """
     roles = roles_of(type(event))
     for name in event.__struct_fields__:

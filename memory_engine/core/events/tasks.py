@@ -3,7 +3,7 @@
 Several tasks may run at once, each under its `task_id`. One without an id is the thread's one task. The list is a
 container chunk; each item is a child.
 
-`single` and `lenient` stand for what version 1 of an event did, so that a log that holds one is reduced as it was.
+`single` and `lenient` keep what version 1 of an event did, so that a log that holds one still reduces the same way.
 """
 
 from typing import Literal
