@@ -33,7 +33,7 @@ class _LazyModule(ModuleType):
 
 
 def lazy_module(name: str) -> ModuleType:
-    """A module, by its full name, imported at its first use. Show type checkers the real import; a test compares the two.
+    """A module, by its full name, imported at its first use. Type checkers get the real import; a test compares both.
 
     if TYPE_CHECKING:
         from memory_engine.replay import diff

@@ -21,7 +21,7 @@ class PinRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class PinsFold:
-    """Keeps each pin until somebody unpins it, or forgets it or a chunk that it was taken from."""
+    """Keeps each pin until it is unpinned, or until it or a chunk that it was taken from is forgotten."""
 
     name = "brief"
     version = 1

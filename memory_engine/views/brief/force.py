@@ -26,7 +26,7 @@ _CONTRAST = regex("\\w[,;\uff0c\u3001] (\\w+)(?= \\w)")
 
 
 class Force(msgspec.Struct, frozen=True, gc=False):
-    """What the form of a sentence shows: it forbids, binds otherwise, prefers, or corrects an earlier statement."""
+    """The force of a sentence, by its form: it forbids, binds otherwise, prefers, or corrects an earlier statement."""
 
     forbids: bool = False
     binds: bool = False

@@ -1,7 +1,7 @@
 """Reads a thread's talk: once from the log, later only new events; and the talk of the agent that started the thread.
 
-The talk is cached in memory with its thread. From time to time it is stored beside the log, as views are for their past
-(see `store.snapshots`), so that another process goes on from there: a stored talk is used only if it is whole and the
+The talk is cached in memory with its thread. From time to time it is stored with the log, as views are for their past
+(see `store.snapshots`), so that another process continues from there: a stored talk is used only if it is whole and the
 log still has the event that it was read up to. Only the events of people and the agent's own words and calls are
 decoded; of all others only the hashes are checked.
 """
@@ -124,7 +124,7 @@ async def _read_up_to(thread: ThreadHandle, seq: int) -> Talk:
 
 
 async def _read_on(thread: ThreadHandle, talk: Talk, seq: int) -> AsyncIterator[bytes]:
-    """Extend a talk up to `seq`. Yields the hash of the log wherever the talk stands for all events up to one."""
+    """Extend a talk up to `seq`. Yields the log's hash at every seq up to which the talk covers all events."""
     reader = thread.kernel.reader
     async for page in reader.pages(thread.id, after=talk.seq, upto=seq):  # all rows: a spoilt type would hide one
         await aside(partial(_take, talk, reader, thread.id, page), items=4 * len(page))

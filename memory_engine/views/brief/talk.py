@@ -131,7 +131,7 @@ class TalkMessage(msgspec.Struct, array_like=True):
     """A message of a person, or of the agent that leads, with what this agent did before the next one.
 
     `asked` is the agent's last question before it, of the event at `asked_at`. `is_reply`: the agent said something
-    since the message before; `told` are the terms of its statements that the agent used in that. `terms` are those of
+    since the message before; `told` are the terms of its statements that the agent used then. `terms` are those of
     all its statements, until it is closed. `statements` are those that are kept, by their number.
     """
 
@@ -159,7 +159,7 @@ class AgentReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Talk(msgspec.Struct):
-    """What people have said up to the event at `seq`, and how the agent dealt with it. Plain data: it can be stored.
+    """People's statements up to the event at `seq`, and the agent's dealings with them. Plain data: it can be stored.
 
     `heard` holds by seq the messages of which a statement is kept. `open` are the newest of them, whose statements may
     still be dealt with; `closing` those just closed, for `standing.settle`; `closed` and `spent` the statements of
@@ -465,7 +465,7 @@ def _last_question(text: str) -> str:
 
 
 def _report(seq: int, text: str) -> AgentReport | None:
-    """Return the sentences of a report that name a value or state a decision; `None` if there are none."""
+    """Return the sentences of a report that name a value or state a decision; `None` without any."""
     telling = []
     for one in statements_of(text)[:REPORT_STATEMENTS_MAX]:
         names_something = any(is_value(term) for term in terms_of(one.text)) or force_of(one.text).binds

@@ -37,7 +37,7 @@ def terms_of(text: str, *, parts: bool = False) -> frozenset[str]:
 def _without(values: set[str], compounds: set[str], text: str) -> str:
     if not values:
         return text
-    if text.isascii():  # signs of other scripts may stand outside of compound words
+    if text.isascii():  # signs of other scripts may be outside of compound words
         return " ".join(compounds - values)
     return COMPOUND_WORD.sub(lambda match: " " if match.group() in values else match.group(), text)
 

@@ -1,4 +1,4 @@
-"""The handle of the brief: what people said in a thread, what of it still stands, and what is pinned by hand."""
+"""The handle of the brief: people's statements in a thread, those of them that still apply, and what is pinned."""
 
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
@@ -123,7 +123,7 @@ class Brief(Sequence[BriefStatement]):
 
 
 class BriefView:
-    """What people said in one thread, and which of it still applies."""
+    """People's statements in one thread, and which of them still apply."""
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread

@@ -12,14 +12,14 @@ from memory_engine.views.checkpoints.view import Checkpoints, Draft
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """What a list loses where a new branch begins, and what it begins with: items and digests, in their order."""
+    """The items that a list loses and gains where a new branch begins, with their digests, in order."""
 
     left: dict[bytes, bytes]
     kept: list[bytes]
 
 
 async def branch(checkpoints: Checkpoints, draft: Draft, parent: str, channel: str) -> Branch | None:
-    """The branch that a draft begins; `None` if it goes on from the latest checkpoint, or begins anew."""
+    """The branch that a draft begins; `None` if it continues the latest checkpoint, or has no parent."""
     rows, namespace = await checkpoints.rows(), draft.name.namespace
     latest = next(checkpoints_in(rows, namespace), "")
     if not parent or latest in ("", parent, draft.name.id):

@@ -36,7 +36,7 @@ class ChannelValue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class ChannelWrite(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a task wrote to a channel, and its place among the task's writes."""
+    """A task's write to a channel, and its place among the task's writes."""
 
     channel: Id
     index: int
@@ -84,7 +84,7 @@ class CheckpointSaved(Event):
 
 @event("checkpoint_written", tracked=True, chunks="none")
 class CheckpointWritten(Event):
-    """What a task wrote on the way to the next checkpoint after `id`."""
+    """A task's write on the way to the next checkpoint after `id`."""
 
     id: Id
     task_id: Id

@@ -91,7 +91,7 @@ def items_between(rows: ReadableRows[AnyCheckpointRow], first: int, last: int) -
 
 
 class CheckpointFold:
-    """Remembers where each checkpoint stands, numbers the items, and drops what was dropped or forgotten."""
+    """Records the place of each checkpoint, numbers the items, and drops dropped or forgotten ones."""
 
     name = "checkpoints"
     version = 1

@@ -1,7 +1,7 @@
 """Serialized values cut into pieces, so that what two of them share is kept once: bytes in, the same bytes out.
 
 Values come as a serializer gave them, with the name of its form. Of MessagePack, lists and objects are cut at their
-elements, which stay as they are, byte for byte; any other form is one piece.
+elements, whose bytes do not change; any other form is one piece.
 """
 
 import zlib
@@ -30,7 +30,7 @@ _MAP = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 
 
 class Sheet:
-    """The pieces that one event brings. What an earlier event has brought already is named by its place."""
+    """The pieces of one event. A piece of an earlier event is named by its place."""
 
     def __init__(self, known: Mapping[bytes, PiecePlace]) -> None:
         self.pieces: list[bytes] = []
@@ -38,7 +38,7 @@ class Sheet:
         self._known = known
 
     def place(self, piece: bytes, digest: bytes) -> PiecePlace:
-        """Where a piece stands, here if nowhere else."""
+        """The place of a piece, here unless an earlier event has it."""
         known = self._known.get(digest)
         if known is not None:
             return known
@@ -111,7 +111,7 @@ def split(value: Form, count: int = 0, before: bytes = b"") -> ItemList | None:
 
 
 def joined(count: int, body: bytes) -> Form:
-    """A list of so many items, from their bytes."""
+    """A list of `count` items, from their bytes."""
     return MSGPACK, _array_head(count) + body
 
 

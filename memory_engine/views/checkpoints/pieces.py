@@ -31,7 +31,7 @@ class Quote(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PiecePlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The `index`-th piece that the event at `seq` brings; 0: the event that it stands in."""
+    """The `index`-th piece of the event at `seq`; 0: the event that contains it."""
 
     seq: Seq
     index: Number
@@ -49,7 +49,7 @@ class Packed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 P = TypeVar("P", bound=str | Quote)
 JSON = "json"
-"""The form of a text that stands in an event as it is."""
+"""The form of a text that is in an event unpacked."""
 FORMS = frozenset({JSON, "msgpack", "bytes", "bytearray", "null", "pickle", "empty"})
 """The forms whose bytes hold texts as UTF-8. They are searched as bytes; nothing is ever unpickled here."""
 _ZIP_MIN = 48
@@ -61,11 +61,11 @@ _WORDS = (
     b"\xbelangchain_core.messages.human\xacHumanMessage\x86\xa7content\xb1additional_kwargs\x80\xb1response_metadata\x80"
     b"\xa4type\xa5human\xa4name\xc0\xa2id\xd9$\xb3model_validate_json"
 )
-"""What messages say again and again, for zlib. Never change it: what was packed could not be read."""
+"""Common parts of messages, for zlib. Never change it: packed pieces could not be read."""
 GONE = "[redacted]"
 """Stands where bytes were. No bytes as text begin like it."""
 _TELLING = 8
-"""Bytes from which on a text is told from the names that serialized objects use."""
+"""A text of at least this number of bytes cannot be a name that serialized objects use."""
 _QUOTED = 24
 """Bytes from which on a text is taken out of the values that quote it too, and not only of those that are it."""
 _SAID = (b"content", b"text")
@@ -95,11 +95,11 @@ class Gap:
         self._quoted = _quotable(gone.texts)
 
     def pieces(self, pieces: Iterable[P]) -> tuple[P | str, ...]:
-        """Pieces, those without what is gone as they are."""
+        """Pieces; those without forgotten parts are unchanged."""
         return tuple(GONE if self._is_hit(piece) else piece for piece in pieces)
 
     def packed(self, value: Packed) -> Packed:
-        """A value; what stands in it as JSON is no message."""
+        """A value; JSON inside it is no message."""
         if value.form == JSON or not any(self._is_hit(part) for part in value.parts):
             return value
         return Packed(value.form, tuple(GONE if self._is_hit(part) else part for part in value.parts))

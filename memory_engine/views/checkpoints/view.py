@@ -84,7 +84,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True):
-    """What a task wrote to a channel. A negative `index` is written over, any other stays as it was first."""
+    """A task's write to a channel. One with a negative `index` replaces an earlier one, any other never changes."""
 
     channel: str
     index: int
@@ -94,7 +94,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """A checkpoint as it was saved, without what was forgotten. Writes stand in the order in which they came."""
+    """A checkpoint that was saved, without forgotten content. Writes are in order of arrival."""
 
     name: CheckpointName
     parent: str
@@ -113,7 +113,7 @@ class _Items(msgspec.Struct, frozen=True):
 
 
 class CheckpointCache:
-    """What is remembered of checkpoints, over many threads; nothing rests on it."""
+    """A cache of checkpoints, over many threads; nothing depends on it."""
 
     def __init__(self) -> None:
         self.generation = -1
@@ -223,7 +223,7 @@ class Checkpoints:
         return {name: cast("CheckpointSaved", events[seq]) for name, seq in seqs.items()}
 
     async def read(self, name: CheckpointName) -> Saved | None:
-        """A checkpoint, whole; `None` where there is none of the name."""
+        """A checkpoint, whole; `None` without one of the name."""
         rows = await self.rows()
         row = rows.get(checkpoint_key(name.namespace, name.id))
         if not isinstance(row, CheckpointRow):
@@ -247,7 +247,7 @@ class Checkpoints:
         return Saved(name, row.parent, state, saved.metadata, values, writes)
 
     async def draft(self, name: CheckpointName, parent: str, given: Mapping[str, Given]) -> Draft:
-        """What is new in a checkpoint after its parent. Nothing is written."""
+        """The difference of a checkpoint from its parent. Nothing is written."""
         rows = await self.rows()
         known = await self.known(rows, CheckpointName(name.namespace, parent)) if parent else {}
         draft = Draft(name, Sheet(self._cache.pieces.get(self.thread.id, {})))
@@ -278,7 +278,7 @@ class Checkpoints:
     async def save(
         self, draft: Draft, parent: str, state: Form, metadata: str, *, beside: Iterable[NewEvent] = ()
     ) -> None:
-        """Save a checkpoint, and before it in the same commit the events beside it that are not recorded yet."""
+        """Save a checkpoint, and before it in the same commit its other events that are not recorded yet."""
         name, beside = draft.name, await self._unrecorded(list(beside))
         said = [content if isinstance(content := getattr(one.event, "content", ""), str) else "" for one in beside]
         saved = CheckpointSaved(

@@ -28,7 +28,7 @@ class ExchangeRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="exchange
     """A live exchange. `seq` is its place: of the `cycle_started`, where there was one.
 
     `answer` is the short form where `answer_bytes`, the size of the whole, is over the limit: the log keeps
-    the whole at `finished_seq` (0: nobody answered). `event_id` is the event that made the row what it is.
+    the whole at `finished_seq` (0: no answer). `event_id` is the event that made the row what it is.
     """
 
     seq: int
@@ -244,7 +244,7 @@ def _forget(rows: Rows[ConversationRow], event: RecordedEvent, forget: MemoryFor
         rows.put(f"{_GONE}{seq_key(cycle.seq)}", GoneRow(cycle.seq, first, event.seq))
     summary = summary_of(rows)
     if summary is not None and _reaches(summary, seqs):
-        # the row does not tell which exchanges the forgotten parts came from, so all of it is withheld; the originals
+        # the row does not show which exchanges the forgotten parts came from, so all of it is withheld; the originals
         # are in the log, and the next summary is drawn from those that remain
         withheld = msgspec.structs.replace(summary, seq=event.seq, event_id=event.id, text="", withheld=True)
         rows.put(SUMMARY, withheld)

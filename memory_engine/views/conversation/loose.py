@@ -36,9 +36,9 @@ _MESSAGES = frozenset(cls.event_type for cls in (UserMessage, ParentAgentMessage
 
 @frozen
 class Loose:
-    """The messages that no row holds, as exchanges, and the summaries of the state that stand for such messages.
+    """The messages that no row holds, as exchanges, and the summaries of such messages in the state.
 
-    `behind` are the exchanges that these summaries stand for.
+    `behind` are the exchanges that these summaries cover.
     """
 
     exchanges: Sequence[ExchangeRow]
@@ -58,7 +58,7 @@ class _Held:
         if cycle is not None:
             self._seqs |= {cycle.seq, cycle.question_at}
         self._begins = [min(row.sources) for row in live] + [cycle.seq if cycle is not None else 1 << 62]
-        # one that nobody answered was worked on until the next question came
+        # an unanswered one was worked on until the next question came
         self._spans = [(self._begins[n], row.finished_seq or self._begins[n + 1]) for n, row in enumerate(live)]
         gone = [(row.first or row.seq, row.last or row.seq) for row in gone_of(rows)]
         self._spans += [(first - 1, last + 1) for first, last in gone]
@@ -77,7 +77,7 @@ class _Held:
         return any(first < begin < last for begin in self._begins)
 
     def lacks_any(self, summary: Chunk) -> bool:
-        """Whether something that a summary stands for is neither held nor work."""
+        """Whether a summary covers something that is neither held nor work."""
         return not all(self.holds(seq) or self.is_work(seq) for seq in seqs_of(summary.parent_ids))
 
     def is_loose(self, chunk: Chunk) -> bool:
@@ -103,7 +103,7 @@ async def loose_messages(thread: ThreadHandle, rows: ReadableRows[ConversationRo
 
 
 def _lacking(held: _Held, state: State) -> list[Chunk]:
-    """The summaries that stand for something that the rows do not hold."""
+    """The summaries that cover something that no row holds."""
     return [chunk for chunk in state.chunks() if chunk.type == ChunkType.COMPACTED and held.lacks_any(chunk)]
 
 
@@ -143,7 +143,7 @@ async def _loose_among(thread: ThreadHandle, held: _Held, chunks: Sequence[Chunk
 
 
 async def _said_among(thread: ThreadHandle, chunks: Sequence[Chunk]) -> list[_LooseMessage]:
-    """Those of these chunks that a message said. What a view said to the agent, such as a screen, is the view's."""
+    """The chunks of these that are messages. Text that a view gave to the agent, such as a screen, is the view's."""
     said: list[_LooseMessage] = []
     for at in range(0, len(chunks), PAGE):
         some = chunks[at : at + PAGE]
@@ -189,5 +189,5 @@ def _asked(said: _LooseMessage, text: str) -> ExchangeRow:
 
 
 def in_order(rows: Iterable[ExchangeRow], loose: Iterable[ExchangeRow]) -> list[ExchangeRow]:
-    """Both, as they were asked."""
+    """Both, in the order of asking."""
     return sorted((*rows, *loose), key=lambda row: row.seq)

@@ -33,7 +33,7 @@ _GOES_ON = SPOKEN | {ChunkType.AGENT_ACTION, ChunkType.CLARIFICATION, ChunkType.
 class Remembered:
     """The parts that the messages are made of. `chunks` are those of the open cycle so far.
 
-    `is_summary_by_model`: a model wrote some of the summary, so that nothing tells whose words its lines hold.
+    `is_summary_by_model`: a model wrote some of the summary, so that the author of its lines is unknown.
     """
 
     system: Sequence[Chunk]
@@ -101,7 +101,7 @@ def final_answer(chunks: Sequence[Chunk]) -> str | None:
 def cached_pair(entry: CacheEntry) -> tuple[Chunk, Chunk]:
     """A cached result as a call and its result, under an id of its own.
 
-    It stands as a tool's result, not as a note: a tool's text must not speak with a person's
+    It appears as a tool's result, not as a note: a tool's text must not speak with a person's
     authority. A pair each, in the order of caching, so that one that comes or goes leaves those before it.
     """
     call = ToolCall(id=f"cached_{entry.key[:24]}", name=entry.tool, arguments=entry.parameters)
@@ -128,7 +128,7 @@ def _summary(summary: SummaryRow | None, *, by_model: bool) -> Iterator[Chunk]:
 
 
 def _turns(exchanges: Sequence[ExchangeRow], screen: ScreenRow | None) -> Iterator[Chunk]:
-    """The exchanges as pairs; the screen stands where it was told."""
+    """The exchanges as pairs; the screen appears at the exchange in which the agent received it."""
     waiting = screen
     for row in exchanges:
         if waiting is not None and row.seq > waiting.seq:
@@ -142,7 +142,7 @@ def _turns(exchanges: Sequence[ExchangeRow], screen: ScreenRow | None) -> Iterat
 
 
 def _uncached(screen: ScreenRow | None, finished_at: int) -> Iterator[Chunk]:
-    """Proactive results that nobody wanted cached: they serve the first exchange after the screen was told."""
+    """Proactive results that were not to be cached: they serve the first exchange after the screen."""
     if screen is not None and screen.seq > finished_at:
         for result in screen.results:
             if result.duration <= 0:

@@ -166,13 +166,13 @@ class Summarizer:
 TRIES = 8
 """Attempts at a summary while the exchanges change meanwhile; after that, the next turn tries."""
 _FINDINGS_SHARE = 3
-"""Findings added at one time take at most one part in so many of a compressed summary."""
+"""Findings added at one time take at most one part in this number of a compressed summary."""
 _FINDING_BYTES_MAX = 300
 
 
 @frozen(kw_only=True)
 class _Roll:
-    """The exchanges due for the summary, as they were when they were read."""
+    """The exchanges due for the summary, at the time of reading."""
 
     summary: SummaryRow | None
     tally: TallyRow
@@ -222,7 +222,7 @@ async def _due(thread: ThreadHandle) -> _Roll | None:
 async def _covered_in_log(
     thread: ThreadHandle, summary: SummaryRow, live: Sequence[ExchangeRow]
 ) -> tuple[list[ExchangeRow], list[ExchangeRow]]:
-    """What a summary stands for, drawn from the log again, without what was forgotten: exchanges, loose messages."""
+    """The sources of a summary, read from the log again, without forgotten content: exchanges, loose messages."""
     rows: Rows[ConversationRow] = Rows(CONVERSATION.row, {})
     chunks: list[Chunk] = []
     began = await thread.kernel.reader.cleared_at(thread.id, await thread.last_seq())

@@ -63,7 +63,7 @@ USER, AGENT, FOUND = "User: ", "Agent: ", "Found out: "
 
 
 def format_exchange(question: str, answer: str, *, question_bytes: int, answer_bytes: int) -> str:
-    """An exchange as two lines of a summary; one for a question that nobody answered."""
+    """An exchange as two lines of a summary; one for an unanswered question."""
     asked = f"{USER}{one_line(question, question_bytes)}"
     if not answer.strip():
         return f"{asked} (not answered)"
@@ -90,7 +90,7 @@ def joined(*parts: str) -> str:
 def fewer_lines(text: str, bytes_max: int) -> str:
     """The text within `bytes_max` (at least 64), without a model: the newest lines whole, older ones shortened.
 
-    The newest lines take up to half of the room as they are. Older ones are cut, the more the less
+    The newest lines take up to half of the room uncut. Older ones are cut, the more the less
     room there is; if even that is not enough the oldest go, and a first line says how many.
     """
     if utf8_bytes(text) <= bytes_max:

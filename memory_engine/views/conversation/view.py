@@ -255,7 +255,7 @@ class Conversation:
     # reading
 
     async def messages(self, *, at: int | None = None) -> list[Message]:
-        """The agent's messages as they are now (or were, with `at` an earlier seq). Changes nothing."""
+        """The agent's messages now (or, with `at`, at an earlier seq). Changes nothing."""
         return (await self.context(at=at)).messages
 
     async def context(
@@ -274,7 +274,7 @@ class Conversation:
         return await aside(lambda: [Exchange.of(row) for row in in_order(known, loose)], items=len(known) + len(loose))
 
     async def summary(self, *, at: int | None = None) -> Summary | None:
-        """The summary of older exchanges; `None` if there is none yet."""
+        """The summary of older exchanges; `None` before the first one."""
         row = summary_of(await self._thread.rows(CONVERSATION, at=at))
         return Summary.of(row) if row is not None else None
 

@@ -1,4 +1,4 @@
-"""The events of a changed document: a text as it was loaded, compared with the known document."""
+"""The events of a changed document: a loaded text, compared with the known document."""
 
 import uuid
 from collections import Counter
@@ -21,7 +21,7 @@ PASSAGES_PER_EVENT_MAX = 256
 BYTES_PER_EVENT_MAX = 256 * 1024
 """Of passages and of the keys of ended ones; their envelope comes on top."""
 COMPARISONS_MAX = 5_000_000
-"""Of texts that repeat themselves more than this, all between the first and the last change is written anew."""
+"""In texts that repeat themselves more than this, everything between the first and the last change is rewritten."""
 _DIGEST_CHARS = 24
 _NAMESPACE = uuid.UUID("0a1cf1de-55f0-5c0c-9f6c-7c1d5d5f8b11")
 """Event ids are version 5 UUIDs in here: two that change a document from the same state on have the same id."""

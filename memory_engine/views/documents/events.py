@@ -11,7 +11,7 @@ from memory_engine.core.events.roles import Digest, FieldKind, Id, Moment, Name,
 class DocumentPassage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A piece of a document's text. `key` is a digest of all of it, with `:n` where the document holds twins.
 
-    `about` are the headings that it stands under, `speaker` who says or wrote it, if not the document's author.
+    `about` are the headings above it, `speaker` its author, if not the document's.
     """
 
     key: Digest
@@ -34,7 +34,7 @@ class DocumentAdded(Event):
     """A new document, or the changes of a known one; a large one is several events, one commit.
 
     `splices` apply in order, each to the result of the one before: passages that stay are not written again. `digest`
-    is of the document as it was read and of how it was split: an equal one has nothing to add. `source` is the file
+    covers the document and how it was split: an equal one has nothing to add. `source` is the file
     that it came from, or a text of the caller's; `thread` the conversation that an e-mail or a message is part of.
     """
 

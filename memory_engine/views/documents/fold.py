@@ -139,7 +139,7 @@ def _changed(known: Document | None, added: DocumentAdded, seq: int) -> Document
 
 
 def _splice(passages: list[PassagePlace], splice: DocumentSplice, seq: int) -> None:
-    """Take out and put in. A passage that does not stand where the splice says is taken from its own place."""
+    """Remove and insert passages. A passage that is not where the splice says is taken from its own place."""
     at = min(max(splice.at, 0), len(passages))
     until = at + len(splice.ended)
     if tuple(place.key for place in passages[at:until]) == splice.ended:
@@ -198,7 +198,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DocumentReport(msgspec.Struct):
-    """The outcome for files so far: how many documents are new, changed, as they were, or gone from their file.
+    """The outcome for files so far: how many documents are new, changed, unchanged, or gone from their file.
 
     `failed` are the errors, each with its place; `skipped` are files in folders that are of no known
     format. `passages` are those that were written, `ended` those that went.

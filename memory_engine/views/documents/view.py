@@ -49,7 +49,7 @@ from memory_engine.views.documents.readers.text import in_utc, text_document
 TRIES_MAX = 5
 """How often a change is recomputed when others change the same document."""
 AT_ONCE = 64
-"""Files and documents that are read in one go beside the event loop, and come in one commit."""
+"""Files and documents that are read in one go in a worker thread, and come in one commit."""
 CHARS_AT_ONCE = 128 * 1024
 """Of longer texts fewer come in one go."""
 TITLE_CHARS_MAX = 80
@@ -157,7 +157,7 @@ class Documents:
         return document_of(await self._tenant.rows(DOCUMENTS, at=at), id if isinstance(id, str) else absolute(Path(id)))
 
     async def passages(self, id: PathLike) -> tuple[DocumentPassage, ...]:
-        """The passages of a document as it is now, in reading order; empty if there is no such document."""
+        """The passages of a document now, in reading order; empty if there is no such document."""
         document = await self.get(id)
         if document is None:
             return ()
@@ -219,9 +219,9 @@ class Documents:
             run.put(one, change)
 
     async def _changed(self, wanted: Mapping[str, "_Wanted"]) -> "Sequence[_DocumentChange | InvalidInput]":
-        """Dispatch the events that are wanted for documents, all or none; computed anew where others were first.
+        """Dispatch the events that are wanted for documents, all or none; computed again after a concurrent change.
 
-        For each the change, or why there is none: the others are changed.
+        For each the change, or the reason for none: the others are changed.
         """
         kernel, tries = self._tenant.kernel, 0
         while True:
@@ -243,7 +243,7 @@ class Documents:
 
 
 _Wanted = Callable[[Document | None], Sequence[Event]]
-"""The events that turn a document as it is known (`None`: it is new) into what is wanted."""
+"""The events that turn a known document (`None`: a new one) into the wanted one."""
 
 
 @frozen
@@ -262,7 +262,7 @@ class _DocumentChange:
 
 @frozen
 class _ReadPart:
-    """A part of a file: a document, or a fault. Without one it is the file's end, or what stands in a file's place."""
+    """A part of a file: a document, or a fault. Without either it is the file's end, or its replacement."""
 
     found: File | SkippedFile | UnreadableDocument
     part: Loaded | UnreadableDocument | None = None
@@ -315,7 +315,7 @@ def _computed(
 ) -> Sequence[_DocumentChange | InvalidInput]:
     """The change of each document, with the words of its passages taken where the commit will index these.
 
-    `known` are the documents as they are, with the seqs of the last events that changed them.
+    `known` are the known documents, with the seqs of the last events that changed them.
     """
     changed: list[_DocumentChange | InvalidInput] = []
     for (name, events_for), (document, base) in zip(wanted.items(), known, strict=True):
@@ -332,7 +332,7 @@ def _computed(
 
 
 def _wanted(loaded: Loaded, run: _Ingestion, known: Document | None) -> Sequence[Event]:
-    """The events that turn a document as it is known into the loaded one. Raises `InvalidInput`."""
+    """The events that turn a known document into the loaded one. Raises `InvalidInput`."""
     check_identifier("document id", loaded.id)
     if _has_text(loaded):
         return changes(known, loaded, run.splitting, run.limits)
@@ -357,7 +357,7 @@ def _read(found: Iterator[File | SkippedFile | UnreadableDocument], limits: Read
 
 
 def _some(read: Iterator[_ReadPart]) -> Sequence[_ReadPart]:
-    """The next of what is read: so many parts, fewer long ones."""
+    """The next parts: a fixed number, fewer long ones."""
     some: list[_ReadPart] = []
     chars = 0
     while chars < CHARS_AT_ONCE and len(some) < AT_ONCE and (one := next(read, None)) is not None:

@@ -1,4 +1,4 @@
-"""The view of items: by name, where in the log the value of each stands."""
+"""The view of items: by name, the place of each one's value in the log."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -37,12 +37,12 @@ AnyItemRow = ItemRow | UsedRow
 
 
 def item_key(namespace: Sequence[str], key: str) -> str:
-    """The key of an item's row, and of its passages. Those of a namespace and of all below it stand together."""
+    """The key of an item's row, and of its passages. Those of a namespace and of all below it are adjacent."""
     return f"{namespace_key(namespace)}/{_escaped(key)}"
 
 
 def namespace_key(namespace: Sequence[str]) -> str:
-    """What the keys of all items in a namespace and below it begin with."""
+    """The prefix of the keys of all items in a namespace and below it."""
     return _ITEM + "".join(f"{_escaped(label) or '%'}/" for label in namespace)
 
 

@@ -232,7 +232,7 @@ class Items:
                 if over:
                     await self._thread.dispatch(ItemsDeleted(items=over, reason=TIME_IS_OVER), expected_seq=seq)
             except Conflict:
-                continue  # somebody has put or used some of them meanwhile
+                continue  # a concurrent call has put or used some of them
             gone += len(over)
             first = f"{page[-1][0]}\0"
 

@@ -44,7 +44,7 @@ class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_summary(self) -> bool:
-        """Whether it stands for older entries: `memory.open(entry.id)` reads them."""
+        """Whether it summarises older entries: `memory.open(entry.id)` reads them."""
         return self.count > 0
 
     @classmethod
@@ -310,7 +310,7 @@ def _rendered(fields: Mapping[str, object]) -> str:
 
 
 def _text_of(value: object) -> str:
-    """Text as it is, `None` as the empty text, everything else as JSON."""
+    """A string unchanged, `None` as the empty text, everything else as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else encode_json(value).decode()

@@ -149,7 +149,7 @@ class MemoryShared(Event):
 
 @event("memory_recalled", role="memory", chunks="recalled")
 class MemoryRecalled(Event):
-    """Memory put before the model: nobody says it now, so nothing is extracted or promoted from it.
+    """Memory put before the model: it is not a message, so nothing is extracted or promoted from it.
 
     `sources` are the ids of the entries that it shows.
     """

@@ -1,6 +1,6 @@
 """The rows of the four layers, and the folds that make them.
 
-Episodic entries may be very many: they stand in a projection of their own whose rows are never read for
+Episodic entries may be very many: they have a projection of their own whose rows are never read for
 a dispatch. Everything else is few rows: working memory, rules, knowledge, and one summary a layer.
 A compaction of episodic memory is thus two changes that fit: there the covered rows go, here the summary comes.
 `LayerRows` reads the rows of one layer from both.
@@ -136,10 +136,10 @@ class EpisodicFold:
 class LayersFold:
     """Working entries, rules (both by seq), knowledge (by key), the summaries of layers, and when entries went.
 
-    Keys: `working/<seq>`, `procedural/<seq>`, `semantic/<key>`; a summary stands at the seq of the last
+    Keys: `working/<seq>`, `procedural/<seq>`, `semantic/<key>`; a summary has the seq of the last
     entry that it covers, so before those that were kept: `working/<seq>`, `episodic/<seq>`.
     `cleared/<layer>` and `removed` hold the seqs of the last events that took entries away: a summary that
-    was drawn before may tell of them.
+    was drawn before may mention them.
     """
 
     name = "layers"
@@ -275,6 +275,6 @@ class LayerRows(msgspec.Struct, frozen=True):
 
 
 async def layer_rows(thread: ThreadHandle, layer: Layer, at: int | None = None) -> LayerRows:
-    """The rows of a layer as they are, or were. Read what you need of them before you await anything else."""
+    """The rows of a layer, now or then. Read what you need of them before you await anything else."""
     entries = await thread.rows(EPISODIC, at=at) if layer == "episodic" else None
     return LayerRows(layer, await thread.rows(LAYERS, at=at), entries)

@@ -30,10 +30,10 @@ from memory_engine.views.layers.search import query_terms, recency_points, relev
 from memory_engine.views.layers.viewers import rows_for
 
 BLOCK_ENTRIES = 4_096
-"""Entries that stand in one long text; the newest, fewer than that, are joined by each search."""
+"""Entries in one long text; the newest, fewer than that, are joined by each search."""
 TERMS_KEPT = 128
 HIDDEN_FACTOR = 10
-"""For a viewer, who may not see every entry, so many times more of them are looked at."""
+"""For a viewer, who may not see every entry, this number of times more of them are looked at."""
 
 
 class EntryIndex:
@@ -55,7 +55,7 @@ class EntryIndex:
 
     @property
     def wasted(self) -> int:
-        """Entries that were dropped or put anew and still take room."""
+        """Entries that were dropped or replaced and still take room."""
         return len(self._dropped)
 
     def put(self, key: str, text: str, timestamp_us: int) -> None:
@@ -136,7 +136,7 @@ def _least(points: Mapping[int, int], limit: int) -> int:
 ROWS_AT_ONCE = 500
 """Rows that are read before other tasks get their turn: a few milliseconds."""
 INDEXES_MAX = 256
-"""Layers whose indexes are kept, the last searched ones; other indexes are made anew."""
+"""Layers whose indexes are kept, the last searched ones; other indexes are built again."""
 WASTE_MIN = 1_000
 
 

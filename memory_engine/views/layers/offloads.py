@@ -1,7 +1,7 @@
 """Off-loading: large results leave the context but for their beginning, and are read on from the log.
 
 Nothing is copied: the log holds the whole text under the chunk's id, which is the reference. The reducers for this,
-and for memory that is put before the model, stand here.
+and for memory that is put before the model, are here.
 """
 
 import msgspec
@@ -37,7 +37,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def offload(thread: ThreadHandle, *, min_chars: int, keep_chars: int) -> Receipt | None:
-    """Shorten results of `min_chars` characters and more that are in the state; `None` if there are none.
+    """Shorten results of `min_chars` characters and more in the state; `None` without any.
 
     CRITICAL chunks stay whole. Raises `InvalidMemory` where nothing would get shorter.
     """
@@ -69,7 +69,7 @@ def _text(chunk: Chunk) -> str:
 
 
 async def open_reference(thread: ThreadHandle, reference: str, *, start: int, chars: int) -> Opened:
-    """A piece of the text behind a reference: a chunk's id, as it stands in the note that was left behind.
+    """A piece of the text behind a reference: a chunk's id, which its note names.
 
     Raises `UnknownChunk` for one that is not in the log, `ForgottenChunk`, `InvalidMemory` for bounds that are not
     possible.
@@ -100,7 +100,7 @@ def _id_of(reference: str) -> str:
 
 
 async def _original(thread: ThreadHandle, chunk_id: str) -> Chunk:
-    """The chunk as it was before it was shortened."""
+    """The chunk before it was shortened."""
     ids = [chunk_id]
     chunk = await thread.chunk(chunk_id)
     while (left := _REFERENCE.search(_text(chunk)[-200:])) is not None and left["id"] in chunk.parent_ids:
@@ -126,7 +126,7 @@ def reduce_memory_recalled(_view: StateView, event: MemoryRecalled, ctx: ReduceC
 
 
 def reduce_results_offloaded(view: StateView, event: ResultsOffloaded, ctx: ReduceContext) -> Reduction:
-    """A beginning and a reference in place of each text. A chunk that is not in the state, or short, stays as it is."""
+    """A beginning and a reference in place of each text. A short chunk, or one outside the state, does not change."""
     operations: list[Operation] = []
     chunks: list[Chunk] = []
     for chunk_id in dict.fromkeys(event.chunk_ids):

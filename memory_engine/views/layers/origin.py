@@ -1,4 +1,4 @@
-"""Where an imported entry comes from: what its metadata says, and how a model is told."""
+"""The origin of an imported entry: from its metadata, and in words for a model."""
 
 from collections.abc import Mapping
 from typing import Final, Literal

@@ -54,7 +54,7 @@ PLUGIN.projection(GRANTS)
 
 @PLUGIN.context_block("user_memory")
 async def _user_block(situation: Situation) -> StandingBlock | None:
-    """What the user of a conversation has said of themselves in their other conversations, the latest last.
+    """The user's statements about themselves in their other conversations, the latest last.
 
     Memories of other systems are shown with their origin. Entries that an application appended are found by a question
     (`recall_from`).
@@ -71,7 +71,7 @@ async def _user_block(situation: Situation) -> StandingBlock | None:
 
 @PLUGIN.context_block("agent_memory")
 async def _agent_block(situation: Situation) -> StandingBlock | None:
-    """What the agent of a conversation knows, and the rules it goes by, the latest last.
+    """The agent's knowledge in a conversation, and its rules, the latest last.
 
     Nothing that another user said, whenever it was filed there.
     """
@@ -95,7 +95,7 @@ async def _known(memory: ScopeHandle) -> list[EntryRow]:
 
 
 def _lines(situation: Situation, memory: ScopeHandle, rows: Iterable[EntryRow]) -> tuple[StandingLine, ...]:
-    """What was put into the conversation as recalled memory is not said a second time."""
+    """Recalled memory in the conversation is not shown a second time."""
     recalled = "\n".join(chunk.text for chunk in situation.state.marked(Mark.RECALLED))
     new = (row for row in rows if row.content not in recalled)
     return tuple(StandingLine(f"- {_told(row)}", memory.id, row.seq) for row in new)

@@ -1,7 +1,7 @@
-"""Search of layers by relevance: the index of passages finds, the rows say which entries stand.
+"""Search of layers by relevance: the index of passages finds, the rows say which entries are live.
 
 The index holds everything in the log, also entries that a summary covers or that working memory let go of. It is
-asked from the first entry of each layer on, and a hit counts only where its row still stands. Whether an
+asked from the first entry of each layer on, and a hit counts only if its row is still live. Whether an
 entry is relevant, and a rule of procedural memory applies to a task, is a pure function of texts and times.
 """
 
@@ -77,7 +77,7 @@ class _Memory(msgspec.Struct, frozen=True):
         )
 
     def row(self, hit: Hit) -> EntryRow | None:
-        """The row that a passage is of, if it stands."""
+        """The row of a passage, if it is live."""
         _, layer, own = hit.key.split(":", 2)
         rows = self.layers.get(layer)
         return None if rows is None else _row(rows, hit, own)
@@ -147,7 +147,7 @@ async def _memory(thread: ThreadHandle, layers: Sequence[Layer], at: int | None)
 
 
 def _spans(rows: LayerRows) -> Iterator[tuple[str, int]]:
-    """The prefix of the keys of a layer's passages, and the seq from which on they may stand in it."""
+    """The prefix of the keys of a layer's passages, and the seq from which on they may be in it."""
     held = keys_of(rows.resident, rows.layer)
     summary = summary_of(rows.resident, rows.layer)
     if summary is not None:
@@ -248,7 +248,7 @@ _BEGINNING_CHARS_MIN, _BEGINNING_CHARS_MAX, _ENDING_CHARS_MAX = 4, 7, 5
 def applicable(rules: Iterable[ProceduralRule], text: str) -> list[ProceduralRule]:
     """The rules whose condition is met by a task's text, as they come.
 
-    A condition is met where the text has at least half of its telling words, in any form; one without
+    A condition is met if the text has at least half of its significant words, in any form; one without
     telling words always is.
     """
     said = frozenset(words(fold_case(text)))

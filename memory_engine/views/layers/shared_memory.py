@@ -51,7 +51,7 @@ async def share_with(owner: ScopeHandle, agent_id: str, layers: "Layer | Sequenc
 
 
 async def also_share(owner: ScopeHandle, agent_id: str, layers: Sequence[Layer], *, write: bool) -> None:
-    """Grant further layers, beside those already granted."""
+    """Grant further layers, in addition to those granted."""
     held = next((grant for grant in await grants_of(owner, None) if grant.agent_id == agent_id), None)
     former = held.layers if held is not None else ()
     could_write = held is not None and held.write
@@ -76,7 +76,7 @@ def _agent(owner: ScopeHandle, agent_id: str) -> Destination:
 
 
 class SharedMemory:
-    """Another agent's memory, as far as it is granted to this one. Every call checks the grant again."""
+    """Another agent's memory, within its grants to this one. Every call checks the grant again."""
 
     def __init__(self, reader: ScopeHandle, owner: ScopeHandle) -> None:
         self._reader = reader

@@ -194,7 +194,7 @@ async def covered_rows(
 ) -> list[EntryRow]:
     """The entries with seqs from `first` to `upto` of a summary, in order; not those removed or forgotten since.
 
-    Reads the log to its head, or to `at`; with `window`, of the part before `upto` only so many events.
+    Reads the log to its head, or to `at`; with `window`, only that number of events before `upto`.
     """
     reader = thread.kernel.reader
     head = (await thread.kernel.store.head(thread.id)).seq
@@ -270,7 +270,7 @@ class Older(msgspec.Struct, frozen=True):
 
 
 async def older_entries(thread: ThreadHandle, layer: Layer, keep_last: int) -> Older | None:
-    """The entries older than the last `keep_last`; `None` if there are none.
+    """The entries older than the last `keep_last`; `None` without any.
 
     A summary with words withheld is made again, also where there is nothing new to cover.
     """
@@ -307,7 +307,7 @@ async def _older_episodic(thread: ThreadHandle, keep_last: int) -> tuple[list[En
 async def material_of(thread: ThreadHandle, older: Older) -> Material:
     """The material of the new summary. A former one's originals are read from the log again, not its words.
 
-    Its lines stand for them only where they lie too far back.
+    Its lines replace them only if they are too far back.
     """
     former = older.former
     if former is None:

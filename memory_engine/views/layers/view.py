@@ -168,7 +168,7 @@ class Memory:
         return rows if summary is None else [summary, *rows]
 
     async def recall(self, key: str, *, at: int | None = None) -> KnowledgeEntry | None:
-        """The fact under a key; `None` if there is none."""
+        """The fact under a key; `None` without one."""
         checked_text("key", key)
         row = (await self._thread.rows(LAYERS, at=at)).get(f"semantic/{key}")
         seen = await self._seen([row] if row is not None else [])
@@ -314,7 +314,7 @@ class Memory:
         )
 
     async def _find(self, entry_id: str, layers: Sequence[Layer]) -> list[EntryRow]:
-        """The rows of an id in these layers; if there are none, those that their summaries cover."""
+        """The rows of an id in these layers; without any, those that their summaries cover."""
         found: list[EntryRow] = []
         summaries: list[EntryRow] = []
         for layer in layers:

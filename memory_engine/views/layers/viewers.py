@@ -24,7 +24,7 @@ async def rows_for(thread: ThreadHandle, rows: Iterable[EntryRow], viewer: Viewe
 
 
 def is_doubtful(row: EntryRow) -> bool:
-    """Whether an entry may hold a person's words: it came from another thread, and nobody vouches for it."""
+    """Whether an entry may hold a person's words: it came from another thread, and no one vouches for it."""
     return bool(row.source_thread) and not row.own
 
 

@@ -13,7 +13,7 @@ class MemoryFileWritten(Event):
 
     `file_id` stays the same while the file is edited and moved. `edit` is how the text came about (`create`,
     `str_replace`, `insert`, or a word of the caller's), `drawn_from` are the seqs of its earlier versions. `claim` is
-    drawn anew by every writer: of two that change the same files at once, one is recorded.
+    drawn again by every writer: of two that change the same files at once, one is recorded.
     """
 
     path: Name

@@ -116,7 +116,7 @@ class MemoryFiles:
         return await self._changed(lambda rows: self._deletion(rows, path))
 
     async def clear(self) -> Receipt | None:
-        """Delete all files. `None` if there are none."""
+        """Delete all files. `None` without any."""
         if not files_of(await self._thread.rows(MEMORY_FILES)):
             return None
         return await self._changed(lambda rows: self._deletion(rows, ""))
@@ -169,7 +169,7 @@ class MemoryFiles:
         )
 
     async def _changed(self, wanted: Callable[[ReadableRows[AnyFileRow]], Event]) -> Receipt:
-        """Dispatch the event that is wanted for the files as they are; made anew where others were first."""
+        """Dispatch the event that is wanted for the present files; made again after a concurrent change."""
         tries = 0
         while True:
             rows = await self._thread.rows(MEMORY_FILES)
@@ -207,7 +207,7 @@ def _checked(path: str) -> str:
 
 
 def _check_free(rows: ReadableRows[AnyFileRow], path: str) -> None:
-    """Raise `MemoryFileExists` where something stands at the path, or a file where one of its folders has to be."""
+    """Raise `MemoryFileExists` if the path is taken, or a file has the name of one of its folders."""
     parts = path.split("/")
     for n in range(1, len(parts) + 1):
         above = "/".join(parts[:n])

@@ -99,7 +99,7 @@ class PatternRevoked(Event):
         return self.approvals
 
     def deliveries(self) -> tuple[Delivery, ...]:
-        """The withdrawal for the industry: it tells neither who withdraws nor why."""
+        """The withdrawal for the industry: it reveals neither who withdraws nor why."""
         return (Delivery(Destination("industry", self.industry), PatternWithdrawn(share=self.share)),)
 
 

@@ -82,7 +82,7 @@ _IsGone = Callable[[ProposalRow | Approval], bool]
 
 _MEMBER, _PROPOSAL, _SHARE = "member/", "proposal/", "share/"
 ORPHAN = "~orphan/"
-"""The keys of orphans come last: a thread's last row tells whether there are any."""
+"""The keys of orphans come last: a thread's last row shows whether there are any."""
 
 
 class PatternsFold:
@@ -218,7 +218,7 @@ PATTERNS = PatternsFold()
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True):
-    """A redacted text that `tenants` tenants of an industry share; it does not tell which ones.
+    """A redacted text that `tenants` tenants of an industry share; it does not reveal which ones.
 
     `id` is made of the text. `own`: the reading tenant shares it too. A pattern that was read counts as
     recalled: nothing is promoted from it a second time.
@@ -244,7 +244,7 @@ class PatternHit(msgspec.Struct, frozen=True):
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """A promoted line that waits for a person.
 
-    `original` is the line as it stands in the tenant's `agent.md`, `text` would leave, `found` are the parts taken out
+    `original` is the line in the tenant's `agent.md`, `text` would leave, `found` are the parts taken out
     (places in `original`), `cautions` what the redactor could not judge.
     """
 
@@ -270,7 +270,7 @@ class PatternOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a pattern is from: by how many tenants it is shared, and the `origins` in the tenant that asks."""
+    """The origin of a pattern: how many tenants share it, and the `origins` in the tenant that asks."""
 
     id: str
     industry: str

@@ -1,4 +1,4 @@
-"""Names of people, companies and products, by their capitals and by the words beside them.
+"""Names of people, companies and products, by their capitals and by neighbouring words.
 
 A word with a capital is taken for a name, unless `words.toml` lists it as an ordinary word.
 """
@@ -73,12 +73,12 @@ def _known() -> _Known:
 
 
 def generic_parts() -> frozenset[str]:
-    """Parts of ids that name nobody."""
+    """Parts of ids that name no one."""
     return word_lists("memory_engine.views.patterns")["generic_parts"]
 
 
 class _Word(msgspec.Struct, frozen=True):
-    """A word, and whether it is taken for a name. One that is kept becomes part of a name beside it."""
+    """A word, and whether it is taken for a name. One that is kept becomes part of a neighbouring name."""
 
     text: str
     start: int
@@ -88,7 +88,7 @@ class _Word(msgspec.Struct, frozen=True):
 
 
 class Names(msgspec.Struct, frozen=True):
-    """Finds names. `allow` are words that are not names, in lower case, beside those that are known."""
+    """Finds names. `allow` are words that are not names, in lower case, in addition to known ones."""
 
     allow: Collection[str] = frozenset()
 
@@ -150,5 +150,5 @@ def _all_touch(text: str, words: list[_Word]) -> bool:
 
 
 def has_no_capitals(text: str) -> bool:
-    """Whether part of a text is in a script without capitals, where names cannot be told."""
+    """Whether part of a text is in a script without capitals, in which names cannot be recognised."""
     return _NO_CAPITALS.search(text) is not None

@@ -108,7 +108,7 @@ def _withdraw(rows: Rows[PoolRow], share: str) -> None:
 
 
 def pattern_id(text: str) -> str:
-    """The name of a text for all who share it. It is made of the text alone, so it tells nothing else."""
+    """The name of a text for all who share it. It is made of the text alone, so it reveals nothing else."""
     return sha256(same_text(text).encode()).hexdigest()[:32]
 
 
@@ -236,7 +236,7 @@ async def withdraw_all(tenant: ThreadHandle) -> None:
     try:
         await tenant.dispatch_all([revocation(share, reason="the tenant is deleted") for share in shared])
         await tenant.kernel[Relay].deliver(tenant.id)
-    except ThreadClosed:  # it is archived and records nothing more, but the industries must still be told
+    except ThreadClosed:  # it is archived and records nothing more, but the industries must still be notified
         for share in shared:
             pool = ScopeHandle(tenant.kernel, INDUSTRY, share.industry)
             await pool.dispatch(PatternWithdrawn(share=share.share), event_id=f"ended:{share.share}")

@@ -1,4 +1,4 @@
-"""Redaction: a word for its kind replaces every part of a text that may name somebody.
+"""Redaction: a word for its kind replaces every part of a text that may name a person or a company.
 
 The embedded redactor goes by shapes and capitals, in any language with capitals. It takes out too much rather than
 too little, and is only the first reader: a person approves every text that leaves.
@@ -26,10 +26,10 @@ ALL_SMALL = "it has no capitals: names in small letters are not found; read it w
 
 
 class Redacted(msgspec.Struct, frozen=True):
-    """A text without the parts that may name somebody.
+    """A text without the parts that may name a person or a company.
 
     `text` is the original with each of `found` replaced, and nothing else changed; they are in order and apart.
-    `cautions` tell the reviewing person what the redactor could not judge.
+    `cautions` name for the reviewing person what the redactor could not judge.
     """
 
     text: str
@@ -41,7 +41,7 @@ class Redactor(Protocol):
     """Takes out the parts that may name a person, a company, a place or a thing."""
 
     def redact(self, text: str) -> Redacted:
-        """The redacted text. One that was redacted already comes back as it is."""
+        """The redacted text. A redacted one does not change."""
         ...
 
 
@@ -96,7 +96,7 @@ def redact_for(text: str, redactor: Redactor, known: Iterable[str]) -> Redacted:
 
 
 def says_anything(text: str) -> bool:
-    """Whether words are left beside what was taken out."""
+    """Whether words remain besides those taken out."""
     return any(sign.isalpha() for sign in PLACEHOLDER.sub("", text))
 
 

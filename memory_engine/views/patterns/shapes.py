@@ -1,6 +1,6 @@
 """Sensitive texts that are known by their shape: addresses of mail and net, numbers, amounts, dates, streets, ids.
 
-Detectors read a text under redaction in which each character knows where it stands in the original.
+Detectors read a text under redaction in which each character knows its place in the original.
 """
 
 import re
@@ -22,7 +22,7 @@ KINDS = (
     "account", "address", "date", "email", "handle", "id", "ip", "money", "name", "number", "path", "phone", "secret",
     "url",
 )  # fmt: skip
-"""The kinds that the embedded redactor tells apart; `[email]` stands for an address it took out."""
+"""The kinds that the embedded redactor distinguishes; `[email]` replaces an address."""
 PLACEHOLDER = regex(rf"\[(?:{'|'.join(KINDS)})\]")
 
 _KEPT = "\0"
@@ -31,7 +31,7 @@ Span = tuple[int, int]
 
 
 class _Sign(msgspec.Struct, frozen=True):
-    """One character as detectors see it, and the characters `start` to `end` of the original that it stands for."""
+    """One character for detectors, and the characters `start` to `end` of the original behind it."""
 
     text: str
     start: int
@@ -44,7 +44,7 @@ class Masked:
     """The text without the findings so far.
 
     Compatibility forms (full-width digits, say) are read as plain ones, invisible signs not at all, so that neither
-    hides anything. Placeholders that stand in the text stay.
+    hides anything. Placeholders in the text remain.
     """
 
     original: str
@@ -133,7 +133,7 @@ Detector = Callable[[str], Iterator[Span]]
 """The spans of a text that are of its kind. They may overlap."""
 
 NUMBER_DIGITS_MIN = 3
-"""A number of so many digits may name something; smaller ones say how many."""
+"""A number of at least this number of digits may name something; smaller ones say how many."""
 TOKEN_CHARS_MAX = 30
 """A longer word is a key or a hash: the longest words of everyday German are shorter."""
 PHONE_DIGITS_MIN = 7
@@ -256,7 +256,7 @@ def _ids(text: str) -> Iterator[Span]:
 
 
 def _is_mixed(part: str) -> bool:
-    """Whether letters and digits stand together in a way that the trade does not use."""
+    """Whether letters and digits are joined in a way that the trade does not use."""
     if part.isalpha() or not any(sign.isdigit() for sign in part) or not any(sign.isalpha() for sign in part):
         return False
     return _digits(part) >= NUMBER_DIGITS_MIN or _PLAIN_TOKENS.fullmatch(part) is None

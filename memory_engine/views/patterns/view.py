@@ -139,14 +139,14 @@ class Patterns:
         return _proposal(row, first.text)
 
     async def review(self, industry: str = "") -> tuple[Proposal, ...]:
-        """The proposals that wait for review: each line beside the text that would leave, oldest first."""
+        """The proposals that wait for review: each line with the text that would leave, oldest first."""
         checked_text("industry", industry)
         texts = await self._texts()
         waiting = proposals(await self._rows())
         return tuple(_proposal(row, texts.get(row.source, "")) for row in waiting if industry in ("", row.industry))
 
     async def approve(self, proposal_id: int, text: str | None = None, *, by: str) -> str:
-        """Release a proposal, as it is or as a person rewrote it (`text`, which is redacted too).
+        """Release a proposal, unchanged or as a person rewrote it (`text`, which is redacted too).
 
         Returns the pattern's id on arrival; it arrives once, even if the process dies meanwhile. `by` says who
         approves. Raises `UnknownPattern` unless this proposal waits, `InvalidPattern` if nothing is left.
@@ -310,7 +310,7 @@ def _proposal(row: ProposalRow, original: str) -> Proposal:
 
 
 def _share_name(member: Membership, text: str) -> str:
-    """The name of one tenant's share of one text: always the same; without the secret it does not tell whose."""
+    """The name of one tenant's share of one text: always the same; without the secret it does not reveal whose."""
     said = f"{member.industry}\0{same_text(text)}".encode()
     return hmac.digest(bytes.fromhex(member.secret), said, "sha256").hex()[:SHARE_CHARS]
 

@@ -124,7 +124,7 @@ class Flows:
         return tuple(event.event for event in promoted if isinstance(event.event, PlaybookPromoted))
 
     async def _promoted(self, record: FlowRecord, reason: str, *said: str) -> NewEvent | None:
-        """The promotion of a run that belongs to a user, is not a playbook yet and tells no secret; else `None`."""
+        """The promotion of a run that belongs to a user, is not a playbook yet and contains no secret; else `None`."""
         info = await self._thread.info()
         if record.status == "promoted" or not info.user_id or _tells_secret(record):
             return None

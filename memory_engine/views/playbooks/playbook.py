@@ -1,4 +1,4 @@
-"""A playbook: a recipe that worked, as it is kept and read."""
+"""A playbook: a recipe that worked, stored and read."""
 
 import msgspec
 from msgspec.structs import replace

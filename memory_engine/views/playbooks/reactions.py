@@ -73,7 +73,7 @@ RELATIVE = regex(
     r"(?<!\w)(?:an?|any|anything|the|one|some|something) (?:[\w-]+ ){0,3}?"
     r"that (?:isn't|is not)(?! (?:right|correct|what))"
 )
-"""Names a thing by what it is not ("a format that isn't a table") and denies nothing."""
+"""Describes a thing by a negation ("a format that isn't a table") and denies nothing."""
 CONCESSION = regex(
     r"(?<!\w)(?:i (?:\w+ )?(?:understand|appreciate|see|get)|verstehe|je comprends|entiendo|entendo|capisco|begrijp"
     r"|понимаю)(?!\w).{0,200}?(?<!\w)(?:but|aber|mais|pero|mas|ma|però|maar|но)(?!\w)"
@@ -133,13 +133,13 @@ def _says_enough(text: str) -> bool:
 
 _QUOTES = regex(r"[\"\u201c-\u201f\u00ab\u00bb]")
 _CONTROL = regex(r"(?<!#)#{2,}+\w+#{2,}|<\|\w+\|>")
-"""Marks by which programs that stand for people end a conversation."""
+"""Marks by which programs that act for people end a conversation."""
 _SKIN = regex("[\ufe0f\U0001f3fb-\U0001f3ff]")
 _Part = tuple[Literal["praise", "done", "filler", "request", "other"], str]
 
 
 def _parts(marked: str) -> Iterator[_Part]:
-    """What the clauses of a sentence say. A request reaches to its end."""
+    """The meaning of a sentence's clauses. A request reaches to its end."""
     sentence = marked.rstrip(SENTENCE_MARKS)
     whole, ending = sentence.strip(OPENERS), marked[len(sentence) :]
     if not whole:

@@ -124,7 +124,7 @@ class Playbooks:
         return sorted(best.values(), key=lambda match: -match.playbook.seq)
 
     def _asked(self, stored: Mapping[str, bytes]) -> dict[str, str]:
-        """The requests that the user's recipes answered, read anew only where a row changed."""
+        """The requests that the user's recipes answered, read again only after a row changed."""
         return self._thread.kernel.caches.made(self._thread.id, "playbooks asked", _RequestTexts).follow(stored)
 
     def _index(self, at: int | None) -> TextIndex:

@@ -78,7 +78,7 @@ def problem_with_value(kind: Kind, value: object) -> str:
 
 
 def _is_json(value: object) -> bool:
-    """Whether the value comes back from JSON as it was."""
+    """Whether the value survives JSON unchanged."""
     if isinstance(value, float) and not isfinite(value):
         return False
     try:

@@ -27,7 +27,7 @@ class PreferenceRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PreferencesFold:
-    """The stored preferences, by key. Onboarding never replaces values that somebody set otherwise."""
+    """The stored preferences, by key. Onboarding never replaces values that were set otherwise."""
 
     name = "preferences"
     version = 1

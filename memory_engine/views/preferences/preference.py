@@ -1,4 +1,4 @@
-"""A preference as it is stored, and as it holds for a user: stored, of their persona, or the domain's default.
+"""A preference, stored, and effective for a user: stored, of their persona, or the domain's default.
 
 Which preferences apply is found by id in a known flow, by likeness to a query, and along relations from those; then
 their rules change a situation, and rules that failed are listed.

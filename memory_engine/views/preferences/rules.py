@@ -12,7 +12,7 @@ Ordered = TypeVar("Ordered", float, str)
 RuleFunction = Callable[[Mapping[str, object], Mapping[str, object]], Mapping[str, object]]
 """Pure: `(situation, arguments)` → the slots that change, with their new values.
 
-The situation holds slots by name; the text of a response template stands under `"template"`.
+The situation holds slots by name; the text of a response template is under `"template"`.
 The arguments are the rule's own, and under `"value"` the value of the preference, if it has one.
 """
 

@@ -81,7 +81,7 @@ class Preferences:
         standing = await self.find(key)
         if standing is not None:
             return standing
-        return Preference(  # somebody removed it meanwhile
+        return Preference(  # it was removed meanwhile
             key=key, value=event.value, rule=rule, kind=event.kind, origin=origin, reason=reason,
             seq=receipt.seq, event_id=receipt.event_id, updated_at=receipt.recorded_at,
         )  # fmt: skip

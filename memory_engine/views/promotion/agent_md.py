@@ -1,6 +1,6 @@
 """`engine.tenant(id).agent_md`: people's own text for their agents, and the lines that were promoted to it.
 
-`agent.md` as a file: a person's own text, byte for byte, then the promoted lines, told apart by comments.
+`agent.md` as a file: a person's own text, byte for byte, then the promoted lines, marked by comments.
 
     …the text that people wrote…
 
@@ -45,7 +45,7 @@ BULLET = regex(r"[-*+] (?P<text>.*?) ?<!-- promoted (?P<id>\d{1,15}) (?P<digest>
 
 
 class PromotedText(msgspec.Struct, frozen=True):
-    """A promoted line as it is shown: its id and its text."""
+    """A promoted line in the file: its id and its text."""
 
     id: int
     text: str
@@ -75,7 +75,7 @@ def render(own: str, lines: Sequence[PromotedText], *, thread_id: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text as it stands in a line: without line breaks, and unable to open a comment."""
+    """A text in a line: without line breaks, and unable to open a comment."""
     return " ".join(text.split()).replace("<!--", "&lt;!--")
 
 
@@ -303,7 +303,7 @@ def _sorted(rows: ReadableRows[OwnText | PromotedLine]) -> tuple[PromotedLine, .
 
 
 async def _read(path: Path) -> str:
-    """The file's text, line ends as they are."""
+    """The file's text with its own line ends."""
     content = await asyncio.to_thread(read_file, path)
     try:
         return content.decode()

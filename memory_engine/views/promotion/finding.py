@@ -1,4 +1,4 @@
-"""What a user's conversations found and did not promote, and the fold that keeps it: what several find counts."""
+"""Findings of a user's conversations that were not promoted, and their fold: those that several find count."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from memory_engine.projections.base import ProjectionMode, Rows, seq_key
 from memory_engine.views.promotion.events import FindingNoted
 
 FINDINGS_MAX = 500
-"""Findings that are kept of a user, the last ones: one that comes back does so before so many others."""
+"""Findings that are kept of a user, the last ones: one that recurs does so within this number of others."""
 
 
 class NotedFinding(msgspec.Struct, frozen=True, omit_defaults=True):

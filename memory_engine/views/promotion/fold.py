@@ -37,7 +37,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_proposed(self) -> bool:
-        """True if it has a target and waits for somebody to accept it."""
+        """True if it has a target and waits for acceptance."""
         return bool(self.target) and self.destination is None
 
 

@@ -1,4 +1,4 @@
-"""Proposals: a person's "from now on …" that may become their preference once somebody accepts it.
+"""Proposals: a person's "from now on …" that may become their preference once it is accepted.
 
 A proposal is a verdict with a target but no destination: it names the preference, and nothing is delivered. Accepting
 it records a verdict that delivers the preference; rejecting it records one without a target. Both have the proposal's

@@ -71,10 +71,10 @@ NO_PROSE = Score(value=0.0, reason="it has code, data, a log or a quotation in i
 
 
 class PromotionContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scorer may look at in addition to the snippet.
+    """A scorer's information in addition to the snippet.
 
     `snippets` are all snippets in the scratchpad, including the judged one and recalled ones. `requested` holds the ids
-    that somebody asked for, `promoted` the texts promoted earlier for this user and tenant, `elsewhere` what other
+    of requested ones, `promoted` the texts promoted earlier for this user and tenant, `elsewhere` what other
     conversations of the user found and did not promote. `report` is the title and text of the report whose saving
     triggered the judgement. `trigger` names the trigger.
     """
@@ -128,7 +128,7 @@ class Salience:
         """Score the strength of the wording, less for specifics and for words tied to one moment.
 
         If the words alone do not reach the threshold, the form of the sentences counts too. Questions, and sentences
-        addressed to somebody (offers, courtesies), are not read.
+        addressed to another (offers, courtesies), are not read.
         """
         if not is_all_prose(snippet.text):
             return NO_PROSE

@@ -36,7 +36,7 @@ SAME_WORDS = 0.6
 
 
 def normalized(text: str) -> str:
-    """The text as it is compared: composed, without case, with straight apostrophes and single blanks."""
+    """The text for comparison: composed, without case, with straight apostrophes and single blanks."""
     composed = unicodedata.normalize("NFKC", text[:READ_CHARS_MAX]).casefold().replace("\u2019", "'")
     return " ".join(composed.split())
 
@@ -44,7 +44,7 @@ def normalized(text: str) -> str:
 class Phrases(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of wording that speaks for a criterion: how strongly (0 to 1), and the phrases that show it.
 
-    `phrases` is a list (see `language.lists`); `*` at the end of a word stands for any ending.
+    `phrases` is a list (see `language.lists`); `*` at the end of a word matches any ending.
     """
 
     kind: str
@@ -91,7 +91,7 @@ _FRENCH_OWN = regex(r"(?<!\w)(?:mon|ma|mes)\s+\w{3}.*\s(?:est|sont|a|ont|n'|ne|a
 
 
 def is_first_person(text: str) -> bool:
-    """Whether somebody speaks of themselves alone, in any of several languages: `I`, `my`, `ich`, `je`, `私`.
+    """Whether people speak of themselves alone, in any of several languages: `I`, `my`, `ich`, `je`, `私`.
 
     `we` and `our` are those of a business, and do not count.
     """
@@ -105,7 +105,7 @@ _SO_FAR = regex(
     r"(?<!\w)(?:have|has|had|was|were|habe|hast|hat|haben|hatte|war|waren|he|ha|hemos|han|era|ai|as|a|ont|étais|était)"
     r" (?:always|never|immer|nie|niemals|siempre|nunca|toujours|jamais)(?!\w)|(?<=\w)'(?:ve|s) (?:always|never)(?!\w)"
 )
-"""What was always or never so: it says nothing of the times to come."""
+"""A statement about always or never: it says nothing of the times to come."""
 
 
 def is_from_now_on(text: str) -> bool:
@@ -208,7 +208,7 @@ def same_text(text: str) -> str:
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """The parts of a text that tell whether another says the same."""
+    """The parts of a text that decide whether another says the same."""
 
     stems: tuple[str, ...]
     """Its words in order, without endings and without the small words that carry no meaning of their own."""
@@ -218,7 +218,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def shape_of(text: str) -> Shape:
-    """The shape of a text (as it was written)."""
+    """The shape of a text (in its own spelling)."""
     plain = normalized(text)
     stems: list[str] = []
     denials = len(UNSPACED_NEGATION.findall(plain))
@@ -242,7 +242,7 @@ def says_the_same(one: str, other: str) -> bool:
     """
     if same_text(one) == same_text(other):
         return True
-    if max(len(one), len(other)) > READ_CHARS_MAX:  # the beginning of a long text does not stand for the whole
+    if max(len(one), len(other)) > READ_CHARS_MAX:  # the beginning of a long text does not represent the whole
         return False
     a, b = shape_of(one), shape_of(other)
     if a.exact != b.exact:

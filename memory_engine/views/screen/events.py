@@ -1,4 +1,4 @@
-"""Screen context: the person's screen, told to the agent once a session, with tools run ahead of the question."""
+"""Screen context: the person's screen, given to the agent once a session, with tools run ahead of the question."""
 
 import msgspec
 
@@ -23,9 +23,9 @@ class ProactiveResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @event("screen_injected", tracked=True)
 class ScreenInjected(Event):
-    """The screen and the proactive results, as the agent is told of them.
+    """The screen and the proactive results for the agent.
 
-    `claim` is drawn anew by every sender: of two that tell the same session at once, one is recorded.
+    `claim` is drawn again by every sender: of two that report the same session at once, one is recorded.
     """
 
     content: str

@@ -25,7 +25,7 @@ from memory_engine.views.screen.events import ProactiveResult, ScreenInjected, t
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="session", gc=False):
-    """The current session since the event `seq` (0: since the thread began), and by whose id the screen was told."""
+    """The current session since the event `seq` (0: since the thread began), and the id of the screen's event."""
 
     seq: int = 0
     session_id: str = ""
@@ -34,7 +34,7 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="session",
 
 
 class ScreenRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="screen", gc=False):
-    """The screen as the agent was told it in this session."""
+    """The screen that the agent has in this session."""
 
     seq: int
     event_id: str
@@ -76,7 +76,7 @@ class ScreenFold:
 
 
 def _start(rows: Rows[AnyScreenRow], seq: int, session_id: str) -> None:
-    """A session of the same name goes on, also one that the screen was told under before the log knew of it."""
+    """A session of the same name continues, also one whose screen came before the log knew of it."""
     session = session_of(rows)
     if session_id and session_id == session.session_id:
         return
@@ -112,7 +112,7 @@ def session_of(rows: ReadableRows[AnyScreenRow]) -> SessionRow:
 
 
 def screen_of(rows: ReadableRows[AnyScreenRow]) -> ScreenRow | None:
-    """The screen that the agent was told in this session."""
+    """The screen that the agent has in this session."""
     row = rows.get(_SCREEN)
     return row if isinstance(row, ScreenRow) else None
 
@@ -162,11 +162,11 @@ class Screen:
         return render_all(receipt.chunks, self._thread.kernel[ContextBuilder].renderers)
 
     async def is_injected(self, *, at: int | None = None) -> bool:
-        """Whether the agent was told the screen in this session (or that of an earlier seq)."""
+        """Whether the agent has the screen in this session (or that of an earlier seq)."""
         return session_of(await self._thread.rows(SCREEN, at=at)).told
 
     async def current(self, *, at: int | None = None) -> ScreenRow | None:
-        """The screen that the agent was told in this session, if any and not forgotten since."""
+        """The screen that the agent has in this session, if any and not forgotten since."""
         return screen_of(await self._thread.rows(SCREEN, at=at))
 
 

@@ -9,7 +9,7 @@ class SessionItemAdded(Event):
     """An item as JSON, byte for byte.
 
     With `back` (-1) it was recorded as the event right before this one, too. Where `is_cut`, the text of that event's
-    `content` stands between `head` and `tail`, as JSON writes it.
+    `content` is between `head` and `tail`, as JSON writes it.
     """
 
     head: str
@@ -26,7 +26,7 @@ class SessionItemAdded(Event):
 class SessionItemRemoved(Event):
     """The item that the event at `seq` brought is shown no more; the log keeps it.
 
-    `claim` is drawn anew by every caller: of two that remove the same item, one is recorded.
+    `claim` is drawn again by every caller: of two that remove the same item, one is recorded.
     """
 
     seq: Seq

@@ -1,4 +1,4 @@
-"""Session items: added in order, read back as they were, removed from the end."""
+"""Session items: added in order, read back unchanged, removed from the end."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ class SessionItems:
         await self.thread.dispatch_all(events)
 
     async def pop(self) -> Item | None:
-        """Remove the latest item, with its message, and return it; `None` where there is none.
+        """Remove the latest item, with its message, and return it; `None` without one.
 
         Of several callers at once, each gets another item.
         """
@@ -93,7 +93,7 @@ class SessionItems:
 
 
 def _text(item: Item) -> tuple[str, bool]:
-    """An item as JSON, and whether all of it is Unicode: lone surrogates stand as escapes, and in no message."""
+    """An item as JSON, and whether all of it is Unicode: lone surrogates become escapes, and are in no message."""
     text = json.dumps(item, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()
@@ -116,6 +116,6 @@ def _whole(added: SessionItemAdded, said: object) -> str:
 
 
 def _content(said: object) -> str:
-    """The text that a message says, as it stands inside JSON; empty for none."""
+    """The text of a message, in the spelling of JSON; empty for none."""
     content = getattr(said, "content", "")
     return json.dumps(content, ensure_ascii=False)[1:-1] if isinstance(content, str) else ""

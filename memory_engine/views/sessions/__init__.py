@@ -1,1 +1,1 @@
-"""Sessions: what a framework for agents keeps of a conversation, beside the messages in it."""
+"""Sessions: an agent framework's record of a conversation, in addition to the messages in it."""

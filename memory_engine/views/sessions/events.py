@@ -1,6 +1,6 @@
 """Sessions of a framework for agents: its events as it gave them, and the state that they set.
 
-A framework's event says more than the messages in it. It is kept whole, in the commit of its messages; a text that one
+A framework's event holds more than its messages. It is kept whole, in the commit of its messages; a text that one
 of these holds already is not repeated. State that several sessions share lives in the thread of the user or the agent
 that it is of, and gets there through the outbox.
 """
@@ -71,7 +71,7 @@ class SessionEntryKept(Event):
     shared: tuple[SharedState, ...] = ()
 
     def in_few_words(self) -> str:
-        """What it is an entry of: the messages before it, else what it says; and the state that it sets."""
+        """The source of an entry: the messages before it, else its own text; and the state that it sets."""
         count = self.messages
         what = f"the {count} events before it" if count > 1 else "the event before it" if count else self.entry
         state = "" if self.state == "{}" else f", state {self.state}"

@@ -19,7 +19,7 @@ class SessionHead(msgspec.Struct, frozen=True, tag="session", gc=False):
 
 
 class SessionEntryRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="entry", gc=False):
-    """An entry: the seq of its event, which `messages` events stand before."""
+    """An entry: the seq of its event, which follows `messages` events."""
 
     seq: int
     timestamp: float
@@ -54,7 +54,7 @@ def shared_key(app: str) -> str:
 
 
 class SessionFold:
-    """Where each entry stands, and the latest value of each key."""
+    """The place of each entry, and the latest value of each key."""
 
     name = "sessions"
     version = 1

@@ -1,4 +1,4 @@
-"""A session of a framework: its entries come back as they were given, and its state."""
+"""A session of a framework: its entries come back unchanged, and its state."""
 
 import json
 import re
@@ -31,7 +31,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SessionEntry(msgspec.Struct, frozen=True):
-    """An entry as it was given, and the state that it set: its own, and by kind of its owner what others share."""
+    """A given entry, and the state that it set: its own, and by kind of its owner the state that others share."""
 
     id: str
     entry: dict[str, object]
@@ -84,7 +84,7 @@ class Session:
         return _entries(await self.thread.rows_between(SESSIONS, entry_key(seq), ENTRY + _BEYOND, 1))
 
     async def entries(self, rows: Sequence[SessionEntryRow]) -> list[SessionEntry]:
-        """The entries of these rows, as they were given. A text whose event was erased is empty."""
+        """The entries of these rows, unchanged. A text whose event was erased is empty."""
         events = await self._at([row.seq for row in rows])
         kept = {seq: cast("SessionEntryKept", event) for seq, event in events.items()}
         said = await self._at([seq + quote.back for seq, one in kept.items() for quote in one.quoted])
@@ -148,9 +148,9 @@ class Shared:
         return _values(await self.thread.rows_between(SESSIONS, prefix, prefix + _BEYOND), prefix)
 
     async def outlive(self, source_thread: str) -> None:
-        """Set anew what a session has set, so that it stays when that session is destroyed.
+        """Set a session's state again, so that it remains when that session is destroyed.
 
-        Raises `Conflict` where somebody has written meanwhile.
+        Raises `Conflict` after a concurrent write.
         """
         prefix = shared_key(self.app)
         if not await self.thread.exists():

@@ -32,7 +32,7 @@ class ToolResultCached(Event):
 
 @event("tool_cache_hit", tracked=True, role="memory", chunks="none")
 class ToolCacheHit(Event):
-    """A cached result was used: its duration begins anew."""
+    """A cached result was used: its duration begins again."""
 
     key: Name
 

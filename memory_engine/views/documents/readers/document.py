@@ -32,7 +32,7 @@ class DocumentSection:
 
 @frozen(kw_only=True)
 class Loaded:
-    """A document as it was read. `id` is its own in its tenant; dates have a time zone.
+    """A document from a file. `id` is its own in its tenant; dates have a time zone.
 
     An empty one that `may_be_empty` says that the text of an earlier version is gone.
     """
@@ -100,7 +100,7 @@ class FolderExport:
 
 
 class ZipExport:
-    """An export as it was downloaded, or with a folder around all of it.
+    """A downloaded export, or one with a folder around all of it.
 
     Raises `Unreadable` for any other file, and for one that would unpack to more than the limits allow.
     """

@@ -1,4 +1,4 @@
-"""The files that hold documents, and reading them: walks folders, tells formats apart, names faults."""
+"""The files that hold documents, and reading them: walks folders, detects formats, names faults."""
 
 import os
 import stat
@@ -149,7 +149,7 @@ def load(found: File, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator[Loaded
 
 
 def _tried(found: File, limits: ReadingLimits) -> Iterator[Loaded | Unreadable]:
-    """What is read of a file, until an error ends it: that is the last."""
+    """The documents of a file, until an error ends the reading: it is the last item."""
     try:
         yield from _loaded(found, limits)
     except Unreadable as error:

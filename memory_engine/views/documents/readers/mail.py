@@ -111,7 +111,7 @@ def _first_address(sender: str) -> tuple[str, str]:
     """The name and the address of who sent it. The name is decoded last: a comma in it would part two addresses."""
     try:
         found = getaddresses([" ".join(sender.split())]) if sender.strip() else []
-    except (ValueError, IndexError, RecursionError):  # of comments that stand in one another
+    except (ValueError, IndexError, RecursionError):  # of nested comments
         found = []
     name, address = next(((name, address) for name, address in found if name or address), (sender, ""))
     return decoded_header(name), decoded_header(address)

@@ -84,7 +84,7 @@ def read_parts(content: bytes, limits: ReadingLimits) -> tuple[MailPart, list[Ma
 
 @define
 class _PartWalk:
-    """Where the reading of a message stands.
+    """The progress of reading a message.
 
     `open` are the boundaries around, innermost last, each with what its bytes meant further out; `marks` says at which
     depth a boundary is open.
@@ -130,7 +130,7 @@ class _PartWalk:
             self._named = named if named in _READ and named not in self._headers else ""
             self._keep(self._named, value)
         elif not (line.startswith((b"From ", b">From ")) and self._named is None):
-            self._begin()  # no blank line stands between headers and text
+            self._begin()  # no blank line between headers and text
             self.take(line)
 
     def _keep(self, name: str, value: bytes) -> None:
@@ -171,7 +171,7 @@ class _PartWalk:
             raise Unreadable(f"its parts stand over {self.limits.mail_depth} deep in one another", limit="mail_depth")
 
     def _boundary(self, line: bytes) -> bool:
-        """Whether the line ends a part; then begin the next, or what stands around."""
+        """Whether the line ends a part; then begin the next, or the text around."""
         mark = line[2:].rstrip()
         depth, ends = self._marks.get(mark), False
         if depth is None and mark.endswith(b"--"):

@@ -53,7 +53,7 @@ def read_pdf(content: bytes, path: str, limits: ReadingLimits = DEFAULT_LIMITS) 
 
 
 def _answer(content: bytes, limits: ReadingLimits) -> Mapping[str, object]:
-    """What the process says of a file. Raises `Unreadable` where it was ended, or fell."""
+    """The answer of the process about a file. Raises `Unreadable` if it was ended, or crashed."""
     bounds = [str(most) for most in (limits.pdf_seconds, limits.pdf_bytes, limits.file_bytes)]
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A Slack export, a folder or a zip of one: threads with their parent, days of what stands outside of threads."""
+"""A Slack export, a folder or a zip of one: threads with their parent, and days of messages outside of threads."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _NOISE = frozenset(
 _MARKUP = regex(r"<([^<>]+)>")
 TURN_CHARS_MAX = 700
 TURN_GAP_S = 300
-"""Messages of one person that follow each other within this time are one section, up to so many characters."""
+"""Messages of one person within this time of each other are one section, up to a number of characters."""
 TITLE_CHARS_MAX = 80
 FAULTS_OF_FILE_MAX = 500
 """A file with more broken messages than this is given up."""
@@ -259,7 +259,7 @@ def _plain(text: str, users: Mapping[str, str]) -> str:
 
 
 def _text(of: Mapping[str, object], key: str) -> str:
-    """A text under a key, empty where there is none; halves of characters become question marks."""
+    """A text under a key, empty without one; halves of characters become question marks."""
     value = of.get(key)
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 

@@ -98,7 +98,7 @@ def _is_unbroken(text: str, most: int) -> bool:
     """Whether more than `most` characters of a text have no blank and no end of a sentence among them."""
     half = most // 2
     if all(_BLANK.search(text, at, at + half) for at in range(0, len(text) - half + 1, half)):
-        return False  # so many characters without a blank would fill one of these halves
+        return False  # a long run without a blank would fill one of these halves
     words = text.split()
     return _longest(words) > most and _longest(chain.from_iterable(map(between_marks, words))) > most
 
@@ -244,7 +244,7 @@ class _Part:
 
 
 def _sections(parts: Sequence[_Part], title: str) -> tuple[DocumentSection, ...]:
-    """A section for each part with text; a heading with nothing below it stands for itself, where it is the last."""
+    """A section for each part with text; a heading with nothing below it is one too, if it is the last."""
     sections = []
     for n, part in enumerate(parts):
         shown = part.headings[1:] if part.headings[:1] == (title,) else part.headings
@@ -260,7 +260,7 @@ def _sections(parts: Sequence[_Part], title: str) -> tuple[DocumentSection, ...]
 def _parts(lines: Sequence[str]) -> Iterator[_Part]:
     """The lines under each heading, by CommonMark's rules for headings and fenced code alone.
 
-    A parser of all Markdown (markdown-it-py) knows headings of several lines and those that stand in HTML comments. In
+    A parser of all Markdown (markdown-it-py) knows headings of several lines and those in HTML comments. In
     files as people write them it finds the same ones, takes over twenty times as long, and would have to be installed.
     """
     headings: dict[int, str] = {}

@@ -29,7 +29,7 @@ _MARKS = (
 
 
 def decoded(content: bytes) -> str:
-    """The text, with line feeds between its lines. Without a mark it is UTF-8 or, where that fails, Windows' Latin.
+    """The text, with line feeds between its lines. Without a mark it is UTF-8 or, if that fails, Windows' Latin.
 
     Raises `Unreadable` for content that is empty, binary, or not what its mark says.
     """
@@ -85,7 +85,7 @@ def as_date(text: str) -> datetime | None:
 
 
 def as_mail_date(text: str) -> datetime | None:
-    """The moment of a `Date:` line; `None` for one that nobody can read."""
+    """The moment of a `Date:` line; `None` for an unreadable one."""
     try:
         return in_utc(parsedate_to_datetime(text))
     except (ValueError, OverflowError, TypeError):
@@ -93,7 +93,7 @@ def as_mail_date(text: str) -> datetime | None:
 
 
 def from_seconds(seconds: float) -> datetime | None:
-    """The moment so many seconds after the beginning of 1970; `None` for one that no calendar holds."""
+    """The moment a number of seconds after the beginning of 1970; `None` for one that no calendar holds."""
     try:
         return in_utc(datetime.fromtimestamp(seconds, UTC))
     except (ValueError, OverflowError, OSError):
@@ -103,7 +103,7 @@ def from_seconds(seconds: float) -> datetime | None:
 def in_utc(moment: datetime) -> datetime:
     """The moment in UTC, which one without a time zone is taken for.
 
-    Raises `ValueError` for one that could not be read back everywhere, `OverflowError` for one that is none in UTC.
+    Raises `ValueError` for one that could not be read back everywhere, `OverflowError` for one that UTC cannot hold.
     """
     found = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     checked_us(to_us(found))
@@ -140,7 +140,7 @@ def html_text(html: str) -> str:
 
 
 def _hidden_after(hidden: list[str], tag: str, *, ends: bool) -> list[str]:
-    """The hidden elements that are open, each once: a tag that ends closes all that stand within it."""
+    """The hidden elements that are open, each once: an end tag closes all inside it."""
     if ends:
         return hidden[: hidden.index(tag)] if tag in hidden else hidden
     return hidden if tag in hidden else [*hidden, tag]
@@ -171,7 +171,7 @@ def _tags(html: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _end_of_tag(html: str, at: int, ahead: "_Ahead") -> int:
-    """After the `>` that ends a tag: one in quotes does not, unless the quote never ends. -1 where there is none."""
+    """After the `>` that ends a tag: one in quotes does not, unless the quote never ends. -1 without one."""
     while found := _TAG_GOES_ON.match(html, at):
         at = found.end()
         if at == len(html):
@@ -287,7 +287,7 @@ def _cues(lines: Sequence[str]) -> Iterator[Cue]:
     """The cues with words, in order. Headers, notes, styles and numbers are not cues.
 
     Line by line, because files come broken: webvtt-py passes over a cue whose times it cannot read instead of naming
-    its line, takes the next cue's number for words where no blank line stands before it, and refuses SubRip without
+    its line, takes the next cue's number for words if no blank line is before it, and refuses SubRip without
     numbers.
     """
     at = 0
@@ -308,7 +308,7 @@ def _cues(lines: Sequence[str]) -> Iterator[Cue]:
 
 
 def _said(start: int, text: str) -> Iterator[Cue]:
-    """A cue, for each voice that speaks in it. A name stands in a voice tag or before a colon."""
+    """A cue, for each voice that speaks in it. A name is in a voice tag or before a colon."""
     pieces = _VOICE.split(text)
     voiced = [("", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
     for speaker, piece in voiced:
