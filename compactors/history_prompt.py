@@ -125,7 +125,7 @@ _NOT_XML = regex("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the history, and the chunks that it stands for."""
+    """One entry of the history, and its chunks."""
 
     type: str
     text: str
@@ -218,7 +218,7 @@ def shortened(text: str, tokens: int, count: Callable[[str], int] = recorded_tok
 
 
 def _within(text: str, chars: int) -> str:
-    """The text, or its head and tail of so many characters together, saying how much is left out."""
+    """The text, or its head and tail with `chars` characters together, saying how much is left out."""
     if len(text) <= chars:
         return text
     head, tail = text[: chars * 2 // 3], text[len(text) - chars // 3 :]

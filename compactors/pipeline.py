@@ -72,7 +72,7 @@ async def _ask(stage: Compactor, chunks: Sequence[Chunk], context: CompactionCon
 
 
 def _as_chunk(n: int, line: SummaryLine) -> Chunk:
-    """A line as a chunk; no event has the seq 0, so its id is nobody else's."""
+    """A line as a chunk; no event has the seq 0, so its id is unique."""
     chunk = Chunk(
         id=f"0.{n}",
         type=ChunkType.COMPACTED,

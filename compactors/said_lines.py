@@ -18,7 +18,7 @@ SAID = "said"
 
 
 async def said_lines(chunks: Sequence[Chunk], context: CompactionContext, room: int) -> list[SummaryLine]:
-    """What people said in these chunks, and in earlier summaries, that the brief does not hold.
+    """People's words in these chunks, and in earlier summaries, that the brief does not hold.
 
     Whole messages where they fit `room` (estimated tokens), else the sentences worth most. Each line cites its chunk.
     """

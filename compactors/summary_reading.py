@@ -61,7 +61,7 @@ def read_summary(answer: str, sources: Sequence[tuple[str, ...]]) -> tuple[Summa
 
 
 def read_claims(answer: str, entries: int) -> list[Claim]:
-    """The lines of the known sections, as `read_summary` reads them, with what they cite of so many entries."""
+    """The lines of the known sections, as `read_summary` reads them, with their citations among a number of entries."""
     claims = []
     for section, item in _items(answer):
         text, cites = _cited(item, entries)

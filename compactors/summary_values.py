@@ -32,7 +32,7 @@ DAYS_AROUND = 31
 
 @define
 class KnownValues:
-    """What texts hold of values: as they are written, their words, and their numbers in one form.
+    """The values of texts: their spellings, their words, and their numbers in one form.
 
     `times` are the ISO times of entries, which relative dates rest on. `derived` are numbers that follow from a
     call's arguments, such as the last line of a range.
@@ -151,7 +151,7 @@ def _numbers_of(text: str) -> Iterator[str]:
 
 
 def _forms(number: str) -> Iterator[str]:
-    """A number as it is, without the signs between thousands, and without zeros at its ends."""
+    """A number without the signs between thousands, and without zeros at its ends."""
     plain = _GROUPED.sub("", number)
     for form in (number, plain):
         yield form

@@ -1,6 +1,6 @@
 """The compactor that asks a model: history as numbered XML in, progress summary as Markdown out.
 
-A model writes about the work. What people said, open calls and to-dos, failures and values that are used again are
+A model writes about the work. People's words, open calls and to-dos, failures and values that are used again are
 kept by the engine, whatever the model answers.
 """
 
@@ -43,7 +43,7 @@ ANSWER_SHARE = 0.8
 SAID_SHARE = 0.5
 """The share of a summary that people's words may take, where no brief holds them."""
 ADDED_SHARE = 1 / 3
-"""The share of a summary that added lines may take beside it."""
+"""The share of a summary that added lines may take."""
 PART_SHARE = 0.1
 """The share of a prompt that each part of the context (the goal, the request, …) may take."""
 PARTS_MAX = 64
@@ -55,7 +55,7 @@ TOO_LONG = "context_window"
 
 
 _Examined = list[tuple[SummaryLine, list[str]]]
-"""Lines of an answer, each with those of its values that stand in nothing that the model saw."""
+"""Lines of an answer, each with those of its values that are in no input of the model."""
 
 
 @define
@@ -94,7 +94,7 @@ class _Summarising:
     history: int
     """Tokens of the history."""
     least: int
-    """Tokens below which the model's lines cannot stand for the history."""
+    """Tokens below which the model's lines cannot replace the history."""
     begun_s: float = field(factory=time.monotonic)
     usage: Usage = Usage()
     model: str = ""
@@ -112,7 +112,7 @@ class _Summarising:
 class WorkingHistoryCompactor:
     """Summarises by a call to a model: actions, attempts and lessons, the state of things and the next steps.
 
-    The answer is checked. Numbers, dates and identifiers that stand in no entry are asked about once, then their lines
+    The answer is checked. Numbers, dates and identifiers that are in no entry are asked about once, then their lines
     go. People's words that the brief does not hold, open calls and to-dos, failures, and identifiers that later calls
     took are added as lines where the model left them out. Each line cites the entries that it may come from, so that a
     forgotten entry takes no other lines along. An answer is refused only if it is no summary.
@@ -283,7 +283,7 @@ class WorkingHistoryCompactor:
         least = math.floor(work.least * share)
         faults = _faults(found, least)
         if _tokens(found) >= sum(recorded_tokens(entry.text) for entry in entries):
-            faults = []  # it is no shorter than the history: the compaction leaves it out, and nobody asks again
+            faults = []  # no shorter than the history: the compaction leaves it out, so do not ask again
         if faults:
             again = [*messages, *told_again(completion.text, faults, tokens)]
             found = await self._asked_again(again, found, entries, work)
@@ -361,7 +361,7 @@ def _tokens(examined: _Examined) -> int:
 
 
 def _faults(examined: _Examined, least: int) -> list[str]:
-    """What to ask a model about its answer, each as a sentence; empty if it may stand."""
+    """Questions to a model about its answer, each as a sentence; empty if it is accepted."""
     invented = list(dict.fromkeys(value for _, values in examined for value in values))
     faults: list[str] = []
     if invented:

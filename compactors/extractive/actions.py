@@ -148,7 +148,7 @@ def _weighed(
     alike = Counter([record.label for record in records])
     age = RECENCY_FLOOR + (1 - RECENCY_FLOOR) * (index + 1) / len(reading.entries)
     for record in records:
-        # One record of many alike is unlikely to be the one needed later, unless somebody took it up.
+        # One record of many alike is unlikely to be the one needed later, unless it was taken up.
         yield record, VALUE_FACTOR * factor * age * _standing(reading, index, record) / sqrt(alike[record.label])
 
 

@@ -1,6 +1,6 @@
-"""What is still to be done: open questions, requests, promises and to-dos, each until it is answered or done.
+"""Open work: questions, requests, promises and to-dos, each until it is answered or done.
 
-Language enters by closed lists alone (`phrases.toml`), and decides only under which heading a line stands.
+Language enters by closed lists alone (`phrases.toml`), and decides only the heading of a line.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ DONE_BOX = ("[x]", "[X]", "☑", "✅", "✓")
 TALK: frozenset[EntryKind] = frozenset(("user", "assistant", "question", "other"))
 RECENT_SHARE = 0.2
 RECENT_ENTRIES = 30
-"""A promise is on the agenda if it stands in the last fifth, or among so many last entries."""
+"""A promise is on the agenda if it is in the last fifth, or among this number of last entries."""
 REPORT_WORDS = 4
 """Number of words at either end of a text that may report completion; a report this short refers to the latest item."""
 REPORT_WORDS_MAX = 16
@@ -38,7 +38,7 @@ PROMISE_CHARS = 80
 
 
 class Remark(Statement, frozen=True, gc=False):
-    """A statement with what is known of it alone: whether it asks for, promises or reports a deed, and tells a fact."""
+    """A statement with its own properties: whether it asks for, promises or reports a deed, and states a fact."""
 
     requests: bool = False
     promises: bool = False

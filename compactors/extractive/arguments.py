@@ -1,4 +1,4 @@
-"""What a call asks for, recognised by the form of its arguments: files and lines, a command, texts, other values.
+"""A call's request, recognised by the form of its arguments: files and lines, a command, texts, other values.
 
 Agents name their tools and arguments as they like. An argument's name is used only as a hint where the form is
 ambiguous.
@@ -35,7 +35,7 @@ NOTE_KEYS = frozenset("description explanation reason thought reasoning justific
 
 
 class CallArguments(msgspec.Struct, frozen=True, gc=False):
-    """What a call asks for; fields are empty if it does not ask for that."""
+    """A call's request; fields are empty if it does not ask for that."""
 
     paths: tuple[str, ...] = ()
     first: int = 0

@@ -1,4 +1,4 @@
-"""What an edit changed, in a few words: the line before and after, or the first definitions in the new text."""
+"""An edit's change, in a few words: the line before and after, or the first definitions in the new text."""
 
 from collections.abc import Sequence
 

@@ -30,7 +30,7 @@ Section = str
 SECTIONS = SECTION_ORDER
 CHARS_PER_TOKEN = 4
 LINE_FRAME_CHARS = 3
-"""Characters a line costs beside its text: the leading "- " and the newline."""
+"""Characters of a line besides its text: the leading "- " and the newline."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):

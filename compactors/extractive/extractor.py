@@ -57,7 +57,7 @@ def extracting(
 
     Budget: tokens (characters / 4) of the lines with their "- " and newline;
     headings are not counted. `earlier` are the lines of an older summary whose
-    originals are out of reach: they compete as they are and keep their sources,
+    originals are out of reach: they compete unchanged and keep their sources,
     but what they say of state and plans yields to later entries. `size` counts
     instead of characters what a quarter of a token is. `priorities` raise the
     worth of the lines about them; the budget stays the same.

@@ -25,18 +25,18 @@ FOCUS_GAIN = 4.0
 """The gain of a line that is all about the focus: what is added to its worth, in multiples of it."""
 INSTRUCTIONS_GAIN = 1.0
 BESIDE_SHARE = 0.5
-"""Share of a text's gain that goes to what stands beside it: the other statements of its entry, and the next entry; of
-a person's message to an agent, all that the agent does about it."""
+"""Share of a text's gain that goes to its neighbours: the other statements of its entry, and the next entry; of
+a person's message to an agent, all the agent's work on it."""
 COMMON_SHARE = 0.5
 """A term in more than this share of the entries says nothing about what to prefer."""
 RANKS_MAX = 3
-"""How many ranks a line of work rises if it is all about the focus: a file that was read then precedes a failure, but
+"""Number of ranks a line of work rises if it is all about the focus: a file that was read then precedes a failure, but
 not a failed test or a rule."""
 OPEN_SECTIONS = frozenset(("next_steps", "current_state", ASKED))
 
 
 class Priorities(msgspec.Struct, frozen=True):
-    """What one summary (`focus`) and every summary of a thread (`instructions`) should keep in detail, in words."""
+    """Topics to keep in detail, in words: of one summary (`focus`), and of all of a thread (`instructions`)."""
 
     focus: str = ""
     instructions: str = ""
@@ -90,11 +90,11 @@ class Lift:
         return self._gain_of(self._terms.intersection(terms(text)))
 
     def ranked(self, lines: Sequence[RankedLine]) -> list[RankedLine]:
-        """Return lines of work, each as many ranks higher as it is about the focus."""
+        """Return lines of work, each raised in rank by how much it is about the focus."""
         return [replace(one, rank=one.rank - RANKS_MAX * self._gain(one.line.text) / self._most) for one in lines]
 
     def raised(self, place: int, draft: LineDraft | LaterDraft) -> LineDraft | LaterDraft:
-        """Return a draft whose pieces are worth more, as far as they are about the focus."""
+        """Return a draft whose pieces are worth more, the more they are about the focus."""
         if not isinstance(draft, LaterDraft):
             return self._raised(place, draft)
         gain = self._most if place in self._pending else max(self._own[place], self._beside[place])
@@ -123,7 +123,7 @@ def _multiplied(piece: LinePiece, gain: float) -> LinePiece:
 
 
 class _Multiplied(LaterTerms, frozen=True, gc=False):
-    """Terms that are weighed later, each worth so many times as much."""
+    """Terms that are weighed later, each worth this number of times as much."""
 
     later: LaterTerms
     factor: float

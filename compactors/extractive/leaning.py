@@ -1,4 +1,4 @@
-"""What a statement of speech leans on: the statement that a reader must see with it, or nothing that could be shown.
+"""The statement of speech that another leans on and that a reader must see with it, or none that could be shown.
 
 A statement that leans takes along the one before it in its text, or at the beginning of its text the question or the
 last words of the other voice, as whole quotations. Where these lean too, they take along what they lean on, for a few
@@ -35,7 +35,7 @@ def leans_at(reading: InputReading, place: Place) -> bool:
 
 
 def support_of(reading: InputReading, place: Place, steps: int = STEPS_MAX) -> Place | None:
-    """Return the statement that the one at a place takes along: `NOWHERE` if it stands, `None` if nothing helps it."""
+    """Return the statement that the one at a place needs: `NOWHERE` if it is complete, `None` if nothing helps it."""
     if not leans_at(reading, place):
         return NOWHERE
     before = place

@@ -23,7 +23,7 @@ SENTENCES_SHARE, SENTENCE_WORDS_MIN = 0.2, 7
 """Minimum share of complete sentences in a prose text, and the words that make a line without a stop one."""
 _STOPS = (".", "!", "?", ":", ",", ";", "。", "\uff01", "\uff1f", "؟", "।")
 SAMPLE_LINES = 200
-"""Number of lines sampled to tell code from prose."""
+"""Number of lines sampled to distinguish code from prose."""
 SHOWN_CHARS_MAX = 120
 LINE_CHARS_MAX = 400
 SHORT_LINES_MAX, SHORT_CHARS_MAX = 3, 160
@@ -78,7 +78,7 @@ class FileHits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):
-    """What an output's form shows; fields are empty for forms that it does not have."""
+    """An output's properties by its form; fields are empty for forms that it does not have."""
 
     lines: int
     is_empty: bool

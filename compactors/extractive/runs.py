@@ -1,4 +1,4 @@
-"""What a run of tests printed: how many passed and failed, which failed, and the last error of each.
+"""The printed results of a test run: how many passed and failed, which failed, and the last error of each.
 
 The forms are those that test runners share: a line of counts, and a line for each failure.
 """

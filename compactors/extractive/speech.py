@@ -25,7 +25,7 @@ ANNOUNCING = (":", "\uff1a")
 QUESTION_FACTOR = 0.15
 CRY_FACTOR = 0.75
 OF_SELF_FACTOR, OF_OTHER_FACTOR = 1.5, 0.5
-"""Between people: what they tell of themselves is news; what they say of the one they speak to, that one knows."""
+"""Between people: statements about themselves are news; the other person knows statements about that person."""
 ANSWER_FACTOR = 1.6
 ANNOTATION_FACTOR = 0.5
 REPETITION_FACTOR = 0.1
@@ -130,7 +130,7 @@ def _shares_section(reading: InputReading, section: Section, leans_on: Place) ->
 
 
 def _quoted(reading: InputReading, place: Place) -> str:
-    """Return a statement as it is quoted behind another one, with what it leans on; "" if there is no room for it."""
+    """Return a statement quoted behind another one, with the one it leans on; "" if there is no room for it."""
     places = [place]
     while (support := support_of(reading, places[0])) != NOWHERE:
         if support is None or support[0] != place[0]:
@@ -158,7 +158,7 @@ def _answer_draft(
 
 
 def speaker_of(entry: Entry) -> str:
-    """Return the speaker's name as a line begins; "" for nobody."""
+    """Return the speaker's name for the start of a line; "" without a speaker."""
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
     return f"{speaker}: " if speaker else ""
 
@@ -194,7 +194,7 @@ class _SaidLater(LaterTerms, frozen=True, gc=False):
 
 
 def _terms(reading: InputReading, index: int, said: tuple[str, ...], factor: float, more: Terms) -> Terms | LaterTerms:
-    """What a statement of these words covers, and the worth of it by who says it: weighed later in a long input."""
+    """The coverage of a statement of these words, and its worth by its speaker: weighed later in a long input."""
     if len(reading.entries) < ENTRIES_MIN:
         return _weighed(reading, index, said, factor, more)
     most = factor * _values_factor(reading, index) * sum(map(reading.usage.said_max.__getitem__, said))
@@ -210,7 +210,7 @@ def _values_factor(reading: InputReading, index: int) -> float:
 def _weighed(reading: InputReading, index: int, said: Sequence[str], factor: float, more: Terms) -> Terms:
     terms = speech_terms(reading, index, said, factor)
     kind = reading.entries[index].kind
-    if kind == "assistant":  # its words are the only place for what stands in no result
+    if kind == "assistant":  # its words are the only place for values that are in no result
         for term in filter(reading.usage.is_only_said, terms):
             terms[term] *= ONLY_SAID_FACTOR
     elif kind == "user" and reading.has_agent:
@@ -225,7 +225,7 @@ def _is_todo(entry: Entry, statement: Remark) -> bool:
 
 
 def _needed(reading: InputReading, statement: Remark, number: int) -> int:
-    """Return the number of the statement in the same text that this one must follow, -1 if there is none."""
+    """Return the number of the statement in the same text that this one must follow, -1 without one."""
     if statement.head >= 0 or number == 0 or statement.before is None:
         return statement.head
     return number - 1 if reading.has_agent and points_back(statement.said) else -1

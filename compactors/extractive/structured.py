@@ -73,7 +73,7 @@ class LinePart(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToldRecord(msgspec.Struct, gc=False):
-    """A record in the form that its line shows: see `told`."""
+    """A record in the form of its line: see `told`."""
 
     record: ScalarRecord
     identity: tuple[str, str]
@@ -197,7 +197,7 @@ def _object_scalars(node: dict[str, Json], inner: list[tuple[str, Json]]) -> tup
 
 
 def _with_names_joined(label: str, keys: tuple[tuple[str, ...], ...], texts: list[str]) -> ScalarRecord:
-    """Return a record that joins neighbours like first_name and last_name: half a name identifies nobody."""
+    """Return a record that joins neighbours like first_name and last_name: half a name identifies no one."""
     if not _may_be_names(keys):
         return ScalarRecord(label, keys, tuple(texts))
     joined, told = list(keys[:1]), texts[:1]

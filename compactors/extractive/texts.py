@@ -1,7 +1,7 @@
-"""What is known of one text alone: its terms, statements and records, whoever said it and whatever stands around it.
+"""The properties of one text alone: its terms, statements and records, whatever its speaker and its neighbours.
 
 It is a pure function of the text, made in parts when they are first asked for, and kept: the same text is read again
-when summaries are merged or made anew. What is kept may change the time that a compaction takes, never its lines.
+when summaries are merged or repeated. The cache may change the time that a compaction takes, never its lines.
 """
 
 from collections import OrderedDict
@@ -72,7 +72,7 @@ class SourceText(msgspec.Struct, gc=False):
 
     @property
     def words(self) -> tuple[tuple[str, ...], frozenset[str]]:
-        """Return its distinct terms, in no order, and the subset that stands for values."""
+        """Return its distinct terms, in no order, and the subset that are values."""
         found = self._words
         if found is None:
             found = self._words = distinct_terms(words(self.text))
@@ -85,7 +85,7 @@ class SourceText(msgspec.Struct, gc=False):
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """Split the text into statements, as if somebody said them."""
+        """Split the text into statements, as speech."""
         found = self._remarks
         if found is None:
             found = self._remarks = tuple(map(remark, statements(self.text)))
@@ -170,5 +170,5 @@ _NOTHING = SourceText("")
 
 
 def text_of(said: str) -> SourceText:
-    """Return the text with its analysis, which is filled in as it is used."""
+    """Return the text with its analysis, which is filled in on demand."""
     return _KEPT.text(said) if said else _NOTHING

@@ -162,7 +162,7 @@ class TermUsage:
         return unit.term, self._weight(unit, unit.whole_size) * factor
 
     def bonus(self, term: str) -> float:
-        """Return the factor that a value gains because a later call used it, the user named it or somebody said it."""
+        """Return the factor that a value gains because a later call used it, the user named it or speech repeats it."""
         if term not in self.taken_up:
             return 1.0
         factor = USED_BONUS if term in self._used else 1.0

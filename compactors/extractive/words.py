@@ -27,7 +27,7 @@ WORDS_MAX = 65_536
 """Words whose terms are kept: a vocabulary, and the values of a long conversation."""
 UNITS_MAX = 16_384
 VALUE_MARK = "#"
-"""First character of a term that stands for a specific value, not for a word."""
+"""First character of a term that is a specific value, not a word."""
 STEM_CHARS = 7
 VALUE_CHARS_MAX = 200
 GRAMMAR_FACTOR = 0.3
@@ -127,7 +127,7 @@ suffixing languages too, and need no rules of any.
 
 
 def distinct_terms(said: Iterable[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The terms of words, each once and in no order, and those of them that stand for values.
+    """The terms of words, each once and in no order, and those of them that are values.
 
     Words with digits are values. All of them are told and made at once, and not kept: most come in one text only.
     """

@@ -98,7 +98,7 @@ def _of_command(asked: CallArguments, outcome: CallOutcome) -> Iterator[WorkFact
 
 def _shell_read(read: FileRead, output: Output, *, alone: bool) -> WorkFact:
     path = clean(read.path)
-    if read.last < 0:  # part of it, nobody knows which lines
+    if read.last < 0:  # part of it, in unknown lines
         return WorkFact(FILES, FileLine(path, is_read=True), Rank.READ)
     if read.first or read.last:
         last = read.last or (read.first + output.lines - 1 if alone else read.first)

@@ -48,7 +48,7 @@ NOT_ITS_OWN = (
 def plan_of(act: Act, kind: type[T]) -> T | None:
     """The plan of an act; `None` for one that cannot be read, as a role of a server can write any.
 
-    Raises `msgspec.MsgspecError` where the server, or a file, limits nobody: there it is damaged.
+    Raises `msgspec.MsgspecError` if the server, or a file, limits no one: there it is damaged.
     """
     try:
         return msgspec.json.decode(act.plan, type=kind)
@@ -59,7 +59,7 @@ def plan_of(act: Act, kind: type[T]) -> T | None:
 
 
 async def is_allowed(store: Store, act: Act, thread_ids: Iterable[str]) -> bool:
-    """Whether whoever asked for an act may reach these threads, as far as they are there."""
+    """Whether the caller of an act may reach these threads, those that exist."""
     return not await _beyond(store, act, thread_ids)
 
 

@@ -32,7 +32,7 @@ async def is_there(kernel: Kernel, thread_id: str, created_at_us: int) -> bool:
 
 
 async def delete_thread(kernel: Kernel, thread_id: str, created_at_us: int, pieces: ErasedPieces) -> None:
-    """Delete a thread, if it is there, and still the one that was meant."""
+    """Delete a thread, if it exists and still is the one that was meant."""
     threads, runtime, own = kernel[OpenThreads], None, ErasedPieces(kernel.events)
     try:
         record = await record_of(kernel, thread_id)

@@ -3,7 +3,7 @@
 First it is found out what there is to destroy: the events, in the thread that recorded them and in every fork that
 shares them, and the events that their facts became in the threads of users, tenants, agents and industries. That plan
 is kept with the store. Then each thread forgets, its rows get stand-ins for their texts, and one more event says which
-rows these are and what stands there now; its chain still verifies. At last the bytes that SQLite has left behind are
+rows these are and what replaced them; its chain still verifies. At last the bytes that SQLite has left behind are
 zeroed. A process that dies on the way leaves an act that the next one finishes.
 """
 
@@ -223,7 +223,7 @@ async def _carried_out(kernel: Kernel, act: Act, *, is_new: bool = False) -> Era
 
 
 async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
-    """Do what an act says, as far as it is not done.
+    """Do the remaining work of an act.
 
     Raises `ErasureUnfinished` where its bytes cannot be destroyed, `LegalHold` and `ThreadHasForks` where a hold or a
     fork came since it was asked for: the act waits until that is released, or deleted. Raises `ActRefused` for one that
@@ -329,7 +329,7 @@ class _ThreadErasing:
     async def run(self, event_ids: Sequence[str]) -> int:
         """Erase them, unless an earlier attempt has; how many events lost their texts.
 
-        Of a thread that is deleted before or meanwhile nothing is left to erase. What has its id since is not meant.
+        A thread that is deleted before or meanwhile has nothing left to erase. A later thread of its id is not meant.
         """
         try:
             record = await record_of(self._kernel, self._thread_id)
@@ -382,7 +382,7 @@ class _ThreadErasing:
         return count
 
     async def _stand_ins(self, record: ThreadRecord, hidden: Hidden) -> "_StandIns":
-        """The stand-ins for the log as it is now. The thread takes events meanwhile."""
+        """The stand-ins for the present log. The thread takes events meanwhile."""
         stand_ins = await _StandIns.of(self._kernel, record, hidden)
         await stand_ins.advance((await self._kernel.store.head(self._thread_id)).seq)
         return stand_ins
@@ -397,7 +397,7 @@ class _ThreadErasing:
         return count
 
     async def _forgotten(self, record: ThreadRecord, thread: ThreadHandle, event_ids: Sequence[str]) -> MemoryForget:
-        """Let the thread forget the events first, so that no state, view or search shows stand-ins for them."""
+        """Let the thread forget the events first, so that no state, view or search shows their stand-ins."""
         kernel, event_id = self._kernel, self._event_id("forgotten", 0)
         found = await kernel.store.find(thread.id, [event_id])
         if found:
@@ -451,11 +451,11 @@ class _ThreadErasing:
 
 @define
 class _StandIns:
-    """The rows of a thread with stand-ins, as far as its log was read: `named` of them no act names yet.
+    """The rows of a thread with stand-ins, up to where its log was read: `named` of them no act names yet.
 
     It reads on from where it was. So what others write meanwhile costs their events, and not the whole log again. They
     `are_outdated` once it meets another act: that has exchanged rows which were read before, and to write these here
-    would bring back what it erased. The `pieces` are those of rows that go once the stand-ins are written: rows of
+    would bring back what it erased. The `pieces` are those of rows that are replaced by the stand-ins: rows of
     stand-ins that never are may stay, and no proof may look for them.
     """
 

@@ -105,7 +105,7 @@ class Administered(ThreadHandle):
     async def undo_rereduce(self, *, reason: str = "") -> Receipt:
         """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back.
 
-        What was forgotten since stays forgotten. Raises `CannotRereduce` if there is none, or if a compaction covers
+        Forgotten content remains forgotten. Raises `CannotRereduce` if there is none, or if a compaction covers
         what it added.
         """
         self.check_present("undoing")
@@ -118,7 +118,7 @@ class Administered(ThreadHandle):
         search: bool | None = None,
         progress: "VerifyProgress | None" = None,
     ) -> ThreadInfo:
-        """Derive all rows from the log again, beside the old ones, and replace those in one commit.
+        """Derive all rows from the log again, next to the old ones, and replace those in one commit.
 
         The state's rows, every view and the search index; with `views` only the rows of those, and the index if
         `search` says so. Only what differs is written. If this raises or the process dies, the old rows stay.
@@ -145,8 +145,8 @@ class Administered(ThreadHandle):
     ) -> "erasing.ErasureReport":
         """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md.
 
-        The thread forgets them; then stand-ins replace their texts in the log, in forks, and in what their facts became
-        in other threads, and the file's free space is zeroed. One more event names what was erased, so that the chain
+        The thread forgets them; then stand-ins replace their texts in the log, in forks, and in the events of their
+        facts in other threads, and the file's free space is zeroed. One more event names what was erased, so that the chain
         verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts. Raises
         `EventNotFound`, `SeqNotInLog`, `InvalidArgument` if no event is named, `LegalHold`, and `ErasureUnfinished` if
         a process reads old pages of the file.
@@ -192,7 +192,7 @@ class AdministeredStore:
         key: "KeySource | None" = None,
         plain: bool = False,
     ) -> Backup:
-        """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other.
+        """Copy the whole store of this moment to one new file, while others keep writing; open it like any other.
 
         The copy is checked before the file appears: the file itself, and each thread's hash chain (`broken` names the
         threads whose chain does not hold, in the store too). A backup keeps what is erased later. `progress` gets how
@@ -214,7 +214,7 @@ class AdministeredStore:
     ) -> Backup:
         """Encrypt the store with a new key, or with its first; `plain=True` in place of a key decrypts it.
 
-        The whole file is written anew beside itself, checked, and put in place at once: killed at any moment, this
+        The whole file is rewritten as a new one, checked, and put in place at once: killed at any moment, this
         leaves a file that either the old key opens or the new one. Dispatches and reads wait meanwhile. Backups keep
         the key that they were made with. Returns what the new file holds. Raises `StoreInUse` while another process or
         engine has the file open, `KeyUnsupported` for a store that is not a file, `InvalidKey`, `MissingExtra`,
@@ -276,8 +276,8 @@ class AdministeredStore:
         """Create a thread from a file that `Thread.export` wrote, with the same events, operations and hashes.
 
         A file says whose thread it is, and anyone can write one: it is taken if its kind is one of `kinds` and its
-        owners are the given ones, so by default only a conversation of nobody. With `scopes="as exported"`, for files
-        of your own, kind and owners are whatever it says. `thread_id` (default: the original id) may be a thread that
+        owners are the given ones, so by default only a conversation without owners. With `scopes="as exported"`, for
+        files of your own, kind and owners are whatever it says. `thread_id` (default: the original id) may be a thread that
         holds a prefix of this log: it is continued. The whole file is checked first.
 
         Raises `ScopeNotAllowed` with what the file says and the arguments that allow it, `ImportRefused` with the line
@@ -301,7 +301,7 @@ class AdministeredStore:
     ) -> "archive.StoreImport":
         """Create the threads in a folder that `export_all` wrote, each as `import_log` does.
 
-        Pass `scopes="as exported"` for an archive of your own: by default only conversations of nobody are taken.
+        Pass `scopes="as exported"` for an archive of your own: by default only conversations without owners are taken.
         Threads already here are skipped: if an import is interrupted, run it again. A thread that cannot be imported is
         named in the report, with the reason. Raises `ImportRefused` for a folder without a complete list.
         """
@@ -324,7 +324,7 @@ class AdministeredStore:
 
         They become events of the user's own thread: facts, episodes, rules and preferences of the origin "imported",
         with the system and the id that they have there. A memory comes once: a second import of the file adds nothing,
-        and what was forgotten or removed here does not come back. The whole file is read first. What is not taken is
+        and forgotten or removed ones do not come back. The whole file is read first. Other content is
         counted in the report, by kind. A file with memories of several users needs `source_user`, the one to take.
 
         Raises `ImportRefused` with what was seen, `InvalidArgument`, `InvalidIdentifier`, `FileNotFoundError`,

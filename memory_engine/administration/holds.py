@@ -22,7 +22,7 @@ HOLD, RELEASE = "hold", "release"
 
 
 class HoldScope(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a hold covers: a thread, or all threads of a user (of a tenant, or of none), or all of a tenant."""
+    """The reach of a hold: a thread, or all threads of a user (of a tenant, or of none), or all of a tenant."""
 
     thread_id: str = ""
     user_id: str = ""

@@ -53,7 +53,7 @@ class ErasureProof(JsonForm):
 
     `elsewhere` counts the pieces that other events say too, and `elsewhere_in` lists some of the places. `files` were
     read, `bytes` together, and the columns of rows in `tables`. Texts were looked for in these `spellings`. `unread`
-    names what could not be read, and why. `how` says how it is known, where the bytes of the files alone cannot tell:
+    names what could not be read, and why. `how` says how it is known, if the bytes of the files alone cannot show it:
     of an encrypted store.
     """
 
@@ -78,7 +78,7 @@ class ErasureProof(JsonForm):
 class ErasedPieces:
     """Pieces of what is destroyed, while it can still be read.
 
-    Note those of rows that are about to go in an instance of their own, and add it once it is certain that they go.
+    Note those of rows that are about to be replaced in an instance of their own, and add it once they certainly are.
     """
 
     _registry: EventRegistry
@@ -93,7 +93,7 @@ class ErasedPieces:
         self._digests += others._digests
 
     def note(self, stored: StoredEvent, less: StoredEvent) -> None:
-        """A row, and the one that stands there now."""
+        """A row, and its replacement."""
         kept = less.payload + less.record
         stays = frozenset(self._packed_texts(less))
         self._note(stored, stays, lambda piece: piece not in kept)
@@ -104,7 +104,7 @@ class ErasedPieces:
             self._note(stored, frozenset(), lambda _piece: True)
 
     def _note(self, stored: StoredEvent, stays: frozenset[str], is_gone: Callable[[bytes], bool]) -> None:
-        if len(stored.salt) > _SHORT and not is_redacted(stored):  # else commitments stand in its place, and stay
+        if len(stored.salt) > _SHORT and not is_redacted(stored):  # else commitments replace it, and stay
             self._salts.append(stored.salt)
         self._digests.append(sha256(stored.payload).digest())
         if len(self._texts) < PIECES_MAX * 16:

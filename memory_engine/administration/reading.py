@@ -1,6 +1,6 @@
 """Reading everything that a store's rows say, in whatever form they hold it, to search it for texts.
 
-The one reader of a proof: it takes values as they are, with the escapes of JSON at any depth (`Sought`), and what an
+The one reader of a proof: it takes raw values, with the escapes of JSON at any depth (`Sought`), and unpacks what an
 event's class declares as packed (`Event.packed_texts`) unpacked. What it cannot read it names.
 """
 
@@ -38,7 +38,7 @@ class TableRead(JsonForm):
 
 @define
 class StoreReading:
-    """What was read of a store's rows, and where they hold texts: places by the number of a text."""
+    """The extent of a reading of a store's rows, and the places of texts, by the number of a text."""
 
     tables: dict[str, TableRead] = field(factory=dict)
     places: dict[int, dict[str, None]] = field(factory=dict)
@@ -91,7 +91,7 @@ Packed = tuple[StoredText, Sequence[PackedText]]
 def _search(
     texts: Sequence[StoredText], sought: Sequence[Sought], registry: EventRegistry, found: StoreReading
 ) -> list[Packed]:
-    """Search values as they are. Returns those that hold packed content."""
+    """Search raw values. Returns those that hold packed content."""
     found.count(texts)
     whole = b"\0".join(text.value for text in texts)
     hits = found_in(whole, sought)

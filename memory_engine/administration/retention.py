@@ -44,7 +44,7 @@ _log = logging.getLogger("memory_engine.retention")
 
 
 class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What happens to what is older than `older_than`.
+    """The treatment of events older than `older_than`.
 
     `delete` and `archive` apply to whole threads to which nothing was added for that long. `erase` and `forget` apply
     to events recorded before: those of these `types`, or those that a `view` reads, or without either what was said and
@@ -82,7 +82,7 @@ class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 @frozen(kw_only=True)
 class RuleOutcome(JsonForm):
-    """What a rule did, or would do: `threads`, each with the number of events that it selected there.
+    """The effect of a rule, done or planned: `threads`, each with the number of events that it selected there.
 
     `kept` are threads that it selected but left, each with the reason. `acts` are its erasures and deletions.
     """
@@ -301,7 +301,7 @@ class _Following:
         return frozenset(seq for one in forgotten if isinstance(one.event, MemoryForget) for seq in one.event.origins())
 
     async def _erased(self) -> list[ErasurePlan]:
-        """What earlier acts erased: some events had no text, and look as they did.
+        """The events that earlier acts erased: some events had no text, and look the same.
 
         A role of a server that reaches some tenants only can say that an act is done which is not.
         """

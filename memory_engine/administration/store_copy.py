@@ -1,9 +1,9 @@
 """Copying a whole store into another one, of whatever back end: every thread with the same ids and hashes.
 
-Events go over as they are recorded, batch by batch, each with the rows of the state that it leads to: after every
+Recorded events are copied batch by batch, each with the rows of the state that it leads to: after every
 commit a thread of the target holds a beginning of its log, and a copy that was cut off goes on from there. No reducer
-runs. What derives from several threads or leads to work (facts on their way, acts that are not finished) comes last,
-when all that it is about is there: an engine that opens the target in between has nothing to do in it.
+runs. Data of several threads or for later work (facts on their way, unfinished acts) comes last,
+when all its threads are there: an engine that opens the target in between has nothing to do in it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -184,7 +184,7 @@ class _Copy:
             try:
                 await at_rest(self._target, record.id, lambda: self._thread(record, head))
                 return
-            except HeadMoved:  # somebody else writes to the thread: perhaps another copy of the same store
+            except HeadMoved:  # another writes to the thread: perhaps another copy of the same store
                 continue
         raise ContentionError(record.id, tries)
 
@@ -195,7 +195,7 @@ class _Copy:
         there = await self._made(record) if is_new else await store.head(record.id)
         known = not is_new and there.seq >= head.seq and (head.status != ARCHIVED or there.status == ARCHIVED)
         upto, imported = await self._source.store.rows(IMPORTED, IMPORTED_VERSION, record.id)
-        if imported:  # first: the file vouches for what came without its texts
+        if imported:  # first: the file vouches for the rows that came without their texts
             await store.write_projection(record.id, ProjectionChange(IMPORTED, IMPORTED_VERSION, imported, upto))
         there = await self._bring_events(record.id, there, head)
         [(kept, _)] = await store.threads(ThreadFilter(id=record.id))
@@ -281,7 +281,7 @@ class _Copy:
         return CommitUnit(thread_id=thread_id, expected=there, head=moved, events=page, live=live), state
 
     async def _erased_since(self, thread_id: str, upto: int, page: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-        """The stand-ins of events that were copied up to a seq before their texts were erased in the source."""
+        """The stand-ins of events that were copied up to a seq before the source erased their texts."""
         seqs: set[int] = set()
         for stored in page:
             if stored.type == EventsErased.event_type:

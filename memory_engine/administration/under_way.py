@@ -22,7 +22,7 @@ class ActsUnderWay(Generic[T]):
         kernel.home.moved.append(self._outcomes.clear)
 
     def now(self) -> dict[str, "asyncio.Future[T]"]:
-        """What is under way, to be given to `waited_for`: also where it has ended meanwhile."""
+        """Running work, for `waited_for`: also work that has ended meanwhile."""
         return dict(self._outcomes)
 
     async def outcome(self, act_id: str, work: Callable[[], Awaitable[T]]) -> T:

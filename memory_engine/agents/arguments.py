@@ -1,4 +1,4 @@
-"""The tools of an agent's memory: what models call them by, what they are told they are for, and what they take."""
+"""The tools of an agent's memory: their names and purposes for models, and their arguments."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -16,7 +16,7 @@ Limit = Annotated[int, Meta(ge=1, le=50)]
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base: `tool` is the name that models call, `purpose` what they are told it is for."""
+    """Base: `tool` is the name that models call, `purpose` its description for them."""
 
     tool: ClassVar[str] = ""
     purpose: ClassVar[str] = ""

@@ -60,7 +60,7 @@ class FactExtractor(Protocol):
 
 
 class StatedFacts:
-    """Finds facts by their form, without a model: what somebody says of themselves, and wishes that last.
+    """Finds facts by their form, without a model: people's statements about themselves, and lasting wishes.
 
     "My time zone is CET", "I prefer short answers", "always answer in German", "remember that …", in several
     languages. It misses facts in other forms, and never states one that was not said. Code, logs, quotations,
@@ -108,7 +108,7 @@ class ModelFacts:
         self._timeout_s = timeout_s
 
     async def extract(self, finished: Finished) -> Sequence[Fact]:
-        """At most 20, and none that tells a secret.
+        """At most 20, and none that contains a secret.
 
         A fact cites the texts it was drawn from; one that cites none of them rests on all.
         """

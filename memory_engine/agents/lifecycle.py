@@ -321,7 +321,7 @@ class AgentLifecycle:
         return evolve(known, playbook=found[0].playbook.text) if found else known
 
     async def _user(self) -> User | None:
-        """The conversation's user; `None` if nobody is known."""
+        """The conversation's user; `None` if unknown."""
         user_id = (await self.thread.info()).user_id
         return self._engine.user(user_id, tenant_id=self._tenant_id) if user_id else None
 
@@ -333,7 +333,7 @@ class AgentLifecycle:
         return Keeper(agent, user, self.thread.id, self._engine.kernel.now_us())
 
     async def _learned(self, task: Preparation, result: Said) -> tuple[Learned, ...]:
-        """The facts that the extractor found and nobody's memory holds yet, none of which tells a secret.
+        """The facts that the extractor found and no memory holds yet, without those that contain a secret.
 
         What a person said goes to that person's memory, what the agent found out to the agent's.
         """
@@ -382,7 +382,7 @@ class AgentLifecycle:
 
 
 def _heard_and_recalled(state: State, after: int) -> tuple[list[Chunk], list[str]]:
-    """What users said after a seq, and the texts that came out of memory."""
+    """Users' messages after a seq, and the texts that came out of memory."""
     heard: list[Chunk] = []
     recalled: list[str] = []
     for chunk in state.everything():

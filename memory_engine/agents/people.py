@@ -1,4 +1,4 @@
-"""What people said in a conversation, and whether a text that an agent keeps is theirs."""
+"""People's words in a conversation, and whether a text that an agent keeps is theirs."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -17,7 +17,7 @@ SAID = "said"
 
 @frozen
 class People:
-    """What people said: a folded text each, with the ids of the events that it came with."""
+    """People's words: a folded text each, with the ids of its events."""
 
     texts: tuple[str, ...]
     ids: tuple[tuple[str, ...], ...]
@@ -34,7 +34,7 @@ class People:
         return bool(self.texts)
 
     def repeated(self, text: str) -> tuple[str, ...] | None:
-        """The ids of the events in which a person used all the telling words of a text; `None` if nobody did."""
+        """The ids of the events in which a person used all the significant words of a text; `None` without any."""
         found = frozenset(words(fold_case(text)))
         telling = found - common_words() or found
         if not telling:
@@ -54,7 +54,7 @@ def _has_all(said: str, telling: Collection[str]) -> bool:
 
 
 async def people_in(conversation: Thread) -> People:
-    """What people said in a conversation, as far as its state holds it."""
+    """People's words in a conversation, as far back as its state reaches."""
     state = await conversation.state()
     said = await aside(lambda: _said(state), items=len(state))
     seqs = sorted({seq for _, seq in said})

@@ -1,4 +1,4 @@
-"""What an agent keeps in the brief of its conversation, and how the brief is told to it."""
+"""An agent's pins in the brief of its conversation, and the brief in words for it."""
 
 from memory_engine.core.json_form import named
 from memory_engine.thread import Thread
@@ -7,7 +7,7 @@ from memory_engine.views.layers.entries import RECALLED_MARK
 from memory_engine.views.layers.summaries import shortened
 
 STATEMENT_CHARS_MAX = 1_200
-"""Characters of a statement that a model is told."""
+"""Characters of a statement that a model is shown."""
 
 
 class AgentPins:
@@ -29,7 +29,7 @@ class AgentPins:
         return True
 
     async def read(self) -> tuple[str, list[dict[str, object]]]:
-        """What still stands, in the order of time: as lines for a model, and as data."""
+        """The statements that still apply, in order of time: as lines for a model, and as data."""
         standing = (await self._conversation.brief.read()).standing
         if not standing:
             return "Nothing that people said still stands, and nothing is pinned.", []

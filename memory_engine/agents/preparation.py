@@ -30,7 +30,7 @@ MEMORY_CHARS_MAX = 600
 class Preparation:
     """The memory that a run begins with. `messages` are for the model's first call: the context, with `prompt` in it.
 
-    `prompt` is the note on memories, rules and playbook, empty where there are none.
+    `prompt` is the note on memories, rules and playbook, empty without any.
     """
 
     task: str
@@ -81,7 +81,7 @@ class Memories:
 
 
 async def known_for(of: Memories, task: str, limit: int) -> Known:
-    """What fits the task, and nothing that another user said."""
+    """Memory that fits the task, without other users' words."""
     sought: list[tuple[Scope, Sequence[Layer]]] = [(of.agent, SEARCHED)]
     rules = await Memory(of.agent, viewer=of.viewer).rules()
     if of.lead is not None:

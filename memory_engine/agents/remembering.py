@@ -1,4 +1,4 @@
-"""An agent's memory as it is used in one conversation: what its people say is kept for their user, not for others.
+"""An agent's memory in one conversation: its people's words are kept for their user, not for others.
 
 The agent's memory serves every user. Reads see what the agent found out and what this conversation's user said; what
 a person said is written to that user's memory, or stays in a conversation without a user.
@@ -24,7 +24,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 @frozen(kw_only=True)
 class Remembering:
-    """The memory of `owner`, and beside it that of the user whose `conversation` an agent works in."""
+    """The memory of `owner`, and with it that of the user whose `conversation` an agent works in."""
 
     owner: Thread
     conversation: Thread
@@ -71,7 +71,7 @@ class Remembering:
     async def keep(self, layer: Layer, content: str, *, key: str = "", condition: str = "") -> str:
         """Add an entry where it belongs, and return its id.
 
-        An entry of the working layer is the agent's. Where nobody's words are known, only this user will see it.
+        An entry of the working layer is the agent's. Where no one's words are known, only this user will see it.
         """
         if not self.is_shared or layer == "working":
             return (await self.owner.memory.append(layer, content, key=key, condition=condition)).id
@@ -85,7 +85,7 @@ class Remembering:
         return (await self.owner.memory.append(layer, entry, key=key, condition=condition)).id
 
     async def own(self, layer: Layer) -> Memory | None:
-        """The memory of a layer that is this user's alone; `None` where the owner's is nobody else's either.
+        """The memory of a layer that is this user's alone; `None` if the owner's is no one else's either.
 
         Working notes are the agent's, of the task at hand.
         """
@@ -113,14 +113,14 @@ class Remembering:
         return entry_id
 
     async def _memories(self) -> list[Memory]:
-        """The memory at work, and beside an agent's the one that holds what people said here."""
+        """The memory in use, and with an agent's the one that holds people's words of this conversation."""
         viewer, user = await self._viewer_and_user()
         if viewer is None:
             return [self.owner.memory]
         return [Memory(self.owner, viewer=viewer), *(thread.memory for thread in self._beside(user))]
 
     def _beside(self, user: User | None) -> list[Thread]:
-        """The thread whose memory holds what this conversation's people said, beside the shared one."""
+        """The thread whose memory holds the words of this conversation's people, next to the shared one."""
         beside = user or self.conversation
         return [] if beside is self.owner else [beside]
 

@@ -1,7 +1,7 @@
-"""Statements: what somebody says holds for them, found by its form, in several languages.
+"""Statements: what people say about themselves, found by its form, in several languages.
 
 "My time zone is CET", "I prefer short answers", "always answer in German", "remember that …": the first person, or a
-wish that lasts. Questions, suppositions, guesses, what holds for a moment, what another said, and what tells a secret,
+wish that lasts. Questions, suppositions, guesses, passing states, the words of another, and texts with a secret
 are none. It misses statements in other forms; a language model finds more.
 """
 
@@ -36,7 +36,7 @@ _FURTHER = regex(
     r"|,\s+(?:and|as|so|since|because|which|und|weil|da|also|y|porque|que|así|et|car|donc|parce)\b.*",
     re.IGNORECASE,
 )
-"""What a sentence goes on with behind the value of a thing."""
+"""Words that continue a sentence after the value of a thing."""
 _INFINITIVE = regex(r".*\w(?:en|ern|eln)[.! ]*$")
 _PARTICIPLE = regex(
     r"(?:[a-z]{3,}(?:ing|ed)|(?:ge|ver|be|ent|zer|er|ab|an|auf|aus|ein|weg|zurück)[a-zäöüß]{2,}(?:t|en)"
@@ -72,7 +72,7 @@ def _name(text: str) -> list[str]:
 
 
 def statements(text: str) -> Iterator[tuple[str, str]]:
-    """What a text states of its author, in order, as keys and values. A value stands in the text as it is."""
+    """A text's statements about its author, in order, as keys and values. A value is a part of the text."""
     for sentence in sentences(text):
         said = sentence.replace("\u2019", "'")
         if _may_state(said):
@@ -131,7 +131,7 @@ def _stated(clause: str) -> tuple[str, str] | None:
 
 
 def _remembered(rest: str) -> tuple[str, str] | None:
-    """What somebody asks to remember: a thing with its value, else the sentence."""
+    """A request to remember: a thing with its value, else the sentence."""
     if found := _owned(rest):
         return found
     article = _ARTICLE.match(rest)
@@ -145,7 +145,7 @@ def _remembered(rest: str) -> tuple[str, str] | None:
 
 
 def _owned(clause: str) -> tuple[str, str] | None:
-    """`my X is Y` for a thing that stays somebody's, and a value that stays its."""
+    """`my X is Y` for a thing that remains a person's, and a value that remains its."""
     plain = clause.lower()
     owner = _pattern("owners").match(plain)
     copula = next(_pattern("copulas").finditer(plain, owner.end()), None) if owner is not None else None
@@ -172,7 +172,7 @@ def _is_state(value: str) -> bool:
 
 
 def _wished(clause: str, plain: str) -> tuple[str, str] | None:
-    """A wish that lasts, as it was said."""
+    """A lasting wish, in its own words."""
     called = _pattern("called").match(plain)
     if called is not None:
         name = clause[called.end() :].strip(_END)
@@ -190,7 +190,7 @@ def _wished(clause: str, plain: str) -> tuple[str, str] | None:
 
 
 def _of_oneself(clause: str, plain: str) -> tuple[str, str] | None:
-    """What somebody prefers, does or is, as it was said."""
+    """A preference, habit or trait, in its own words."""
     if _pattern("complete").fullmatch(plain):
         return _slug(clause), clause
     if _pattern("speaking").match(plain) and _pattern("languages").match(_after("speaking", plain)):

@@ -27,7 +27,7 @@ SUPERSEDED = "superseded"
 TOO_SLOW = "too_slow"
 """Reason of a compactor that was given up because the thread passed its hard limit while it worked."""
 INCOMPLETE = "incomplete"
-"""Reason of a summary that lacks required content even after the compactor was told what is missing."""
+"""Reason of a summary that lacks required content even after a second request names what is missing."""
 
 
 class Failures(msgspec.Struct):

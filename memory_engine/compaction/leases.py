@@ -16,7 +16,7 @@ LEASE_POLL_S = 0.05
 
 @asynccontextmanager
 async def leased(store: Store, thread_id: str, *, wait_s: float) -> AsyncIterator[bool | None]:
-    """Keep other processes from compacting a thread. Yield True on success, `None` if the store cannot tell.
+    """Keep other processes from compacting a thread. Yield True on success, `None` if the store does not know.
 
     Yield False if another process does not release the thread within `wait_s` seconds: it is considered stuck.
     """
@@ -46,7 +46,7 @@ def abandonment(started: CompactionStarted, now_us: int, is_ours: bool | None) -
 
 @define
 class ModelsAtWork:
-    """Models that are summarizing threads now, whose results nobody has to wait for."""
+    """Models that are summarizing threads now, whose results no call has to wait for."""
 
     _hurries: dict[str, asyncio.Event] = field(factory=dict)
 

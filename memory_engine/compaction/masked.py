@@ -1,4 +1,4 @@
-"""What a compactor that may send texts to a model is given: placeholders for secrets, which its lines bring back."""
+"""The input of a compactor that may send texts to a model: placeholders for secrets, which its lines bring back."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ _LISTS = ("brief", "todos")
 async def compacted(
     compactor: Compactor, chunks: Sequence[Chunk], context: CompactionContext, mask: Mask | None
 ) -> CompactionResult:
-    """Return a compactor's result. One that works ahead sends its input nowhere, and gets it as it is.
+    """Return a compactor's result. One that works ahead sends its input nowhere, and gets it unmasked.
 
     A line with a placeholder that the compactor was not given is left out, as any value that it made up. Raises
     `CompactorFailed` if no other is left.

@@ -148,7 +148,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     hurry: asyncio.Event | None = None
     """Event that makes the run give up the working compactor immediately."""
     mask: Mask | None = SECRETS
-    """What a compactor may see that may send its input to a model."""
+    """The input of a compactor that may send it to a model."""
     left_out: list[_LeftOut] = []
     """Collects the parts that did not get shorter."""
 

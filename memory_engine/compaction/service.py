@@ -293,7 +293,7 @@ class CompactionService:
         return self._kernel.config.compaction_instructions, self.policy_of(runtime).instructions
 
     def _works_ahead(self, trigger: Trigger) -> bool:
-        """Return True if a compaction computes its result before it starts, at a quiet moment: nobody waits for it."""
+        """Return True if a compaction computes its result before it starts, at a quiet moment: no call waits for it."""
         return trigger == "auto" and all(map(works_ahead, (*self._compactors, self.fallback)))
 
     async def _compaction(
@@ -346,7 +346,7 @@ class CompactionService:
             result = await work()
             if not future.done():
                 future.set_result(result)
-        except BaseException as error:  # every error ends the future, so that nobody waits forever
+        except BaseException as error:  # every error ends the future, so that no one waits forever
             is_over = self._kernel.tasks.closing and isinstance(error, asyncio.CancelledError)
             fail(future, EngineClosed() if is_over else error)
             if not isinstance(error, MemoryEngineError):

@@ -116,7 +116,7 @@ class _Restoring:
                 place = _RestorePlace(after=chunk.id)
 
     def _kept(self, chunk: Chunk) -> Chunk | None:
-        """Return the chunk as it is after later forgettings; `None` if nothing is left."""
+        """Return the chunk after later forgettings; `None` if nothing is left."""
         if chunk.retention is Retention.EPHEMERAL and self._aftermath.sessions_ended:
             return None
         return self._aftermath.forgettings.kept(chunk, since=self._before.seq)

@@ -136,7 +136,7 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
     key_of: KeyOf | None = None,
     progress: ComparisonProgress | None = None,
 ) -> Comparison:
-    """Run each log again under each compactor, in memory: nothing is written, and the logs stay as they are.
+    """Run each log again under each compactor, in memory: nothing is written, and the logs do not change.
 
     `logs` are files and folders: exported logs, conversations as `memory-engine ingest` takes them, databases (their
     conversations, without forks). `policy` says when to compact (default: the thread's own, else one for a window of

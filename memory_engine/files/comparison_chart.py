@@ -88,7 +88,7 @@ def _said(row: CompactorScore) -> str:
 
 
 def _labels(totals: Sequence[CompactorScore], right: float) -> list[str]:
-    """The compactors' names beside their large dots, none over another."""
+    """The compactors' names next to their large dots, none over another."""
     parts: list[str] = []
     lowest = -1000.0
     for total in sorted(totals, key=lambda total: _place(total, right)[1]):

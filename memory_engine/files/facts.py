@@ -1,7 +1,7 @@
-"""The facts of a text, told by their looks, and those that another text no longer says.
+"""The facts of a text, recognised by their looks, and those that another text no longer says.
 
-A fact is a word that nobody could guess: a number, a date, an amount, an id, a code, a path, an address, an identifier,
-a name. A text that says a fact in other words, or says it wrongly, cannot be recognised here.
+A fact is a word that could not be guessed: a number, a date, an amount, an id, a code, a path, an address,
+an identifier, a name. A text that says a fact in other words, or says it wrongly, cannot be recognised here.
 """
 
 import re

@@ -45,7 +45,7 @@ def page(
 
 
 def text(at: SvgPoint, words: str, kind: str = "", *, anchor: str = "start", turned: bool = False) -> str:
-    """A line of text on a baseline; `anchor` says which end of it is at the place, `turned` stands it upright."""
+    """A line of text on a baseline; `anchor` says which end of it is at the place, `turned` makes it vertical."""
     x, y = at
     turn = f' transform="rotate(-90 {x} {y})"' if turned else ""
     named = f' class="{kind}"' if kind else ""

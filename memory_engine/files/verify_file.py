@@ -49,7 +49,7 @@ _BEGIN = (
 class _WorkerTask(msgspec.Struct):
     """The first line for a process: where it finds modules, the file, and the plug-ins and key to open it with.
 
-    It goes through a pipe, which nobody else can read.
+    It goes through a pipe, which no one else can read.
     """
 
     path: list[str]
@@ -270,7 +270,7 @@ async def _process() -> AsyncIterator[asyncio.subprocess.Process]:
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """End a process, close its pipes and wait for it: one that nobody waits for would outlive its loop."""
+    """End a process, close its pipes and wait for it: else it would outlive its loop."""
     if process.returncode is None:
         process.kill()
     if process.stdin is not None:

@@ -11,7 +11,7 @@ are events too, so that contexts, search, compaction and the inspector work on i
 """
 
 # pyright: reportMissingImports=false
-# google-adk fits beside few others: it is in the environment of its tests alone
+# google-adk fits with few others: it is in the environment of its tests alone
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -116,7 +116,7 @@ class MemoryEngineSessionService(BaseSessionService):
         """Store an event, its messages and the state that it sets, in one commit; then update the session.
 
         An event that was appended before is not stored again; a partial one never is. Raises `StaleSessionError` if
-        somebody else has continued the session, `SessionNotFoundError`.
+        another has continued the session, `SessionNotFoundError`.
         """
         if event.partial:
             return event
@@ -138,7 +138,7 @@ class MemoryEngineSessionService(BaseSessionService):
     async def show_brief(self, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Put the brief of the session in front of a request: an agent takes this as its `before_model_callback`.
 
-        It says what people said and still holds, as far as the request does not say it. The session stays as it is.
+        It holds people's statements that still apply, without those in the request. The session does not change.
         """
         session, beside = callback_context.session, _texts(llm_request)
         owned = self._owned(session.app_name, session.user_id)
@@ -152,7 +152,7 @@ class MemoryEngineSessionService(BaseSessionService):
 
         With `recall=True` it says what the user's other sessions in the app, and events of this one that the request
         lacks, hold on that message, in at most `recall_tokens` tokens. It is the same for all calls until the user's
-        next message. The session stays as it is.
+        next message. The session does not change.
         """
         session = callback_context.session
         said = next(

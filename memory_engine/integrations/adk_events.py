@@ -1,7 +1,7 @@
 """Events of ADK: how they are stored and restored, and the messages in them."""
 
 # pyright: reportMissingImports=false
-# google-adk fits beside few others: it is in the environment of its tests alone
+# google-adk fits with few others: it is in the environment of its tests alone
 
 import json
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ def prefixed(shared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def event_again(event: Event) -> Event:
-    """An event as it is restored."""
+    """A restored event."""
     found = Event.model_validate_json(as_json(dumped(event)))  # which ignores the keys
     found.actions.state_delta = state_of(event.actions)
     return found
@@ -84,7 +84,7 @@ def _is_users(content: types.Content, author: str) -> bool:
 
 
 def said_by(content: types.Content, author: str, text: str) -> UserMessage | LlmTextResponse:
-    """What a user, or an agent, said; or what tools gave back, which the framework puts under the user's role."""
+    """The words of a user, or an agent; or tools' results, which the framework puts under the user's role."""
     if not _is_users(content, author):
         return LlmTextResponse(content=text)
     is_result = any(part.function_response is not None for part in content.parts or [])
@@ -105,12 +105,12 @@ async def messages_of(thread: ThreadHandle, event: Event, event_id: str) -> list
 
 
 def shown_in(content: types.Content) -> list[str]:
-    """What a content says and what its tools gave back, as it is stored."""
+    """A content's words and its tools' results, for storage."""
     return [str(message["content"]) for message in _openai(content, True) if message.get("content")]
 
 
 def _openai(content: types.Content, is_users: bool) -> list[dict[str, Any]]:
-    """A content as messages of chat completions: results first, then the texts beside them."""
+    """A content as messages of chat completions: results first, then the other texts."""
     parts = content.parts or []
     results = [
         {
@@ -145,7 +145,7 @@ def _openai(content: types.Content, is_users: bool) -> list[dict[str, Any]]:
 
 
 def _part(part: types.Part) -> dict[str, Any] | None:
-    """A part in chat completions' form; `None` if there is none."""
+    """A part in chat completions' form; `None` without one."""
     if part.text:
         return {"type": "text", "text": part.text}
     data, file = part.inline_data, part.file_data

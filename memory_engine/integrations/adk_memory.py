@@ -1,7 +1,7 @@
 """A memory service for ADK: what its apps add to the memory of a user."""
 
 # pyright: reportMissingImports=false
-# google-adk fits beside few others: it is in the environment of its tests alone
+# google-adk fits with few others: it is in the environment of its tests alone
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -35,7 +35,7 @@ _PASSAGES = 4
 
 
 class MemoryEngineMemoryService(BaseMemoryService):
-    """What apps add to the memory of a user, in a separate thread. It outlives its sessions.
+    """Memories that apps add for a user, in a separate thread. It outlives its sessions.
 
     Make it on the event loop that the engine was opened on. A deleted memory is not added again.
     """
@@ -86,7 +86,7 @@ class MemoryEngineMemoryService(BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add memories as they are; one without an id gets one."""
+        """Add memories unchanged; one without an id gets one."""
         now = platform_time.get_time()
         given = [
             one.model_copy(

@@ -176,7 +176,7 @@ async def _recall(provider: ContextProvider, threads: OwnedThreads, context: Ses
 
 
 def _key(message: Json) -> tuple[str, str]:
-    """What identifies a message: its id, or all of its content."""
+    """The identity of a message: its id, or all of its content."""
     name = message.get("message_id")
     return ("id", str(name)) if name else ("said", json.dumps(message, sort_keys=True))
 
@@ -226,7 +226,7 @@ def _texts(entry: Json) -> dict[str, str]:
 
 
 def _openai(message: Message) -> list[dict[str, Any]]:
-    """A message as chat completions' messages: results first, then the texts beside them."""
+    """A message as chat completions' messages: results first, then the other texts."""
     results = [
         {"role": "tool", "tool_call_id": one.call_id or "", "content": _result(one)}
         for one in message.contents
@@ -248,7 +248,7 @@ def _openai(message: Message) -> list[dict[str, Any]]:
     if thoughts and role == "assistant":
         found["reasoning_content"] = thoughts
     if content and message.role == "tool":
-        found["isMeta"] = True  # beside results, in the user's role: no person wrote it
+        found["isMeta"] = True  # with results, in the user's role: no person wrote it
     return [*results, found] if content or len(found) > 2 else results
 
 

@@ -47,7 +47,7 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
     """The memory tool for `AsyncAnthropic`, on the memory files of a thread: an agent's, a user's, a conversation's.
 
     Claude's mistakes raise the SDK's `ToolError`, which its tool runner returns to Claude; errors that Claude did
-    not cause (a `StorageError`) are raised as they are.
+    not cause (a `StorageError`) are raised unchanged.
     """
 
     def __init__(self, thread: Thread, *, cache_control: "BetaCacheControlEphemeralParam | None" = None) -> None:

@@ -31,9 +31,9 @@ async def brief_of(
 
 
 async def brief_text(thread: Thread, *, beside: Iterable[str] = (), max_tokens: int = BRIEF_TOKENS) -> str:
-    """What people said in a thread and still holds, in at most `max_tokens` tokens; empty where that is nothing.
+    """People's statements in a thread that still apply, in at most `max_tokens` tokens; empty without any.
 
-    `beside` are the texts of the request: what they say is not repeated, but for pins. Send the result in the role of a
+    `beside` are the texts of the request: their statements are not repeated, except pins. Send it in the role of a
     user, in front of the history, and do not store it with the talk: it would count as said by a person. Raises
     `ThreadNotFound`.
     """

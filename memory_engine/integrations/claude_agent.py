@@ -93,7 +93,7 @@ class MemoryEngineSessionStore:
         await self._home.run(self._append(key, cast("list[Entry]", entries)))
 
     async def load(self, key: "SessionKey") -> "list[SessionStoreEntry] | None":
-        """The entries of a key, equal as JSON to those that were added; `None` if there are none.
+        """The entries of a key, equal as JSON to those that were added; `None` without any.
 
         Entries whose messages were forgotten or erased are left out, with the calls that they answer and the results
         of their calls; what follows them continues from what is before them.
@@ -146,7 +146,7 @@ class MemoryEngineSessionStore:
             events = [*await _left(thread, new[0]), *(map(_as_agents, said) if of_agent else said)]
             try:
                 await thread.dispatch_all(events, expected_seq=seq)
-            except Conflict:  # somebody else has written meanwhile
+            except Conflict:  # another has written meanwhile
                 await asyncio.sleep(0)
                 continue
             return
@@ -250,7 +250,7 @@ def _said(message: Entry) -> Event | None:
 
 
 def _as_agents(new: NewEvent) -> NewEvent:
-    """What a sub-agent is asked comes from the agent that started it, not from a person."""
+    """A sub-agent's questions come from the agent that started it, not from a person."""
     match new.event:
         case UserMessage(content=content, origin="", native=native):
             return replace(new, event=ParentAgentMessage(content=content, native=native))
@@ -260,7 +260,7 @@ def _as_agents(new: NewEvent) -> NewEvent:
 async def _left(thread: Thread, first: Entry) -> list[NewEvent]:
     """The event that forgets the messages after the entry that a prompt continues from, if there are any.
 
-    Results of parallel calls stand beside each other: they are not a branch that was left.
+    Results of parallel calls are siblings: they are not a branch that was left.
     """
     if not is_prompt(first) or "parentUuid" not in first:
         return []

@@ -25,7 +25,7 @@ def uuid_of(entry: Entry) -> str:
 def message_of(entry: Entry, *, of_agent: bool) -> Entry | None:
     """The message in an entry, as Anthropic's API has it and with the client's flags; `None` for any other entry.
 
-    In a session's own transcript, entries of a sub-agent are none of its messages.
+    In a session's own transcript, a sub-agent's entries are not messages.
     """
     message = entry.get("message")
     if entry.get("type") not in ("user", "assistant") or not isinstance(message, dict):

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class HomeLoop:
-    """The loop that it is made on: the one that the engine was opened on."""
+    """The loop that the engine was opened on."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

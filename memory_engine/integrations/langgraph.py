@@ -6,7 +6,7 @@
         graph = builder.compile(checkpointer=MemoryEngineSaver(engine))
 
 Needs the extra `langgraph`. A LangGraph thread is the engine's thread of the same id. The messages of its root graph
-are events beside the checkpoints, so that contexts, search, compaction and the inspector work on it.
+are events among the checkpoints, so that contexts, search, compaction and the inspector work on it.
 """
 
 import builtins
@@ -160,7 +160,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         """The messages of a model's request, with one before the newest of the user that holds what is recalled for it.
 
         With `recall=True` it says what the user's other threads, and messages of this one that are not given, hold on
-        the newest message, in at most `recall_tokens` tokens; else the messages stay as they are. It is the same until
+        the newest message, in at most `recall_tokens` tokens; else the messages do not change. It is the same until
         the user's next message. Give the result to the model, and do not return it from a node.
         """
         beside = [text_of(one) for one in messages]
@@ -350,7 +350,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         return _config(thread_id, name)
 
     async def _save(self, checkpoints: Checkpoints, draft: Draft, rest: "Rest", messages: object) -> None:
-        """Save a checkpoint, and the new messages of the root graph as events beside it."""
+        """Save a checkpoint, and the new messages of the root graph as events with it."""
         graph = GraphMessages(checkpoints, draft, self._messages, self._loads, self._left)
         beside = () if draft.name.namespace else await graph.events(rest.parent, messages)
         await checkpoints.save(draft, rest.parent, rest.state, rest.metadata, beside=beside)

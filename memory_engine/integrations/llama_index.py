@@ -126,7 +126,7 @@ class MemoryEngineChatStore(BaseChatStore):
         """The messages of a request, with one before the newest of the user that holds what is recalled for it.
 
         With `recall=True` it says what the user's other conversations, and messages of this key that are not given,
-        hold on the newest message, in at most `recall_tokens` tokens; else the messages stay as they are. It is the
+        hold on the newest message, in at most `recall_tokens` tokens; else the messages do not change. It is the
         same until the user's next message is stored. Give the result to the model; do not store it.
         """
         given = [*messages]
@@ -134,7 +134,7 @@ class MemoryEngineChatStore(BaseChatStore):
         return _with(given, text, _front(given) if at is None else at)
 
     def _recalled(self, key: str, given: Sequence[ChatMessage]) -> tuple[str, int | None]:
-        """What is recalled for the newest message of the user, and its place."""
+        """The recalled passages for the newest message of the user, and their place."""
         if not self._recall_tokens:
             return "", None
         beside = [one.content or "" for one in given]
@@ -253,7 +253,7 @@ def _front(messages: list[ChatMessage]) -> int:
 
 
 async def _said_at(threads: OwnedThreads, key: str) -> int:
-    """The seq of the newest message of a person in a key's thread; 0 if there is none."""
+    """The seq of the newest message of a person in a key's thread; 0 without one."""
     thread = await threads.find(key)
     with suppress(ThreadNotFound):
         newest = (await thread.state()).newest() if thread is not None else ()
@@ -309,7 +309,7 @@ def _openai(message: ChatMessage) -> list[dict[str, Any]]:
 
 
 def _calls(message: ChatMessage) -> list[dict[str, Any]]:
-    """The calls of a message: its blocks, or what older classes keep beside them."""
+    """The calls of a message: its blocks, or the place where older classes keep them."""
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     if blocks:
         functions = [{"name": one.tool_name, "arguments": _given(one)} for one in blocks]

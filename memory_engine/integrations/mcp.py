@@ -73,7 +73,7 @@ class Served:
 
 
 class ContextOf(Arguments, frozen=True):
-    """What to know before a task."""
+    """The context to read before a task."""
 
     tool = "memory_context"
     purpose = (
@@ -142,7 +142,7 @@ _DATA: Mapping[str, Mapping[str, object]] = {
     },
     "memory_why": {"tree": {"type": "object", "description": "The explanation, down to the events."}},
 }
-"""The fields of each tool's structured answer, beside `text`."""
+"""The fields of each tool's structured answer, besides `text`."""
 
 
 def _load_sdk() -> None:
@@ -170,7 +170,7 @@ async def serve_stdio(engine: Engine, served: Served) -> None:
     server = await create_server(engine, served)
     from mcp.server.stdio import stdio_server
 
-    # A thread waits for the client's next line, and nothing but the client ends that: a signal ends the process, as it
+    # A thread waits for the client's next line, and only the client ends that: a signal ends the process, as it
     # may at any time. What was acknowledged is durable.
     with suppress(ValueError):  # in another thread than the main one, signals are not ours
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -198,7 +198,7 @@ async def create_server(engine: Engine, served: Served) -> "Server[Any]":
 
 
 class _Answers:
-    """What the server answers with."""
+    """The server's answers."""
 
     def __init__(self, engine: Engine, served: Served, agent: Agent, conversation: Thread, viewer: Viewer) -> None:
         self._engine = engine
@@ -220,7 +220,7 @@ class _Answers:
 
     @classmethod
     async def of(cls, engine: Engine, served: Served) -> "_Answers":
-        """With the conversation that holds the scratchpad; where nothing may be written and there is none, without."""
+        """With the conversation that holds the scratchpad; without it, if nothing may be written and there is none."""
         agent = engine.agent(served.agent_id, tenant_id=served.tenant_id)
         parts = (served.tenant_id, served.user_id, served.agent_id)
         thread_id = "mcp:" + "/".join(quote(part, safe="") for part in parts)
@@ -320,7 +320,7 @@ class _Answers:
     # resources
 
     async def list_resources(self, _context: object, _params: object) -> "types.ListResourcesResult":
-        """What can be read: house rules, preferences, conversations, memory files."""
+        """The readable resources: house rules, preferences, conversations, memory files."""
         import mcp_types as types
 
         fixed = [("threads", "Conversations, as JSON", "application/json")]
@@ -351,7 +351,7 @@ class _Answers:
     async def read_resource(
         self, _context: object, params: "types.ReadResourceRequestParams"
     ) -> "types.ReadResourceResult":
-        """Read one. An unknown address is the protocol's error, and so is one of another tenant: it tells nothing."""
+        """Read one. An unknown address is the protocol's error, and so is another tenant's: it reveals nothing."""
         import mcp_types as types
         from mcp.shared.exceptions import MCPError
 
@@ -394,7 +394,7 @@ class _Answers:
         return [info for info in await self._threads.list(limit=THREADS_MAX) if not info.is_what_if]
 
     async def _conversation_of(self, thread_id: str) -> Thread | None:
-        """The one with this id, or `None`, also for another's: that it exists is nobody else's business."""
+        """The one with this id; `None` also for another's: that it exists must not show."""
         try:
             thread = await self._threads.find(thread_id)
         except ThreadDiffers:

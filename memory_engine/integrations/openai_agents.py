@@ -220,7 +220,7 @@ class _OwnEngine:
 
 
 def _text(item: Item) -> str:
-    """What an item says, or what a tool gave back."""
+    """The words of an item, or a tool's result."""
     content: Any = item.get("content") or item.get("output") or ""
     parts = content if isinstance(content, list) else [content]
     return "\n".join(str(part.get("text") or "") if isinstance(part, Mapping) else str(part) for part in parts)

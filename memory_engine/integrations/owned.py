@@ -41,7 +41,7 @@ class OwnedThreads:
         return thread if await is_there(kernel, thread_id, wanted) else None
 
     async def open(self, thread_id: str) -> Thread:
-        """The thread with this id, created if there is none. Raises `ThreadDiffers`, and as `create_thread` does."""
+        """The thread with this id, created if missing. Raises `ThreadDiffers`, and as `create_thread` does."""
         while (found := await self.find(thread_id)) is None:
             with suppress(ThreadDiffers):  # another task or process was first: `find` says if that matters
                 return await self.engine.open_thread(

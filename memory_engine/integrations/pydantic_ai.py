@@ -268,7 +268,7 @@ class MemoryEngineConversationStore(ScopedCalls):
         record: ConversationRecord,
         new_entries: Sequence[ConversationEntry],
     ) -> list[NewEvent]:
-        """What a save writes: forgettings of what it leaves, then entries with their messages, then the record."""
+        """The events of a save: forgettings of dropped entries, then entries with their messages, then the record."""
         thread_id = session.thread.id
         base = new_entries[0].parent_id if new_entries else record.head_id
         old = stored.head_id if stored is not None else None

@@ -1,6 +1,6 @@
 """Portable Memory bundles (`.mem`, format 1): a folder of JSON lines, a manifest, and a SHA-256 of each file.
 
-What a bundle of ours says beyond the format stands in each record under `memoryEngine`: where the memory belongs, and
+A bundle of ours adds to each record, under `memoryEngine`: where the memory belongs, and
 which events it came from. Other programs keep that of an episode and pass it on.
 """
 
@@ -41,7 +41,7 @@ TOMBSTONES = "audit/tombstones.jsonl"
 BLOCK = 1 << 20
 _PLACE = regex(r"[A-Za-z0-9_\-]+(?:/[A-Za-z0-9_\-.]*[A-Za-z0-9_\-])+|CHECKSUMS")
 _SYSTEM = regex(r"[a-z0-9][a-z0-9._-]{0,39}")
-"""Names of systems: a model is told of one in so many words."""
+"""Names of systems: a model sees exactly these words."""
 _GIVEN = (
     "categories", "metadata", "actors", "speaker", "sourceType", "sourceID", "contextID", "importance", "confidence",
     "sensitivity", "pinned", "expirationDate", "episodeID", "subject", "predicate", "object", "version", "steps",
@@ -57,7 +57,7 @@ class FileDigest(msgspec.Struct, frozen=True):
 
 
 class BundleHead(msgspec.Struct, frozen=True):
-    """What is read of a manifest."""
+    """The fields of a manifest that are read."""
 
     format: str
     files: tuple[FileDigest, ...]
@@ -138,7 +138,7 @@ def digest_of(path: Path, within: Path) -> tuple[str, int]:
 
 
 def read_bundle(folder: Path, limits: ReadingLimits) -> ForeignFile:
-    """What a bundle holds. What it says is deleted is not taken. Raises `ImportRefused`."""
+    """The memories of a bundle, without deleted ones. Raises `ImportRefused`."""
     bundle = Bundle(folder, limits)
     found = ForeignFile(folder, NAME)
     found.deleted.update(text_of(one, "targetID") for one in bundle.records(TOMBSTONES))

@@ -1,4 +1,4 @@
-"""Check of a bundle: every memory against the logs that were exported beside it."""
+"""Check of a bundle: every memory against the logs that were exported with it."""
 
 from collections.abc import Iterator, Mapping
 
@@ -40,7 +40,7 @@ class MemoriesChecked(JsonForm):
 
 
 class _Event(msgspec.Struct, frozen=True):
-    """What is compared of an event. `said` is its text or value; `None` if its texts were taken out."""
+    """The compared parts of an event. `said` is its text or value; `None` if its texts were taken out."""
 
     id: str
     hash: str

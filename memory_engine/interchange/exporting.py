@@ -1,4 +1,4 @@
-"""Export of a user's memory as a bundle, with the events that each memory came from, beside the user's logs."""
+"""Export of a user's memory as a bundle, with the events that each memory came from, and the user's logs."""
 
 import asyncio
 import errno
@@ -38,7 +38,7 @@ _CARRIED = ("name", "updated_at", "valid_at", "invalid_at")
 
 @frozen(kw_only=True)
 class MemoriesExported(JsonForm):
-    """The written bundle: memories and preferences, and the logs beside them. `left_out` counts what it does not hold.
+    """The written bundle: memories and preferences, and the logs. `left_out` counts what it does not hold.
 
     `digest` is the SHA-256 of its list of checksums: it binds every file. With `dry_run`, nothing was written.
     """
@@ -150,7 +150,7 @@ class _Records:
 
     @classmethod
     async def of(cls, user: ScopeHandle, own: frozenset[str], left_out: Counter[str]) -> "_Records":
-        """What a user's thread holds now: nothing that was forgotten, erased or removed."""
+        """The memories in a user's thread now: without forgotten, erased or removed ones."""
         rows = await _entries(user) if await user.exists() else []
         preferences = [row for _, row in (await user.rows(PREFERENCES)).items()]
         proof = await _Proof.of(user, own, rows, preferences, left_out)
@@ -184,7 +184,7 @@ class _Records:
 
 
 async def _entries(user: ScopeHandle) -> list[EntryRow]:
-    """The entries of all layers, those that summaries stand for in place of the summaries."""
+    """The entries of all layers; in place of summaries the entries that they summarise."""
     found: list[EntryRow] = []
     for layer in LAYER_NAMES:
         for row in (await layer_rows(user, layer)).rows():

@@ -55,7 +55,7 @@ class ForeignPreference(msgspec.Struct, frozen=True, kw_only=True):
 
 @define
 class ForeignFile:
-    """What was read of a file, and the counts of what cannot be taken, by kind. `deleted` are ids of memories."""
+    """The memories of a file, and the counts of what cannot be taken, by kind. `deleted` are ids of memories."""
 
     path: Path
     system: str
@@ -132,7 +132,7 @@ def memory_id(system: str, id: str) -> str:
 
 
 def text_of(value: object, *keys: str) -> str:
-    """The first text, or number, under one of the keys; empty if there is none."""
+    """The first text, or number, under one of the keys; empty without one."""
     for key in keys:
         found = value.get(key) if isinstance(value, Mapping) else None
         if isinstance(found, str):
@@ -149,7 +149,7 @@ def moment_under(value: object, *keys: str) -> datetime | None:
 
 
 def given_of(value: Json, *keys: str) -> dict[str, object]:
-    """What stands under these keys, as far as something does."""
+    """The values under these keys, those that exist."""
     return {key: value[key] for key in keys if value.get(key) not in (None, "", [], {})}
 
 
@@ -167,7 +167,7 @@ def _has_surrogates(text: str) -> bool:
 
 
 def _is_storable(value: Mapping[str, object]) -> bool:
-    """Return True for values that the log gives back as they are: short, without infinities and lone surrogates."""
+    """Return True for values that the log returns unchanged: short, without infinities and lone surrogates."""
     try:
         encoded = encode_json(value)
         return len(encoded) <= METADATA_BYTES_MAX and bool(msgspec.json.decode(encoded) == value)

@@ -138,7 +138,7 @@ def _version_id(name: str, event: MemoryAppended) -> str:
 
 @frozen
 class _Here:
-    """What a user's thread has: entries by id and by key, and of the asked ids those in its log, with their digests."""
+    """A user's thread: entries by id and by key, and of the asked ids those in its log, with their digests."""
 
     by_id: Mapping[str, EntryRow]
     by_key: Mapping[str, EntryRow]

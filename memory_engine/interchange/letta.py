@@ -1,4 +1,4 @@
-"""What Letta gives: an agent file (`.af`, both layouts), the list of an agent's passages, or a list of blocks."""
+"""Letta's files: an agent file (`.af`, both layouts), the list of an agent's passages, or a list of blocks."""
 
 from memory_engine.interchange.foreign import (
     ForeignFile,

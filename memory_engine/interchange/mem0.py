@@ -1,4 +1,4 @@
-"""What mem0 gives: `get_all()` as JSON, a page of its API, or a list of its memories."""
+"""mem0's files: `get_all()` as JSON, a page of its API, or a list of its memories."""
 
 from memory_engine.interchange.foreign import (
     ForeignFile,

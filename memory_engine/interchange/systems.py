@@ -39,7 +39,7 @@ SYSTEMS: tuple[str, ...] = ("auto", *(one.name for one in _READERS), bundle.NAME
 
 
 def read_foreign(path: Path, system: str, limits: ReadingLimits) -> ForeignFile:
-    """What a file, or the folder of a bundle, holds. Raises `ImportRefused`, `FileRefused`, and as `open`."""
+    """The memories of a file, or of a bundle's folder. Raises `ImportRefused`, `FileRefused`, and as `open`."""
     if system not in SYSTEMS:
         raise InvalidArgument("system", system, f"there are {', '.join(SYSTEMS)}")
     if path.is_dir():

@@ -102,7 +102,7 @@ def said_in(text: str) -> DatedText:
 
 
 class _Months(msgspec.Struct, frozen=True):
-    """Months that are other words too, and what before them, in a folded text, tells that they are not."""
+    """Months that are other words too, and the words before them, in a folded text, that show which."""
 
     pattern: re.Pattern[str]
     verbs: frozenset[str]
@@ -131,7 +131,7 @@ def _months() -> _Months:
 
 
 def _masked(text: str) -> str:
-    """Return a text without the words that are no months where they stand: the verbs, the planet."""
+    """Return a text without the words that are no months in their places: the verbs, the planet."""
     text = _CASED.sub("___", text)
     months = _months()
     return months.pattern.sub(lambda found: found[0] if _is_month(found, text, months) else "___", text)

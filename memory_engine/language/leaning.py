@@ -1,6 +1,6 @@
 """Whether a sentence can be read alone, or leans on words outside it: by a pronoun, a pointing word or an ellipsis.
 
-A check by closed lists (`leaning.toml`) of the languages that have one; in others, a sentence is taken to stand. When
+A check by closed lists (`leaning.toml`) of the languages that have one; in others, a sentence counts as complete. When
 in doubt, a sentence leans: showing it with the sentence before it costs space and changes no meaning.
 """
 
@@ -16,10 +16,10 @@ from memory_engine.language.phrases import is_courteous, listed
 from memory_engine.language.text import COMPOUND_WORD, common_words, is_unspaced, stop_words
 
 REPLY_WORDS_MAX = 4
-"""A reply that begins with a yes or no stands if more words than these follow: it then repeats what was asked."""
+"""A reply that begins with a yes or no is complete if it has more words than these: it then repeats the question."""
 FEW_WORDS = 6
 WORDS_MAX = 64
-"""Maximum number of words that are looked at: what leans behind so many has something before it to lean on."""
+"""Maximum number of words that are looked at: later words have something before them to lean on."""
 REMEMBERED_MAX = 2_048
 """Maximum number of sentences whose answers are kept."""
 LOOKAHEAD_WORDS = 5
@@ -39,7 +39,7 @@ def leans(text: str) -> bool:
 
 
 def is_incomplete(text: str) -> bool:
-    """Return True if an answer is bare content: nobody acts in it, or it begins with what was named before."""
+    """Return True if an answer is bare content: no one acts in it, or it begins with what was named before."""
     sentence = _FoldedSentence(text)
     if sentence.words and sentence.words[sentence.start][0] in _lists("definite"):
         return True
@@ -48,7 +48,7 @@ def is_incomplete(text: str) -> bool:
 
 @lru_cache(maxsize=REMEMBERED_MAX)
 def brings_in(text: str, names: frozenset[str] = frozenset()) -> bool:
-    """Return True if a text names a thing or person that a pronoun in the next sentence may stand for.
+    """Return True if a text names a thing or person that a pronoun in the next sentence may refer to.
 
     `names` are the folded names of the speakers, who are called by them.
     """
@@ -89,7 +89,7 @@ def _triggers() -> frozenset[str]:
 
 
 class _FoldedSentence:
-    """A sentence as folded words, each with whether a mark of a clause stands behind it."""
+    """A sentence as folded words, each with whether a mark of a clause follows it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -107,7 +107,7 @@ class _FoldedSentence:
         self.folded = f" {' '.join(word for word, _ in self.words)} "
 
     def replies(self) -> bool:
-        """Return True if it agrees with or answers what another said, and adds too little to stand."""
+        """Return True if it agrees with or answers another's words, and adds too little to be complete."""
         first = self.words[0][0]
         if first in listed("answers") and len(self.words) - self.start <= REPLY_WORDS_MAX:
             return True
@@ -166,7 +166,7 @@ class _FoldedSentence:
         return word in _lists("that") and self._that_points(n)
 
     def _is_object(self, n: int, word: str) -> bool:
-        """Return True for an "it" inside a clause: what acts in that clause is not what it stands for."""
+        """Return True for an "it" inside a clause: the subject of that clause is not what it refers to."""
         return word in _lists("things") and n > self.start and not self._begins_clause(n)
 
     def _begins_clause(self, n: int) -> bool:
@@ -188,7 +188,7 @@ class _FoldedSentence:
         return is_inside and _is_content(word.partition("'")[0])
 
     def _is_impersonal(self, n: int) -> bool:
-        """Return True if "it" stands for what follows ("it is hard to …"), or for nothing."""
+        """Return True if "it" refers to what follows ("it is hard to …"), or to nothing."""
         if n > self.start and not self.words[n - 1][1] and self._word(n - 1) not in _lists("joining"):
             return False
         verb = self.words[n][0].partition("'")[2] or self._word(n + 1)

@@ -1,4 +1,4 @@
-"""What of a text may leave the process: the mask of an engine, the placeholders of one call, the filter of our logs.
+"""The parts of a text that may leave the process: an engine's mask, a call's placeholders, our logs' filter.
 
 A mask is asked for every text that goes to a model, an embedder or telemetry. Where the answer comes back and is kept,
 a secret leaves as a placeholder such as `[secret-1:key]`, and the value returns to its place in the answer.
@@ -36,7 +36,7 @@ CHARS_AN_ITEM = 100
 _QUOTES = "\"'`“”„«»"
 _ENDS = _QUOTES + ".,;:"
 _NAMES: Mapping[str, str] = {"password": "password", "code": "PIN", "key": "API key"}
-"""What is written before a value that has no name left where it returns to."""
+"""The words before a value that has no name left where it returns to."""
 _UUID = regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:[.:/]\d{1,20}){0,2}")
 
 
@@ -103,7 +103,7 @@ SECRETS = SecretMask()
 
 
 class MaskInForce(msgspec.Struct, frozen=True):
-    """The mask of an engine; `None` lets every text leave as it is."""
+    """The mask of an engine; `None` hides nothing."""
 
     mask: Mask | None = SECRETS
 
@@ -139,7 +139,7 @@ def _named_as(named: object) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text for an error or a line of the program's log, which nobody needs the secrets of."""
+    """Return a text for an error or a line of the program's log, without secrets."""
     return SECRETS(text, "telemetry")
 
 
@@ -221,7 +221,7 @@ class Placeholders:
     def restore(self, text: str) -> str:
         """Return the text with the values in the places of their placeholders.
 
-        A value that nobody would know for a secret there gets a name, so that later masks find it in what is kept:
+        A value that would not look like a secret there gets a name, so that later masks find it in stored texts:
         "they gave [secret-1:password]" becomes `they gave password: "hunter2"`.
         """
         mask = self._mask
@@ -241,7 +241,7 @@ class Placeholders:
         )
 
     def invented(self, text: str) -> list[str]:
-        """Return the placeholders of an answer that stand for nothing, and were in no text of the call."""
+        """Return the placeholders of an answer that have no value, and were in no text of the call."""
         known = {*self._known, *self._names.values()}
         return [match[0] for match in PLACEHOLDER.finditer(text) if match[0] not in known]
 

@@ -19,7 +19,7 @@ GAP = "\ufffc"
 """Placeholder for code or a quotation inside a sentence."""
 READ_CHARS_MAX = 20_000
 LINE_CHARS_MAX = 2_000
-"""Maximum length of a line of prose: nobody writes a longer line."""
+"""Maximum length of a line of prose: longer lines are not prose."""
 INDENT_CHARS = 4
 CODE_SIGNS = frozenset("{}[]<>=;|\\$&*#@_^~")
 CODE_SIGNS_SHARE = 0.2

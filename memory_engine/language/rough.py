@@ -85,6 +85,6 @@ def spaced_clauses(text: str) -> list[str]:
 
 
 def behind_conjunction(text: str, at: int) -> int:
-    """Return the position after the "and" or "so" that begins a clause, or the clause's start if there is none."""
+    """Return the position after the "and" or "so" that begins a clause, or the clause's start without one."""
     found = _CONJUNCTION.match(text, at)
     return found.end() if found is not None else at

@@ -6,7 +6,7 @@
         thread = engine.create_thread(user_id="u1")
         thread.dispatch(UserMessage(content="Hello"))
 
-`__init__.pyi` beside it is what type checkers read; `python3 tasks.py sync` makes it of the classes that await.
+Type checkers read its `__init__.pyi`; `python3 tasks.py sync` makes it of the classes that await.
 """
 
 from memory_engine.sync.facade import HOMES, sync_class
@@ -15,7 +15,7 @@ from memory_engine.sync.facade import restore as restore
 
 
 def __getattr__(name: str) -> object:
-    """The class that stands for the one of this name that awaits."""
+    """The waiting class for the asynchronous one of this name."""
     if name == "__all__":
         return [*HOMES, "open", "restore"]
     if name not in HOMES:

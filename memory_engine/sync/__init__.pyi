@@ -120,7 +120,7 @@ class Engine:
     def backup(
         self, path: PathLike, progress: Copied | None = None, *, key: KeySource | None = None, plain: bool = False
     ) -> Backup:
-        """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other."""
+        """Copy the whole store of this moment to one new file, while others keep writing; open it like any other."""
     def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
         """Call `hook(thread, upcoming)` before each compaction and each redo; returns a function that stops it."""
     def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
@@ -459,7 +459,7 @@ class Thread:
         search: bool | None = None,
         progress: VerifyProgress | None = None,
     ) -> ThreadInfo:
-        """Derive all rows from the log again, beside the old ones, and replace those in one commit."""
+        """Derive all rows from the log again, next to the old ones, and replace those in one commit."""
     def record(self, messages: object, *, format: Format | None = None, new_only: bool = False) -> tuple[Receipt, ...]:
         """Record a provider's message, a list of them, or a response, as its SDK returns it: all of it or nothing."""
     def recording(self, format: Format | None = None) -> Recording:
@@ -612,7 +612,7 @@ class Industry(Scope):
     """An industry's thread: patterns from all its tenants, redacted, approved, without tenants' names."""
 
 class BriefView:
-    """What people said in one thread, and which of it still applies."""
+    """People's statements in one thread, and which of them still apply."""
     def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
         """Keep a text, or the text of a chunk, in the brief of every context until it is unpinned."""
     def read(self, *, at: MomentLike | None = None) -> Brief:
@@ -689,13 +689,13 @@ class Conversation:
     def memory(self, *, at: int | None = None) -> dict[str, object]:
         """The whole memory as plain JSON values, under the field's usual names."""
     def messages(self, *, at: int | None = None) -> list[Message]:
-        """The agent's messages as they are now (or were, with `at` an earlier seq). Changes nothing."""
+        """The agent's messages now (or, with `at`, at an earlier seq). Changes nothing."""
     def prepare_messages(
         self, user_message: str, max_tokens: int | None = None, *, policy: ContextPolicy = ...
     ) -> list[Message]:
         """Open a cycle with a person's question, and return the messages for the next model call."""
     def summary(self, *, at: int | None = None) -> Summary | None:
-        """The summary of older exchanges; `None` if there is none yet."""
+        """The summary of older exchanges; `None` before the first one."""
     def whole_answer(self, exchange: Exchange) -> str:
         """The full answer, from the log; empty if the exchange was forgotten after you read it."""
 
@@ -730,11 +730,11 @@ class ToolCache:
 class Screen:
     """The screen of one thread's session."""
     def current(self, *, at: int | None = None) -> ScreenRow | None:
-        """The screen that the agent was told in this session, if any and not forgotten since."""
+        """The screen that the agent has in this session, if any and not forgotten since."""
     def inject(self, content: str, results: Sequence[ProactiveTool] = ..., *, session_id: str = "") -> list[Message]:
         """Tell the agent about the screen: an assistant message, then a call and its result for each tool."""
     def is_injected(self, *, at: int | None = None) -> bool:
-        """Whether the agent was told the screen in this session (or that of an earlier seq)."""
+        """Whether the agent has the screen in this session (or that of an earlier seq)."""
 
 class Memory:
     """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from the log."""
@@ -770,7 +770,7 @@ class Memory:
     def originals(self, summary: MemoryEntry | MemoryHit) -> list[MemoryEntry]:
         """The entries that a summary covers, in order. Raises `UnknownMemory` if it no longer exists."""
     def recall(self, key: str, *, at: int | None = None) -> KnowledgeEntry | None:
-        """The fact under a key; `None` if there is none."""
+        """The fact under a key; `None` without one."""
     def remove(self, entry_id: str, layer: Layer, *, reason: str = "") -> int:
         """Remove the entries with this id from a layer, and from its summary; returns how many there were."""
     def rules(self, *, at: int | None = None) -> list[ProceduralRule]:
@@ -790,7 +790,7 @@ class Memory:
         """The same memory without what people said in conversations other than this, but for those of its user."""
 
 class SharedMemory:
-    """Another agent's memory, as far as it is granted to this one. Every call checks the grant again."""
+    """Another agent's memory, within its grants to this one. Every call checks the grant again."""
     def append(
         self,
         layer: Layer,
@@ -913,7 +913,7 @@ class Documents:
     def list(self, *, at: int | None = None) -> tuple[Document, ...]:
         """All documents, in order of id."""
     def passages(self, id: PathLike) -> tuple[DocumentPassage, ...]:
-        """The passages of a document as it is now, in reading order; empty if there is no such document."""
+        """The passages of a document now, in reading order; empty if there is no such document."""
     def remove(self, id: PathLike, *, reason: str = "") -> int:
         """Remove a document with all its versions: no search finds it again, as of any seq. Returns how many went."""
     def search(self, query: str, *, limit: int = 10, at: int | None = None) -> Found:
@@ -922,7 +922,7 @@ class Documents:
 class MemoryFiles:
     """The files of one thread: an agent's, a user's, or a conversation's. Paths are relative, such as `notes/jdk.md`."""
     def clear(self) -> Receipt | None:
-        """Delete all files. `None` if there are none."""
+        """Delete all files. `None` without any."""
     def create(self, path: str, content: str) -> Receipt:
         """Create a file."""
     def delete(self, path: str) -> Receipt:
@@ -943,7 +943,7 @@ class MemoryFiles:
 class Patterns:
     """A tenant's part in the patterns of industries. Nothing leaves before a named person approves it."""
     def approve(self, proposal_id: int, text: str | None = None, *, by: str) -> str:
-        """Release a proposal, as it is or as a person rewrote it (`text`, which is redacted too)."""
+        """Release a proposal, unchanged or as a person rewrote it (`text`, which is redacted too)."""
     def join(self, industry: str, *, by: str = "", min_tenants: int = 1) -> None:
         """Opt in: read an industry's patterns from now on, and be able to share some. Joining again changes nothing."""
     def joined(self) -> tuple[str, ...]:
@@ -957,7 +957,7 @@ class Patterns:
     def reject(self, proposal_id: int, *, by: str, reason: str = "") -> None:
         """Reject a proposal. The line may be proposed again. Raises `UnknownPattern`."""
     def review(self, industry: str = "") -> tuple[Proposal, ...]:
-        """The proposals that wait for review: each line beside the text that would leave, oldest first."""
+        """The proposals that wait for review: each line with the text that would leave, oldest first."""
     def revoke(self, pattern: str, *, by: str, reason: str = "", industry: str = "") -> None:
         """Withdraw what this tenant shares under a pattern's id, in one industry or all. Raises `UnknownPattern`."""
     def search(self, query: str, *, limit: int = 10, industry: str = "") -> tuple[PatternHit, ...]:

@@ -1,8 +1,8 @@
-"""Handles that wait: each stands for an object of an engine that lives in an event loop on a thread of its own.
+"""Handles that wait: each wraps an object of an engine that lives in an event loop on a thread of its own.
 
 All engines of a process share one loop. A method of a handle is the object's own, done there while its caller waits:
-coroutines are awaited, iterators and context managers that await become such that do not, and what comes back is a
-handle again where there is one for it. Nothing here knows a method by name, but for the exceptions that stand below.
+coroutines are awaited, asynchronous iterators and context managers become synchronous ones, and a result becomes a
+handle again if there is one for it. Nothing here knows a method by name, except for the exceptions listed below.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ class _Loop:
         try:
             self._loop.call_soon_threadsafe(start)
             ended.acquire()
-        except BaseException:  # whatever ended the waiting, nobody waits any more; it goes on to the caller
+        except BaseException:  # whatever ended the waiting, no one waits any more; it goes on to the caller
             self._loop.call_soon_threadsafe(cancel)
             raise
         if tasks[0].cancelled():
@@ -137,7 +137,7 @@ class _Loop:
     # what goes in, and what comes out
 
     def asked(self, method: Callable[..., object], *values: object, **named: object) -> object:
-        """What a method gives, done in the loop."""
+        """A method's result, computed in the loop."""
         given = partial(method, *map(_held, values), **{name: _held(value) for name, value in named.items()})
         return self.shown(self.done(partial(_whole, given)))
 
@@ -189,7 +189,7 @@ async def _whole(work: Callable[[], object]) -> object:
 
 
 async def _next(items: AsyncIterator[object], most: int) -> tuple[list[object], Exception | None]:
-    """The next items, and what came in the place of a further one."""
+    """The next items, and the error or end after them."""
     found: list[object] = []
     try:
         while len(found) < most:
@@ -260,7 +260,7 @@ class Block(Handle):
 
 
 class Closable(Handle):
-    """What an engine does that is not the engine's own."""
+    """Operations of an engine besides the engine's own."""
 
     def __enter__(self) -> Self:
         return self
@@ -296,7 +296,7 @@ _CLASSES: dict[str, type[Handle]] = {}
 
 
 def sync_class(name: str) -> type[Handle]:
-    """The class of handles of a name, made of the class that it stands for."""
+    """The class of handles of a name, made of the asynchronous class."""
     if name not in _CLASSES:
         kind: type = getattr(import_module(f"memory_engine.{HOMES[name]}"), name)
         _CLASSES[name] = _made_of(kind)
