@@ -146,8 +146,8 @@ class Administered(ThreadHandle):
         """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md.
 
         The thread forgets them; then stand-ins replace their texts in the log, in forks, and in the events of their
-        facts in other threads, and the file's free space is zeroed. One more event names what was erased, so that the chain
-        verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts. Raises
+        facts in other threads, and the file's free space is zeroed. One more event names the erased ones, so that the
+        chain verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts. Raises
         `EventNotFound`, `SeqNotInLog`, `InvalidArgument` if no event is named, `LegalHold`, and `ErasureUnfinished` if
         a process reads old pages of the file.
         """
@@ -277,8 +277,8 @@ class AdministeredStore:
 
         A file says whose thread it is, and anyone can write one: it is taken if its kind is one of `kinds` and its
         owners are the given ones, so by default only a conversation without owners. With `scopes="as exported"`, for
-        files of your own, kind and owners are whatever it says. `thread_id` (default: the original id) may be a thread that
-        holds a prefix of this log: it is continued. The whole file is checked first.
+        files of your own, kind and owners are whatever it says. `thread_id` (default: the original id) may be a thread
+        that holds a prefix of this log: it is continued. The whole file is checked first.
 
         Raises `ScopeNotAllowed` with what the file says and the arguments that allow it, `ImportRefused` with the line
         and the reason, `ThreadExists`, `ThreadDiffers` for a thread of another kind or owner, `FileNotFoundError`, and

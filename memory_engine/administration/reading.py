@@ -1,7 +1,7 @@
 """Reading everything that a store's rows say, in whatever form they hold it, to search it for texts.
 
 The one reader of a proof: it takes raw values, with the escapes of JSON at any depth (`Sought`), and unpacks what an
-event's class declares as packed (`Event.packed_texts`) unpacked. What it cannot read it names.
+event's class declares as packed (`Event.packed_texts`). It names the parts that it cannot read.
 """
 
 from collections import Counter

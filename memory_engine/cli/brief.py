@@ -44,7 +44,7 @@ def _row(one: BriefStatement, width: int) -> tuple[str, str, str, str, str]:
 
 
 def speaker_of(one: BriefStatement) -> str:
-    """Who said a statement, as far as that is known."""
+    """The author of a statement, if known."""
     if one.origin == "parent":
         return f"{one.speaker or 'a person'} in {one.thread_id}"
     if one.origin == "tool":
@@ -53,7 +53,7 @@ def speaker_of(one: BriefStatement) -> str:
 
 
 def became(one: BriefStatement) -> str:
-    """What became of a statement, and by which event."""
+    """The fate of a statement, and the event that decided it."""
     return f"{one.status} by {one.by}" if one.by else one.status
 
 

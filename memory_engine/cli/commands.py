@@ -124,7 +124,7 @@ def add_yes(parser: argparse.ArgumentParser) -> None:
 
 
 def agreed(asked: argparse.Namespace, terminal: Terminal, question: str, advice: str = LOOK_FIRST) -> bool:
-    """Ask whether to do what cannot be undone. Raises `WrongArgument` where nobody can be asked."""
+    """Ask before an act that cannot be undone. Raises `WrongArgument` without a person to ask."""
     if asked.yes:
         return True
     if terminal.as_json or not (terminal.is_terminal and sys.stdin.isatty()):

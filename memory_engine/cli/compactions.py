@@ -20,7 +20,7 @@ _WHICH = "its id, that of its summary, or (default) the latest"
 
 
 async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List the compactions of a thread, tries that failed too, whether each still stands, and what is due."""
+    """List the compactions of a thread, failed ones too, whether each is still in effect, and what is due."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         found = await engine.thread(asked.thread).compactions()
     terminal.json(found)

@@ -62,7 +62,7 @@ class _Option:
 
 @frozen
 class _Usage:
-    """What may follow a command, and the words that call it: `why`, `debug why`."""
+    """The words that may follow a command, and the words that call it: `why`, `debug why`."""
 
     calls: Sequence[str]
     help: str

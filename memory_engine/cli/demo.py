@@ -69,7 +69,7 @@ class _Shown:
 
 
 async def demo(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Ingest the sample, and tell about it. Returns 1 if the resulting log does not verify."""
+    """Ingest the sample, and print its story. Returns 1 if the resulting log does not verify."""
     db = asked.db if asked.is_db_given else _new_database()
     terminal.say("Three recorded agents become memory. No key, no network, no model.", "bold")
     begun = time.perf_counter()

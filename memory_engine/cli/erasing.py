@@ -106,7 +106,7 @@ async def delete_thread(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _counts(report: ErasureReport) -> str:
-    """What an act destroys, in words."""
+    """The targets of an act, in words."""
     parts = []
     if report.deleted:
         parts.append(f"{counted(len(report.deleted), 'whole thread')} ({_listed(report.deleted)})")
@@ -225,7 +225,7 @@ def _as_data(act: Act) -> dict[str, object]:
 
 
 def _as_json(text: str) -> object:
-    """A text of JSON as its value; as it is if it is none: on a server any role can write one."""
+    """The value of a JSON text; any other text unchanged: on a server any role can write one."""
     try:
         return msgspec.json.decode(text)
     except msgspec.MsgspecError:

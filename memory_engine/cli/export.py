@@ -263,7 +263,7 @@ def _check_head(file: Path, asked: argparse.Namespace) -> None:
 
 
 class _Scopes(TypedDict):
-    """What the arguments of the command let the file say."""
+    """The content that the command's arguments admit to the file."""
 
     scopes: ImportScopes
     kinds: Sequence[str]

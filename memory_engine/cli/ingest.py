@@ -191,7 +191,7 @@ async def follow_file(
     terminal: Terminal,
     readers: Sequence[Reader],
 ) -> int:
-    """Read a file, and what is appended to it as it comes, until it has an error or somebody ends it."""
+    """Read a file, and then each addition to it, until an error or an interruption."""
     if len(files) != 1 or files[0].in_folder:
         raise WrongArgument("--follow takes one file of JSON Lines; start it once for each")
     following = LiveFile(files[0].path, options.limits)

@@ -42,7 +42,7 @@ class _Further(argparse.Action):
 
 
 def plugin_choice(asked: argparse.Namespace) -> PluginChoice:
-    """What `--plugins` and `--no-plugins` say, before or after the command.
+    """The values of `--plugins` and `--no-plugins`, before or after the command.
 
     Named modules are also searched in the working directory, where applications are started.
     """
@@ -110,11 +110,11 @@ class KeyChoice:
 
 
 CHOSEN: ContextVar[KeyChoice | None] = ContextVar("CHOSEN", default=None)
-"""What the command line says of the key: every place at which a command opens a database reads it."""
+"""The key's options on the command line: every place at which a command opens a database reads them."""
 
 
 def key_choice(asked: argparse.Namespace) -> KeyChoice:
-    """What `--key-file` and `--key-env` say."""
+    """The values of `--key-file` and `--key-env`."""
     return KeyChoice(getattr(asked, "key_file", None), getattr(asked, "key_env", None))
 
 
@@ -182,7 +182,7 @@ def typed(question: str) -> str:
 
 
 def _asked_for(place: str, choice: KeyChoice) -> str | None:
-    """The key of an encrypted file, typed in; `None` where nobody can be asked, or it needs none."""
+    """The key of an encrypted file, typed in; `None` without a person to ask, or if it needs none."""
     if not can_ask():
         return None
     from memory_engine.errors.base import shown_place

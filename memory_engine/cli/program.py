@@ -197,7 +197,7 @@ def _listed(group: str) -> str:
 
 
 def _siblings(name: str) -> str | None:
-    """What a command with a group's name (`threads`) says of the group."""
+    """The description of a group, by the command with the group's name (`threads`)."""
     if name not in GROUPS:
         return None
     return f"of this group: {', '.join(f'{name} {word}' for word in GROUPS[name].commands)}"

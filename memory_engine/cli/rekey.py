@@ -16,7 +16,7 @@ def _declare_rekey(parser: argparse.ArgumentParser) -> None:
 
 
 async def rekey(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Write the database anew with another key, or none."""
+    """Rewrite the database with another key, or none."""
     key = new_key(asked)
     async with existing(asked.db, plugins=asked.plugins) as engine:
         if key is None and not asked.plain:
@@ -36,7 +36,7 @@ async def rekey(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _typed_twice(terminal: Terminal) -> str:
-    """A new key from a person, who could mistype it unseen. Raises `WrongArgument` where there is nobody."""
+    """A new key from a person, who could mistype it unseen. Raises `WrongArgument` without a person."""
     if terminal.as_json or not can_ask():
         raise WrongArgument(
             "name the new key: --new-key-file PATH or --new-key-env NAME; --plain decrypts the database"

@@ -1,4 +1,4 @@
-"""Commands that repeat something until they are told to end."""
+"""Commands that repeat until they are interrupted."""
 
 import argparse
 import asyncio
@@ -39,7 +39,7 @@ async def again_and_again(every: timedelta, terminal: Terminal, run: Callable[[]
         while not ended.is_set():
             try:
                 await run()
-            except BrokenPipeError:  # nobody reads what is printed any more
+            except BrokenPipeError:  # the output has no reader any more
                 raise
             except (MemoryEngineError, OSError) as error:
                 terminal.warn(f"memory-engine: {error}")

@@ -30,7 +30,7 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `prefix`, shown before the text, is the question that the statement answers; `note`, shown after it, is a later
     remark about it. `request`: it belongs to the current request. `binds`: it is kept when other statements of a long
-    request are dropped. `stands`: no later event has spent or superseded it. `begins_line`: it begins a line of its
+    request are dropped. `stands`: no later event has answered or superseded it. `begins_line`: it begins a line of its
     message. `reference` is the id of the chunk that holds the whole message, for opening it (empty: the message is in
     another thread).
     """
@@ -96,7 +96,7 @@ def _is_of(first: Weighed, one: Weighed) -> bool:
 
 
 def _line(statements: Sequence[Weighed]) -> str:
-    """Join the statements of one message as they were written, with a gap mark where statements are left out."""
+    """Join the statements of one message in their order, with a gap mark where statements are left out."""
     said, after = "", statements[0].n - 1
     for one in statements:
         if one.n != after + 1:
@@ -113,7 +113,7 @@ def _line(statements: Sequence[Weighed]) -> str:
 
 
 def _about(one: Weighed) -> str:
-    """Return the note with the beginning of the statement that it concerns, to tell several statements apart."""
+    """Return the note with the beginning of the statement that it concerns, to distinguish several statements."""
     return f'(on "{" ".join(one.text.split()[:4])} {GAP}" {one.note.strip("()")})'
 
 
@@ -267,7 +267,7 @@ class RoomyBrief(msgspec.Struct, frozen=True):
         return block if block.lines else None
 
     def pinned_since(self, known: Collection[Place], counter: TokenCounter) -> RankedBlock | None:
-        """Return the pins that are not yet `known`, within the same cap, or `None` if there are none."""
+        """Return the pins that are not yet `known`, within the same cap, or `None` without any."""
         pins = [one for one in self.block.weighed if one.pinned and one.place not in known]
         if not pins:
             return None

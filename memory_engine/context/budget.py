@@ -44,7 +44,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """Maximum tokens of each part. What one part leaves unused goes to the next, in the order of the fields.
+    """Maximum tokens of each part. The unused tokens of one part go to the next, in the order of the fields.
 
     The newest turn is included before all parts, and counts as recent. The atom directly before it is also included,
     beyond `recent`, if it takes at most `previous` tokens.
@@ -89,13 +89,13 @@ def _function(_policy: object, _attribute: object, value: Splitter | None) -> No
 
 @frozen(kw_only=True)
 class ContextPolicy:
-    """What a context holds besides its fixed content, in which order, and with which shares of the token budget.
+    """The content of a context besides its fixed part: its order, and its shares of the token budget.
 
     `blocks` names the standing blocks in order, or maps names to their shares of the budget; `None` takes all that
     plug-ins contribute, `()` none.
 
     `summary`, `recent` and `previous` are shares of `Room.flowing` in a context with a query: a little for summaries
-    and recent turns, the rest for recall, up to `recalled_max` tokens. What a large room leaves unused goes first to
+    and recent turns, the rest for recall, up to `recalled_max` tokens. Unused tokens of a large room go first to
     recent turns, then to summaries, then to more recall. If there is no summary and all turns fit, all turns are
     included, whatever their share. `split` is a custom function that replaces these shares.
 

@@ -1,6 +1,6 @@
 """Construction of the messages of the next model call from a state, within a token budget.
 
-Order: the chunks as they are ordered in the state, then the chunks that change in place (scratchpad, task, to-do list,
+Order: the chunks in the order of the state, then the chunks that change in place (scratchpad, task, to-do list,
 environment). The bytes before the newest chunk therefore stay the same from turn to turn, and a provider's prompt cache
 holds until a compaction or a forget changes the state itself. Passages recalled for a question come after everything
 stable, directly before the newest turn.

@@ -42,7 +42,7 @@ ASKED_CHARS_MAX = 2_000
 
 
 class HeldWindow(msgspec.Struct, frozen=True):
-    """What the contexts of a loop show unchanged until the window moves.
+    """The parts that the contexts of a loop show unchanged until the window moves.
 
     The window begins at the seq `begins`, and its last turn at `newest`. Turns from the seq `whole` on keep their long
     results; the newest turn with references may take `grown` tokens. In front of the window are: the turn before it,
@@ -98,7 +98,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class InFront(msgspec.Struct, frozen=True):
-    """What may be in front of a window: the lines of summaries, and the brief within its room (`None`: no brief)."""
+    """The parts in front of a window: the lines of summaries, and the brief within its room (`None`: no brief)."""
 
     lines: SummaryLines = SummaryLines()
     brief: RoomyBrief | None = None
@@ -183,7 +183,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
     def _goal(self, flow: Flow, room: int, kept: HeldWindow) -> int:
         """Return the number of tokens to which a window that moves is filled.
 
-        It is the whole room if so much arrives between two contexts that the next one would move the window again
+        It is the whole room if enough arrives between two contexts that the next one would move the window again
         anyway.
         """
         free = int(room * (1 - self.refill))

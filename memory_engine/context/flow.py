@@ -33,7 +33,7 @@ class Costed(msgspec.Struct, frozen=True, gc=False):
 
     `fixed`: it is always included. `apart`: its chunks are consecutive, and its messages do not depend on the messages
     around them. `spoken` is the position of its last chunk in which a person or the leading agent says something; -1:
-    there is none. `heard`: it has such a chunk, or a notice of the client. `light` is its token count with its long
+    without one. `heard`: it has such a chunk, or a notice of the client. `light` is its token count with its long
     results cut to references.
     """
 
@@ -222,7 +222,7 @@ class Cuts:
 class Flow(msgspec.Struct, frozen=True):
     """Atoms grouped by their part in a budget: fixed atoms, summaries and turns, each in order.
 
-    `spoken` is the position of the last message of a person or of the leading agent (-1: there is none), and
+    `spoken` is the position of the last message of a person or of the leading agent (-1 without one), and
     `spoken_in` the place of the turn that contains it.
     """
 
@@ -260,12 +260,12 @@ class Flow(msgspec.Struct, frozen=True):
 
     @property
     def asked(self) -> int:
-        """Place among the turns of a person's newest message, which is being worked on; -1: there is none."""
+        """Place among the turns of a person's newest message, which is being worked on; -1 without one."""
         return self.spoken_in
 
     @property
     def noticed(self) -> int:
-        """Place among the turns of the client's last message since `asked`; -1: there is none."""
+        """Place among the turns of the client's last message since `asked`; -1 without one."""
         newest = self.turns.heard[-1] if self.turns.heard else -1
         return newest if newest >= 0 and self.turns.firsts[newest] > self.spoken else -1
 

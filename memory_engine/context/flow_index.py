@@ -29,7 +29,7 @@ BEGINNINGS_MAX = 4
 class StateParts:
     """The parts of a state that contexts read: its flow, the flow's chunks, and the trailing chunks, each in order.
 
-    `responded` is the position of the last response in the flow, -1 if there is none. `changed` is the smallest
+    `responded` is the position of the last response in the flow, -1 without one. `changed` is the smallest
     position of the flow whose messages may differ from those of the parts that the same index returned before.
     """
 

@@ -276,7 +276,7 @@ class Bonds:
     _spoken: int = NOBODY
     _passed: int = NOBODY
     responded: int = NOBODY
-    """Position of the last response; -1 if there is none."""
+    """Position of the last response; -1 without one."""
 
     def copy(self) -> "Bonds":
         """Return a copy that can read on without changing this instance."""
@@ -312,7 +312,7 @@ class Bonds:
 
     @property
     def spoken(self) -> int:
-        """Position of the last message of a person or of the leading agent; -1 if there is none."""
+        """Position of the last message of a person or of the leading agent; -1 without one."""
         return self._spoken
 
     def first_of(self, position: int) -> int:

@@ -43,7 +43,7 @@ def _alone(index: FlowIndex, state: State, work: Callable[[ChunkSource], T]) -> 
 
 @define
 class LoopWindow:
-    """What the contexts of a loop keep from one to the next, as long as the loop asks for the same budget."""
+    """State that the contexts of a loop pass from one to the next, while the loop asks for the same budget."""
 
     asked: object
     kept: HeldWindow | None = None

@@ -1,7 +1,7 @@
 """Ownership of the entries of a shared memory: whose words they are based on, and which conversations may see them.
 
-One agent serves many users. What a person said in a conversation belongs to that person, wherever it was filed; what
-the agent found out itself belongs to the agent. Both are decided by the origin of an entry (`source_thread` and
+One agent serves many users. A person's words in a conversation belong to that person, wherever they were filed; the
+agent's own findings belong to the agent. Both are decided by the origin of an entry (`source_thread` and
 `sources` of its event), never by its wording. An entry of unknown origin counts as a person's.
 """
 

@@ -139,7 +139,7 @@ async def recalled_beside(
 ) -> tuple[str, tuple[Hit, ...]]:
     """Return a message of at most `max_tokens` with the best hits that a viewer may see, and these hits.
 
-    It is for a model whose request is built elsewhere: `beside` are the texts of that request, which are not repeated.
+    Use it for a model whose request is built elsewhere: `beside` are the texts of that request, which are not repeated.
     Returns an empty message if nothing remains.
     """
     seen = await _seen_in(kernel, viewer, found.hits)
@@ -312,7 +312,7 @@ class _Block:
         return _terms(hit, None if self._choice is None else self._choice.terms_at(hit.passage))
 
     def _size(self, hit: Hit) -> int:
-        """Return the tokens of a passage, including its day heading if it is the first passage of that day."""
+        """Return the tokens of a passage, including its day heading if it is the first passage of its day."""
         day = "" if hit.day in self._days else f"[{hit.day}]\n"
         return self._draft.builder.counter.count(f"{day}{_item(hit)}\n")
 

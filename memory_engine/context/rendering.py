@@ -156,7 +156,7 @@ def _in_order(lines: Sequence[SummaryLine], *, marked: bool) -> str:
 
 
 def _item(line: SummaryLine, *, marked: bool) -> str:
-    """Return a line as an item of its list. What a tool said keeps its sign over all of its lines of text."""
+    """Return a line as an item of its list. A tool's output keeps its sign over all of its lines of text."""
     if not marked or is_spoken(line.section):
         return f"- {line.text}"
     first, *rest = list(filter(str.strip, line.text.splitlines())) or [""]

@@ -85,7 +85,7 @@ class MessageSize(msgspec.Struct, frozen=True, gc=False):
 class MeasuredMessages:
     """The messages of chunks, each made once, and their sizes.
 
-    `beside` are the messages of another series with the same builder; its messages of equal chunks are reused.
+    `beside` are another series' messages with the same builder; its messages of equal chunks are reused.
     """
 
     builder: ContextBuilder
@@ -208,7 +208,7 @@ class ContextSeries:
         self._behind: FlowIndex | None = None
         """The index of the series that continues from a mark; it only goes forward, as the marks do."""
         self._kept: HeldWindow | None = None
-        """What the last context kept for the next one of the same loop."""
+        """State that the last context kept for the next one of the same loop."""
         self._prefix = Prefix()
         self._prefixes: list[Prefix] = []
         """Shorter prefixes, shortest first: the first one after each time that the flow went back. A compaction usually
@@ -224,7 +224,7 @@ class ContextSeries:
 
     @property
     def kept(self) -> HeldWindow | None:
-        """What the last context kept for the next one."""
+        """State that the last context kept for the next one."""
         return self._kept
 
     def mark(self) -> SeriesMark:

@@ -81,15 +81,15 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     moment: datetime | None = None
 
     async def user(self) -> ScopeHandle | None:
-        """Return the thread of the user as of the same time, or `None` if there is none."""
+        """Return the thread of the user as of the same time, or `None` without one."""
         return await self._scope("user", self.user_id, self.tenant_id)
 
     async def tenant(self) -> ScopeHandle | None:
-        """Return the thread of the tenant as of the same time, or `None` if there is none."""
+        """Return the thread of the tenant as of the same time, or `None` without one."""
         return await self._scope("tenant", self.tenant_id, "")
 
     async def agent(self) -> ScopeHandle | None:
-        """Return the thread of the agent as of the same time, or `None` if there is none."""
+        """Return the thread of the agent as of the same time, or `None` without one."""
         return await self._scope("agent", self.agent_id, self.tenant_id)
 
     async def _scope(self, kind: str, scope_id: str, tenant_id: str) -> ScopeHandle | None:

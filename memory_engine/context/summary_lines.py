@@ -40,8 +40,8 @@ RANKS = {
     ))
     for section in sections
 }  # fmt: skip
-"""Rank by section: which lines come first if not all fit. What people said comes last beside a brief, which shows the
-part of it that still holds."""
+"""Rank by section: which lines come first if not all fit. People's words come last in a context with a brief, which
+shows those that still apply."""
 OTHER_RANK = 5
 ALWAYS_RANK = 0
 BESIDE_BRIEF_RANK = 7

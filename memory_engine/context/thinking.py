@@ -1,7 +1,7 @@
 """The thinking that is sent back to a model: that of the running tool loop and of the newest response, and no other.
 
 A provider that signs or encrypts its reasoning wants it back unchanged, with the calls that it led to, until the loop
-ends. The newest response goes back as it was recorded, so its thinking does too, whether it calls or not. A loop runs
+ends. The newest response goes back unchanged, so its thinking does too, whether it calls or not. A loop runs
 if the model's last response made calls; it extends back to the last preceding message of a person, or to a final
 answer: a response without calls that is followed by something other than the model.
 """
@@ -71,7 +71,7 @@ def carried_thinking(
 ) -> tuple[Chunk, ...]:
     """Return the thinking to send that a provider can verify, within its share of a budget (`None`: all of it).
 
-    `responded` is the position of the last response, -1 if there is none. It is passed in because many messages may
+    `responded` is the position of the last response, -1 without one. It is passed in because many messages may
     follow it.
     """
     newest = newest_thinking(chunks, responded)

@@ -36,7 +36,7 @@ Range = tuple[int, int]
 
 
 class FileLine(msgspec.Struct, frozen=True, gc=False):
-    """What was done with one file: `ranges` are the lines read (first, last), `lines` its length if known."""
+    """The work on one file: `ranges` are the lines read (first, last), `lines` its length if known."""
 
     path: str
     is_read: bool = False
@@ -290,8 +290,8 @@ def work_line(section: str, text: str) -> WorkLine | None:
 def merged_lines(summaries: Iterable[Sequence[SummaryLine]]) -> tuple[SummaryLine, ...]:
     """Return the lines of several summaries, oldest first, merged into one, section by section in reading order.
 
-    Lines about the same file, command or test run become one, with the sources of all; equal lines appear once. What a
-    person asked before the last summary with lines of people becomes `said`. A line without sources stays without any.
+    Lines about the same file, command or test run become one, with the sources of all; equal lines appear once. A
+    person's requests before the last summary with lines of people become `said`. A line without sources keeps none.
     Pure.
     """
     given = [tuple(lines) for lines in summaries]

@@ -20,7 +20,7 @@ class MemoryEngineError(Exception):
         vars(self).update(zip(self.__match_args__, values, strict=False))
 
     def _taken(self, values: tuple[object, ...], named: dict[str, object]) -> tuple[object, ...]:
-        """The value of each fact: given by position, by name, or the default that stands in the class."""
+        """The value of each fact: given by position, by name, or the default of the class."""
         kind, names = type(self), self.__match_args__
         rest = names[len(values) :]
         missing = [name for name in rest if name not in named and not hasattr(kind, name)]

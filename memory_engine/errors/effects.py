@@ -35,7 +35,7 @@ class InvalidPolicy(InvalidInput, ValueError):
 
 @facts
 class InvalidKey(InvalidInput):
-    """What was given as a key cannot be one. It is not repeated here."""
+    """The given key cannot be one. The message does not repeat it."""
 
     why: str
 
@@ -56,7 +56,7 @@ class InvalidCompactor(InvalidInput):
 
 @facts
 class ErasureUnfinished(MemoryEngineError):
-    """What you asked to destroy is out of every row, but its bytes may still be in the file."""
+    """The content that you asked to destroy is out of every row, but its bytes may still be in the file."""
 
     act: str
     why: str
@@ -243,7 +243,7 @@ class StorageFailed(StorageError):
 
 @facts
 class FileFailed(StorageError):
-    """A file of an export, an import or anchors could not be written or read. The store is as it was."""
+    """A file of an export, an import or anchors could not be written or read. The store has not changed."""
 
     path: str
     why: str

@@ -265,7 +265,7 @@ class UnknownFlow(InvalidInput):
 
 @facts
 class TaskNotRunning(MemoryEngineError):
-    """A step of a run at the wrong moment: without a task, or a second task beside the first."""
+    """A step of a run at the wrong moment: without a task, or a second task during the first."""
 
     thread_id: str
     step: str

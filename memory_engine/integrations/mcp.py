@@ -220,7 +220,7 @@ class _Answers:
 
     @classmethod
     async def of(cls, engine: Engine, served: Served) -> "_Answers":
-        """With the conversation that holds the scratchpad; without it, if nothing may be written and there is none."""
+        """With the conversation that holds the scratchpad; without, if it does not exist and nothing may be written."""
         agent = engine.agent(served.agent_id, tenant_id=served.tenant_id)
         parts = (served.tenant_id, served.user_id, served.agent_id)
         thread_id = "mcp:" + "/".join(quote(part, safe="") for part in parts)

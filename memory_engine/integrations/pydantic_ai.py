@@ -291,7 +291,7 @@ class MemoryEngineConversationStore(ScopedCalls):
     async def _moved(
         self, session: Session, old: str | None, base: str | None, record: ConversationRecord
     ) -> tuple[list[_Line], list[ConversationEntry]]:
-        """What a history that ended at `old` and continues after `base` leaves, and what it gets back."""
+        """The entries that a history which ended at `old` and continues after `base` drops, and those it gets back."""
         was = await _line(session, old)
         try:
             now = await _line(await self._where(base, [session]), base) if base is not None else []
@@ -349,7 +349,7 @@ async def _line(session: Session, head_id: str | None, limit: int | None = None)
 
     Erased entries, and forgotten ones, are skipped.
     """
-    count = None if limit is None else 2 * limit + 8  # records stand between entries
+    count = None if limit is None else 2 * limit + 8  # records are between entries
     while True:
         rows = await session.entry_rows(count)
         lines = (_Line(row, kept) for row, kept in zip(rows, await session.entries(rows), strict=True))
@@ -476,7 +476,7 @@ async def _whole(thread: Thread, context: Context, line: Sequence[_Line]) -> lis
 
 
 def _shown(context: Context, line: Sequence[_Line]) -> list[ModelMessage]:
-    """What a context shows: these entries as they were, else its own messages."""
+    """The entries of a context: these unchanged, else its own messages."""
     of_seq = {seq: one for one in line for seq in one.said}
     found: list[ModelMessage] = []
     given: set[str] = set()

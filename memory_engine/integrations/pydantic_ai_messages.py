@@ -41,7 +41,7 @@ def texts_of(message: Json) -> dict[str, str]:
 
 
 def prompted(message: ModelMessage) -> str:
-    """What a person asks in a message; empty if nothing."""
+    """A person's words in a message; empty if none."""
     parts = message.parts if isinstance(message, ModelRequest) else ()
     contents = [part.content for part in parts if isinstance(part, native.UserPromptPart)]
     return "\n".join(text for one in contents for text in ([one] if isinstance(one, str) else _texts_in(one)))

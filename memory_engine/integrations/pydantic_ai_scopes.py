@@ -30,13 +30,13 @@ class ScopedCalls(ConversationStore):
     async def load(
         self, conversation_id: str, *, limit: int | None = None, scope: str | None = None
     ) -> Conversation | None:
-        """A conversation, or its last `limit` messages; `None` if there is none of its id in the scope."""
+        """A conversation, or its last `limit` messages; `None` if the scope has none of its id."""
         return await ConversationStore.load(self._of(scope), conversation_id, limit=limit, scope=scope)
 
     async def load_entries(
         self, conversation_id: str, *, limit: int | None = None, scope: str | None = None
     ) -> list[ConversationEntry] | None:
-        """The entries of a conversation, or its last `limit` ones; `None` if there is none of its id in the scope."""
+        """The entries of a conversation, or its last `limit` ones; `None` if the scope has none of its id."""
         return await ConversationStore.load_entries(self._of(scope), conversation_id, limit=limit, scope=scope)
 
     async def save(

@@ -1,4 +1,4 @@
-"""What a user said and did in other conversations, as one message, for frameworks that build requests themselves."""
+"""A user's other conversations for a request, as one message, for frameworks that build requests themselves."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -33,9 +33,9 @@ def recall_tokens_of(recall: bool, recall_tokens: int) -> int:
 async def recalled(  # noqa: PLR0913 - what is asked for, by keyword
     threads: OwnedThreads, thread_id: str, query: str, *, max_tokens: int, beside: Iterable[str] = (), request: str = ""
 ) -> str:
-    """What the owner's conversations say about a query, in at most `max_tokens` tokens; empty where that is nothing.
+    """The owner's conversations about a query, in at most `max_tokens` tokens; empty without any.
 
-    Without a user, only this thread is searched. `beside` are the texts of the model's request: what they say is not
+    Without a user, only this thread is searched. `beside` are the texts of the model's request: their content is not
     repeated. A `request` is searched for once: until another one of the thread is named, calls get the same text,
     unless a source was forgotten or erased; so do calls without a query. Send the result in the role of a user, before
     the message that asks, and do not store it with the talk: it would count as said by a person. Raises `ThreadDiffers`
@@ -87,7 +87,7 @@ def _is_own_call(hit: Hit, thread_id: str) -> bool:
 
 
 class _OfRequest(msgspec.Struct, frozen=True):
-    """What was recalled for a request, and the passages in it."""
+    """The recalled text for a request, and the passages in it."""
 
     request: str
     text: str
@@ -98,13 +98,13 @@ _Place = tuple[str, str, str, str, int]
 
 
 class _Requests:
-    """What was recalled for the newest request of each thread, by owner: the same for all calls of its model."""
+    """The recalled texts for the newest request of each thread, by owner: the same for all calls of its model."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[_Place, _OfRequest] = OrderedDict()
 
     async def get(self, threads: OwnedThreads, place: _Place) -> _OfRequest | None:
-        """What was kept, unless a source was forgotten or erased since."""
+        """The kept text, unless a source was forgotten or erased since."""
         kept = self._kept.get(place)
         if kept is None or await are_found(threads.engine.kernel, kept.hits):
             return kept

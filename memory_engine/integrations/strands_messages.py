@@ -19,7 +19,7 @@ def anthropic_of(message: Block) -> Block | None:
 
 
 def spoken(message: Block) -> str:
-    """What a message says, calls and gives back, as text."""
+    """The words, calls and results of a message, as text."""
     found = anthropic_of(message) or {"content": []}
     return "\n".join(text for block in found["content"] for text in _texts_in(block))
 

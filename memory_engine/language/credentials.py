@@ -15,7 +15,7 @@ SHOWN = (
     r"(?!\[[\w :\-]{2,40}\]|<[^>\n]{1,40}>|[\"'`]?\$[\w({]|\{\{|\{\w{1,30}\}|%[\w(]|[*•.…\ufffc]{2,}|[xX]{3,}\b|\ufffc"
     r"|(?i:[\"'`]?(?:your|my|the|an|a|some|enter|insert)[_-]))"
 )
-"""What stands in the place of a value: `[secret]`, `<password>`, `${DB_PASSWORD}`, `{token}`, `****`, `your-key`."""
+"""Placeholders instead of a value: `[secret]`, `<password>`, `${DB_PASSWORD}`, `{token}`, `****`, `your-key`."""
 
 Spans = Iterator[tuple[int, int]]
 

@@ -1,4 +1,4 @@
-"""The names of dates in the languages of `dates.toml`, and the days that they stand for in a calendar."""
+"""The names of dates in the languages of `dates.toml`, and their days in a calendar."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -61,7 +61,7 @@ def any_of(names: Iterable[str]) -> str:
 
 
 def any_in(*tables: str, language: str) -> str:
-    """Return the folded words of tables in a language as alternatives; a blank stands for any white space."""
+    """Return the folded words of tables in a language as alternatives; a blank matches any white space."""
     words = any_of(fold_case(name) for table in tables for name in all_names(table, language))
     return words.replace("\\ ", r"\s+")
 
@@ -180,7 +180,7 @@ def part_of(name: str | None) -> tuple[int, int]:
 
 
 def unit_of(name: str) -> str:
-    """Return the English name of a unit in any language; a weekday as it is."""
+    """Return the English name of a unit in any language; a weekday unchanged."""
     name = " ".join(name.split())
     number = numbers("units").get(name) or numbers("short_units").get(name)
     return full_names("units", "en")[number - 1] if number else name

@@ -32,7 +32,7 @@ Days = tuple[date, date]
 """The first and the last day of a time."""
 _Resolved = Callable[[Mapping[str, str], date], Days]
 _GLUE = r"(?:'s)?,?\s+(?:\w{2,3}\s+){0,2}"
-"""What may stand between a weekday and its week: "Tuesday of last week"."""
+"""Words between a weekday and its week: "Tuesday of last week"."""
 
 
 def read_dates(text: str, today: date | None = None) -> tuple[tuple[Day | Stretch, ...], tuple[Days, ...]]:

@@ -1,4 +1,4 @@
-"""The candidates of a search, as they come from look-ups: each with what stands before it and beside it."""
+"""The candidates of a search, from lookups: each with the passage before it and its neighbours."""
 
 from collections.abc import Mapping, Sequence
 from zlib import crc32
@@ -84,7 +84,7 @@ def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> 
         said, terms = (row.kind, row.role, row.speaker, row.at_us, group), row.terms.split()
         return Candidate(offset + place, *said, terms, cosines.get(place), before, beside.get(place, _NOWHERE))
 
-    for place in sorted(looked.chosen):  # what stands before a candidate is often one itself, and made already
+    for place in sorted(looked.chosen):  # the passage before a candidate is often one itself, and made already
         before = looked.before.get(place)
         if before is None or not _follows(rows[place], rows[before]):
             made[place] = candidate(place)
@@ -118,7 +118,7 @@ def _belong(best: PassageRow, other: PassageRow, far: int) -> bool:
 
 
 def _group(row: PassageRow) -> int:
-    """The group of a passage: its document, or its day; a passage without an order stands alone."""
+    """The group of a passage: its document, or its day; a passage without an order is a group of its own."""
     if row.kind in UNORDERED:
         return -row.place
     if row.kind == "document":

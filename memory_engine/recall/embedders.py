@@ -114,7 +114,7 @@ class CachedEmbedder:
             for call in calls:
                 call.waiting -= 1
                 if not call.waiting and not call.task.done():
-                    self._end(call)  # nobody may join a call that is being cancelled
+                    self._end(call)  # a call that is being cancelled accepts no more waiters
                     call.task.cancel()
 
     async def _fetch(self, missing: dict[_Digest, str], *, is_query: bool) -> dict[_Digest, Vector]:

@@ -10,7 +10,7 @@ from memory_engine.store.passages import NOTHING, PASSAGES_MAX, Extracted, Extra
 WHOLE_MAX = 4_000
 """Characters up to which a text is one passage."""
 PIECE_MAX = 1_500
-"""A longer text is cut into pieces of at most so many characters, at paragraphs, lines, sentences or blanks."""
+"""A longer text is cut into pieces of at most this number of characters, at paragraphs, lines, sentences or blanks."""
 MEMORY = "memory"
 """The kind of entries of the layers."""
 SUMMARY = "summary"

@@ -274,7 +274,7 @@ def passage_of(place: int, thread_ids: Sequence[str]) -> tuple[str, int, int]:
 
 @frozen
 class RankedHits:
-    """The ranked candidates of a search, best first. Texts are read back as they are asked for: a context shows few.
+    """The ranked candidates of a search, best first. Texts are read back on demand: a context shows few.
 
     `read` are places that are read with the first ones, to see what is true now. `gap` gives a block in which a thread
     is read.
@@ -289,7 +289,7 @@ class RankedHits:
     zone: tzinfo = field(kw_only=True)
 
     async def first(self, count: int) -> list[Hit]:
-        """The hits of the first so many ranked, and of those behind them that are read to see what is true now.
+        """The hits of the first `count` ranked, and of those behind them that are read to see what is true now.
 
         They are to be settled together (`Current.settled`).
         """
@@ -297,7 +297,7 @@ class RankedHits:
         return await self._read([*self.ranked[:count], *behind])
 
     def parted(self, settled: Sequence[Hit], count: int) -> tuple[list[Hit], list[Hit]]:
-        """The settled hits of `first`: those that come before all others, and those that stand among these."""
+        """The settled hits of `first`: those that come before all others, and those that are among these."""
         if count >= len(self.ranked):
             return list(settled), []
         leading = {self._passage(one) for one in self.ranked[:count]}
@@ -305,7 +305,7 @@ class RankedHits:
         return list(settled[:end]), list(settled[end:])
 
     async def behind(self, settled: Sequence[Hit], count: int, most: int) -> AsyncGenerator[list[Hit]]:
-        """The hits behind the first so many ranked, so many at a time, and at most so many.
+        """The hits behind the first `count` ranked, some at a time, up to a limit.
 
         `settled` are those of them that were read.
         """

@@ -1,13 +1,13 @@
 """The index of passages, kept in step with the log, and the vectors that come after it.
 
-A thread has no index until somebody searches it. The first search has the log read; from then on the passages of an
+A thread has no index until its first search. That search has the log read; from then on the passages of an
 event are written by its own transaction. Where that did not happen (another process had not seen the index yet),
 the next search reads what is missing. Of a long log it waits for a moment only, and answers from what is there; the
 rest is read in a task of the engine, a page at a time. An engine that only reads does the same in memory, for the
 threads whose stored index is not whole.
 
-Vectors come after the event, by a queue that is the index itself, worked off in batches in the order of the log. What
-has no vector yet is known from the store, so nothing is lost when the process dies between an event and its vector,
+Vectors come after the event, by a queue that is the index itself, worked off in batches in the order of the log. The
+store knows the passages without a vector, so nothing is lost when the process dies between an event and its vector,
 and an embedder that is down delays vectors but never loses them.
 """
 
@@ -116,7 +116,7 @@ class Indexing:
         return self._made
 
     async def look_up(self, thread_id: str, wanted: LookUp, until_s: float = 0.0) -> LookedUp:
-        """The matches in a thread's index, up to date with its log, or as far as it is at a time of the loop's clock.
+        """The matches in a thread's index, up to date with its log, or within a deadline on the loop's clock.
 
         Without a time that is `search_index_timeout_s` from now.
 
@@ -170,11 +170,11 @@ class Indexing:
 
     async def _bring_in(self, thread_ids: Sequence[str]) -> None:
         for thread_id in thread_ids:
-            with suppress(MemoryEngineError):  # a search that waits for this thread is told
+            with suppress(MemoryEngineError):  # a search that waits for this thread gets the error
                 await self.catch_up(thread_id, gives_way=True)
 
     def _meanwhile(self, what: object, work: Callable[[], Coroutine[object, object, None]]) -> Ended:
-        """Do this in a task of the engine, unless it is under way; the end of it, with the error that stopped it."""
+        """Do this in a task of the engine, unless it is running; returns its end, with the error that stopped it."""
         under_way = self._under_way.here
         ended = under_way.get(what)
         if ended is None or ended.done():
@@ -218,7 +218,7 @@ class Indexing:
         async with lock:
             await self.passages.begin(thread_id)
             while await self._read(thread_id, progress, gives_way=gives_way) > PAGE:
-                pass  # what was written meanwhile: the last of it is read while nobody writes
+                pass  # events written meanwhile: the last of them are read between writes
             if self._overlay is not None:  # no commit of this engine will keep it
                 return
             runtime = await self._kernel[OpenThreads].taken(thread_id)
@@ -270,7 +270,7 @@ class Indexing:
         return loop.time()
 
     def _steps(self, thread_id: str, page: Sequence[StoredEvent]) -> list[PassageStep]:
-        """What events change, with the words of all but large ones."""
+        """The changes of events, with the words of all but large ones."""
         reader, extractors = self._kernel.reader, self._kernel.extractors
         found = []
         for stored in page:
@@ -283,7 +283,7 @@ class Indexing:
 class IndexingAhead:
     """Indexes threads that were written to, while nothing is written, so that no first search has to for seconds.
 
-    It begins where the logs that wait have so many events (`AHEAD_MIN`) that a search would take long, and stops at
+    It begins when the waiting logs have enough events (`AHEAD_MIN`) that a search would take long, and stops at
     the next commit, to go on when it is quiet again.
     """
 
@@ -347,9 +347,9 @@ _log = logging.getLogger("memory_engine.recall")
 NUMBERS_AN_ITEM = 128
 """Numbers of vectors that are quantized in the time of an item of other work (see `aside`)."""
 BATCH = 64
-"""Passages embedded in one go, by an embedder that keeps its time with so many."""
+"""Passages embedded in one call, by an embedder that is fast enough for this number."""
 FEWER = 4
-"""One that does not gets so many times fewer in the next batch."""
+"""A slower one gets this number of times fewer in the next batch."""
 RETRY_S = 1.0
 RETRY_MAX_S = 60.0
 EMBEDDED_CHARS = 8_192

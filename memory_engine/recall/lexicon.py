@@ -1,6 +1,6 @@
 """Words that express statements of a matter: the uses of each word, in each language.
 
-A matter is an attribute that has one value at a time: where somebody lives, the port of a service. `lexicon.toml` lists
+A matter is an attribute with one value at a time: a person's home, the port of a service. `lexicon.toml` lists
 the words that ask for a matter and the words that mention it, and words of change, of doubt and for people.
 """
 

@@ -1,6 +1,6 @@
 """Likeness over the rows of a view: by an embedder's vectors where there is one, else by words.
 
-The vectors stand in the store as rows of a projection that folds nothing, a cache that outlives its process. They go
+The vectors are stored as rows of a projection that folds nothing, a cache that outlives its process. They are deleted
 with their thread, and in the transaction of a forgetting, since a vector may reveal its text. Missing vectors are
 embedded again.
 """

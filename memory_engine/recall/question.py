@@ -60,7 +60,7 @@ _OF_YOU = regex(
 _TO_YOU = regex(r"\b(?:would|do|does|should|might|are) you\b(?! (?:know|remember|recall))|\byour\b", re.IGNORECASE)
 """Questions that may ask for earlier advice, or for new advice based on the user's own words."""
 _EXACT = regex(r"\d{3}|\d[^\W\d_]|[^\W\d_]\d|[^\W_][_/@][^\W_]|[^\W\d_A-Z][A-Z]")
-"""What makes a word an identifier, a path or a long number: nobody says it by the way."""
+"""Properties that make a word an identifier, a path or a long number: such words are never chance."""
 _NAME = regex(r"\b[^\W\d_a-z][^\W\d_]+")
 
 
@@ -213,5 +213,5 @@ def _starts_us(day: date, zone: tzinfo) -> int:
 
 
 def _ends_us(day: date, zone: tzinfo, *, later: int = 0) -> int:
-    """Return the end of a day, or of the day so many days later."""
+    """Return the end of a day, or of the day `later` days after it."""
     return midnight_us(day.toordinal() + 1 + later, zone)

@@ -8,7 +8,7 @@ rather than fused ranks: ranks forget how far ahead the first is, and let a weak
 down.
 
 How far words decide depends on the question. An identifier or a rare name is in few passages, which are about it.
-Words that stand everywhere leave doubt, and then likeness, brevity and the speaker count more. Nothing counts by
+Words that are everywhere leave doubt, and then likeness, brevity and the speaker count more. Nothing counts by
 role alone: friends, an assistant's chats and an agent's tools are ranked alike.
 """
 
@@ -38,24 +38,24 @@ LENGTH_SHARE = 0.5
 TAIL_TERMS = 24
 """Terms from the end of the passage before that are read with a passage: a short answer needs its question."""
 BRIEF_TERMS, LONG_TERMS = 20, 60
-"""Talk of so many terms is brief, or long: a long answer repeats the words of whatever is asked."""
+"""Talk of this number of terms is brief, or long: a long answer repeats the words of any question."""
 NEARBY_DECAY = 0.7
-"""What is left of a match with each further passage between it and the one that may answer."""
+"""The share of a match that remains with each further passage between it and the one that may answer."""
 AROUND_EVENTS = 4
 """Events before and after a passage whose words are read with it."""
 AROUND_PASSAGES = 8
 """The most candidates of these on either side: one event may hold thousands, as a document does."""
 AROUND_DECAY = 0.8
-"""What a term counts that is so many events away, to the power of their number."""
+"""The weight of a term that is a number of events away, to the power of their number."""
 _AROUND = [AROUND_DECAY ** max(1, far) for far in range(AROUND_EVENTS + 1)]
 CERTAIN, DOUBTFUL = 0.7, 0.3
 """How rare the question's two rarest terms are, on average (1: in one passage), where words leave no doubt; and all."""
 BESIDE_WORDS = 3.0
-"""How much more the signals beside words count where the words leave all in doubt."""
+"""How much more the other signals count if the words leave all in doubt."""
 GROUP_BEST = 4
 """Other finds of a session or section that show how much it is about the question."""
 GROUP_MEANING = 0.3
-"""What likeness by a model counts there, where a match by words counts 1: talk on one matter is all somewhat alike."""
+"""The weight of likeness by a model there, where a match by words counts 1: talk on one matter is all rather alike."""
 SCORE_DIGITS = 6
 
 
@@ -65,10 +65,10 @@ _NOWHERE: Mapping[int, int] = {}
 class Candidate(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A passage that may answer. `place` is its own and rises as the log grows; `at_us` microseconds UTC.
 
-    `group` is its session or section, told apart over all that is searched. `terms` are in the
+    `group` is its session or section, distinct over all that is searched. `terms` are in the
     text's order, without speaker and date. `cosine` is its likeness to the question, if it has a
     vector; `before` the passage before it in its thread (whose own `before` is not read). `beside` are the places of
-    the best finds by words or meaning close by, with how many passages after them it stands (before them: less than 0).
+    the best finds by words or meaning nearby, each with how many passages later this one is (earlier: less than 0).
     """
 
     place: int
@@ -107,7 +107,7 @@ class Ranked(msgspec.Struct, frozen=True, gc=False):
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """The weight of each signal; 0 leaves it out. None may be negative.
 
-    Round numbers: chosen on conversations of several kinds, and not finer than these can tell. Those of `meaning`,
+    Round numbers: chosen on conversations of several kinds, and no finer than these can show. Those of `meaning`,
     `brief` and `speaker` rise where the question's words leave doubt.
     """
 
@@ -193,7 +193,7 @@ def weighted(weights: Weights) -> Ranker:
 
 
 def doubt(question: Question, statistics: Statistics) -> float:
-    """How little the question's words tell passages apart, from 0 to 1: 0 where it names an identifier that is there.
+    """How little the question's words distinguish passages, from 0 to 1: 0 if it names an identifier that is there.
 
     Else it goes by the two of its words that are in the fewest passages.
     """
@@ -231,7 +231,7 @@ def is_built_in(ranker: Ranker) -> bool:
 
 
 def _idf(passages: int, holding: int) -> float:
-    """The weight of a term that so many of the passages hold; it stays above 0."""
+    """The weight of a term in a number of the passages; it is always above 0."""
     return log(1 + (passages - min(holding, passages) + 0.5) / (holding + 0.5))
 
 
@@ -306,7 +306,7 @@ class _WordScores:
     def shares_around(self, candidates: Sequence[Candidate]) -> list[float]:
         """The share that each candidate holds together with those a few events away in its session or section.
 
-        A term that only these hold counts less the further away they are, and the longer: an answer stands beside the
+        A term that only these hold counts less the further away they are, and the longer: an answer follows the
         words of its question, and a long text holds many words.
         """
         idf, whole = self._idf, self._whole
@@ -348,7 +348,7 @@ class _WordScores:
         """The sums from 0 to 1: between shares of the greatest sum and shares of the sum of all the question's terms.
 
         Where even the best passage holds little of the question, passage and question use other words,
-        which then say less beside the other signals. Shares of the greatest alone would hide that.
+        which then say less than the other signals. Shares of the greatest alone would hide that.
         """
         scale = sqrt(max(sums) * self._whole)
         return [value / scale for value in sums] if scale > 0 else [0.0] * len(sums)

@@ -25,7 +25,7 @@ def says_the_same(one: Collection[str], other: Collection[str]) -> bool:
 class Repetitions(Generic[T]):
     """Values by the words of a text, each in a group (a speaker, a layer) that it is compared within.
 
-    Texts that say the same share so many words that, in any fixed order, they share one of the first few. Texts are
+    Texts that say the same share enough words that, in any fixed order, they share one of the first few. Texts are
     indexed by these (S. Chaudhuri, V. Ganti, R. Kaushik, "A Primitive Operator for Similarity Joins in Data Cleaning",
     2006).
     """
@@ -46,7 +46,7 @@ class Repetitions(Generic[T]):
         self._added.append((said, value))
 
     def get_or_add(self, group: Hashable, said: frozenset[str], made: Callable[[], T]) -> T:
-        """Return the value of the first text in the group that says the same; `made` makes one if there is none."""
+        """Return the value of the first text in the group that says the same; `made` makes one if none does."""
         found = self.get(group, said)
         if found is None:
             self.add(group, said, found := made())

@@ -17,7 +17,7 @@ from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked, Statis
 REPLIES_AMONG = 40
 """The best finds that are looked at."""
 SHARE_MIN = 0.3
-"""The least of the question that must stand before a reply."""
+"""The least share of the question that must come before a reply."""
 WEIGHT = 0.06
 """The addition to the score of a reply to all that the question asks; scores are from 0 to 1."""
 ASKED_CHARS_MAX = 800

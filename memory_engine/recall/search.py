@@ -79,7 +79,7 @@ UNWANTED = ("summary",)
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part of a thread: what the keys of its passages begin with, and the seq from which on they stand.
+    """A part of a thread: the prefix of its passages' keys, and the seq from which on they are in it.
 
     `among` are the places of all of them where they are few: of these the nearest in meaning are looked for.
     """
@@ -123,7 +123,7 @@ def _read(text: str, now_us: int, zone: tzinfo) -> "tuple[Question, superseding.
 
 
 class _Meaning(msgspec.Struct, frozen=True):
-    """The question's vector and the embedder that made it, or the reason why there is none (`failure`)."""
+    """The question's vector and the embedder that made it, or the reason for its lack (`failure`)."""
 
     vector: Vector | None = None
     embedder: Embedder | None = None
@@ -173,9 +173,9 @@ class Searching:
     async def search_in_parts(
         self, threads: Threads, asked: Asked, count: int
     ) -> tuple[Found, AsyncGenerator[list[Hit]], Choice]:
-        """The best passages of these threads for a question, best first: so many, then the others so many at a time.
+        """The best passages of these threads for a question, best first: a number of them, then the others in batches.
 
-        The others are read as they are taken; the candidates that were ranked come along. Raises `ThreadNotFound`, and
+        The others are read on demand; the ranked candidates are returned too. Raises `ThreadNotFound`, and
         the errors of reading a damaged thread where only one is named: of several it is left out. Where embedder or
         re-ranker fail or do not keep their time, words decide. The result names what did not answer.
         """
@@ -235,7 +235,7 @@ class Searching:
     async def _ranked(
         self, question: Question, choice: Choice, wanted: int, current: "superseding.Current"
     ) -> list[Ranked]:
-        """The best candidates and their partners. Of very many, beside the loop: a dispatch must not wait for that."""
+        """The best candidates and their partners. If very many, in a worker thread: dispatches must not wait."""
         candidates = tuple(choice.candidates.values())
 
         def rank() -> list[Ranked]:
@@ -247,7 +247,7 @@ class Searching:
     async def _with_replies(
         self, question: Question, choice: Choice, ranked: list[Ranked], gaps: "_Gaps"
     ) -> list[Ranked]:
-        """The ranked with replies to what the question asks moved up, of which the texts before them tell."""
+        """The ranked, with replies to the question moved up: the texts before them show which these are."""
         replying = replies.Replies(question, choice.candidates, choice.statistics, ranked)
         if not replying.asking:
             return ranked

@@ -53,7 +53,7 @@ class Recall:
 
     @property
     def embedder(self) -> Embedder | None:
-        """The model that makes vectors, if there is one, as it was given."""
+        """The model that makes vectors, if there is one, unwrapped."""
         embedder = self._models.embedder
         return embedder.inner if isinstance(embedder, MaskedEmbedder) else embedder
 
@@ -134,7 +134,7 @@ class Recall:
         )
 
     def similarity_now(self) -> TextIndex:
-        """An index of likeness that is used once: for a view as it was."""
+        """An index of likeness that is used once: for a view of the past."""
         timeout_s = self._kernel.config.search_model_timeout_s
         return TextIndex(self._models.embedder, self._models.vector_index, timeout_s=timeout_s)
 
@@ -150,7 +150,7 @@ class Recall:
             await self._kernel.store.passages.index_words(thread_id)
 
     async def change_embedder(self, embedder: Embedder, progress: IndexProgress | None = None) -> None:
-        """Change the model: its vectors are made beside the old ones, then searches use them and the old ones go.
+        """Change the model: once its vectors are made, searches use them and the old ones are deleted.
 
         Until then searches use the old model, which is closed at the end. If this raises (`ModelError`, or `TypeError`
         for a value that is not an embedder), the old model stays.

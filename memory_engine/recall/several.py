@@ -16,15 +16,15 @@ from memory_engine.language.text import is_unspaced, words
 UNSPREAD = 3
 """The best finds keep their order: what looks like a question for several things may ask for one."""
 GROUP_DECAY = 0.97
-"""What is left of a find's score with each better find of its session or section."""
+"""The factor on a find's score for each better find of its session or section."""
 ADDS_NOTHING = 0.5
-"""What is left of the score of a find whose words all stand in a better one of the same speaker."""
+"""The factor on the score of a find whose words are all in a better one of the same speaker."""
 TERMS_MIN, TERMS_MAX = 3, 30
 """The terms of a find that can add nothing: "yes, that one" may mean different things, and a long text adds a word."""
 PLURAL_WITHIN = 3
-"""How many words after "which" its plural stands: "which small towns"."""
+"""Maximum number of words between "which" and its plural: "which small towns"."""
 VERB_WITHIN = 6
-"""How many words after a plural its verb stands: "what clubs at her school has she"."""
+"""Maximum number of words between a plural and its verb: "what clubs at her school has she"."""
 
 _SINGULAR_ENDINGS = ("ss", "us", "is")
 _PLURAL_ENDINGS: Mapping[str, tuple[str, ...]] = {
@@ -88,7 +88,7 @@ def _asks_throughout(said: Sequence[str], lists: Mapping[str, frozenset[str]]) -
 
 
 class Spreadable(Protocol):
-    """What is known of a find: where it belongs, who says it, and its terms."""
+    """The properties of a find: its place, its speaker, and its terms."""
 
     @property
     def group(self) -> int:

@@ -46,7 +46,7 @@ COVERED_MIN = 0.5
 DENIED_WORDS = 3
 """Number of words within which a negation cancels a following change: "has not yet moved"."""
 CURRENT = "current"
-"""Signal of a hit that is lifted because it is true at the time that is asked about."""
+"""Signal of a hit that is lifted because it is true at the time of the question."""
 KINDS = frozenset({"message", "note", "snippet", "memory", "task"})
 """Kinds of passages in which people state facts."""
 _NOT_PEOPLE = frozenset({"assistant", "tool"})
@@ -391,7 +391,7 @@ class Current:
 
         If the question asks for the past, the order is the reverse. A lifted statement comes before the other of its
         pair, and at least third. Partners that are not lifted are left out. No hit is marked as outdated: of statements
-        that word lists cannot tell apart, too many are.
+        that word lists cannot separate, too many are.
         """
         matter = self._matter
         if matter is None or not self.read:

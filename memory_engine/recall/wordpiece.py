@@ -1,7 +1,7 @@
 """Word pieces: how BERT's models without case take a text apart, so that MiniLM needs no library for it.
 
 J. Devlin and others, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018. The
-vocabulary beside this module is that of `bert-base-uncased` (Google, Apache License 2.0), one piece a line.
+vocabulary in this folder is that of `bert-base-uncased` (Google, Apache License 2.0), one piece a line.
 """
 
 import gzip
@@ -27,7 +27,7 @@ def vocabulary() -> Mapping[str, int]:
 
 
 def token_ids(text: str, tokens_max: int) -> list[int]:
-    """The numbers of a text's pieces between the marks of its beginning and end, at most so many with these."""
+    """The numbers of a text's pieces between the marks of its beginning and end, at most `tokens_max` with these."""
     known = vocabulary()
     found = [known["[CLS]"]]
     for word in _words(text):

@@ -19,7 +19,7 @@ class LogContract:
     """Every store's promises about commits."""
 
     async def test_a_commit_is_read_back_whole(self, store: Store) -> None:
-        """Every field of a row comes back as it was written."""
+        """Every field of a row comes back unchanged."""
         stored = msgspec.structs.replace(
             event(1, b'{"content":"\xc3\xa9"}', record=b'{"operations":[]}'),
             recorded_at_us=-62_135_596_800_000_000,

@@ -74,7 +74,7 @@ _Parts = tuple[set[int], dict[int, PassageRow], dict[int, int], dict[int, dict[i
 
 
 def _parts_of(looked: LookedUp, number: int = 0) -> _Parts:
-    """What a look-up has found, with the number of its thread in each place."""
+    """The result of a lookup, with the number of its thread in each place."""
     base = number << THREAD_BITS
     return (
         {base + one for one in looked.chosen},
@@ -86,7 +86,7 @@ def _parts_of(looked: LookedUp, number: int = 0) -> _Parts:
 
 
 def _of_all(looked: Sequence[LookedUp]) -> _Parts:
-    """What look-ups have found, numbered one after the other."""
+    """The results of lookups, numbered one after the other."""
     chosen, rows, before, around, listed = _parts_of(LookedUp())
     for number, one in enumerate(looked):
         own = _parts_of(one, number)
@@ -102,7 +102,7 @@ class PassageContract:
     """Every store's promises about the passages of its threads."""
 
     async def test_a_thread_has_no_index_until_one_is_begun(self, store: Store) -> None:
-        """Before, it stands at -1 and takes no passages; then at 0, and at the seq of what it was given."""
+        """Before, it is at -1 and takes no passages; then at 0, and at the seq of its input."""
         await filled(store, "t", 2)
         assert (-1, 2) == ((looked := await store.passages.look_up("t", A)).seq, looked.head)
         assert not await store.passages.write("t", PassageChange(0, 1, [step(1, row(1, "a"))]))
@@ -263,7 +263,7 @@ class PassageContract:
         assert (2, {place(last), place(2)}) == (looked.near, set(looked.chosen) & set(near))
 
     async def test_places_asked_for_are_chosen(self, store: Store) -> None:
-        """Passages of `near` are found, as far as they exist, stand and fit."""
+        """Passages of `near` are found if they exist, are live and fit."""
         await indexed(store, "t", [step(n, row(n, f"n{n}", key=f"k{n}")) for n in (1, 2, 3)])
         assert await store.passages.write("t", PassageChange(3, 4, [PassageStep(4, keys=("k2",))]))
         near = tuple(map(place, (2, 3, 99)))
@@ -294,7 +294,7 @@ class PassageContract:
         assert ["t", "u"] == sorted(await store.passages.threads())
 
     async def test_several_threads_are_looked_up_as_one(self, store: Store) -> None:
-        """What is found, counted, beside and left out is that of each thread; numbers say their order."""
+        """Finds, counts, neighbours and exclusions are those of each thread; numbers give their order."""
         told = {
             "t": [step(n, row(n, f"a t{n}")) for n in range(1, 10)],
             "u": [
@@ -377,7 +377,7 @@ class PassageContract:
         assert {"new", "t"} == set((await store.passages.look_up_among(Threads(tenant_id="acme"), A)).behind)
 
     async def test_vectors_follow_their_passages(self, store: Store) -> None:
-        """The oldest unembedded come first; vectors are kept by model, read in order, and let go of by model."""
+        """The oldest unembedded come first; vectors are kept by model, read in order, and dropped by model."""
         passages = store.passages
         await indexed(store, "t", [step(n, row(n, "a")) for n in (1, 2, 3, 4)])
         assert ([place(1), place(2)], 4) == tuple(await passages.unembedded("t", "m", 2))

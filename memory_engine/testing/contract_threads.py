@@ -28,7 +28,7 @@ class ThreadContract:
     """Every store's promises about threads."""
 
     async def test_a_new_thread_is_loaded_as_it_was_made(self, store: Store) -> None:
-        """Record, head and live rows come back as they were given."""
+        """Record, head and live rows come back unchanged."""
         record = ThreadRecord(
             id="t",
             kind="user",
@@ -62,7 +62,7 @@ class ThreadContract:
         assert sources
 
     async def test_an_id_is_taken_once(self, store: Store) -> None:
-        """A second thread of the same id is refused, and the first stays as it is."""
+        """A second thread of the same id is refused, and the first does not change."""
         await store.create(ThreadRecord(id="t", user_id="first"), Head(), ())
         with pytest.raises(ThreadExists):
             await store.create(ThreadRecord(id="t", user_id="second"), Head(), ())
@@ -179,7 +179,7 @@ class ThreadContract:
         assert [["t", "user:u", "last"], ["user:u", "last"], ["last"]] == [[r.id for r, _ in rows] for rows in found]
 
     async def test_threads_are_found_by_status(self, store: Store) -> None:
-        """The status is the head's, and a listing shows the head as it is."""
+        """The status is the head's, and a listing shows the present head."""
         await filled(store, "open", 1)
         head = await filled(store, "shut", 2)
         shut = msgspec.structs.replace(head, status=ARCHIVED, epoch=1)
@@ -188,7 +188,7 @@ class ThreadContract:
         assert [("shut", shut)] == [(record.id, head) for record, head in found]
 
     async def test_what_is_loaded_is_a_copy(self, store: Store) -> None:
-        """Changing what was given or what came back changes nothing that is stored."""
+        """Changing an argument or a result changes nothing that is stored."""
         metadata = {"k": "stored"}
         await store.create(ThreadRecord(id="t", metadata=metadata), Head(), ())
         metadata["k"] = "changed by the giver"
@@ -213,7 +213,7 @@ class ThreadContract:
         assert ([], 0, 0) == (listed, stats.events, stats.threads)
 
     async def test_the_ids_of_deleted_threads_are_told(self, store: Store) -> None:
-        """Those that nobody bears now, of threads of any kind but scopes."""
+        """Those that no live thread uses now, of threads of any kind but scopes."""
         for thread_id in ("a", "b", "again", "user:u", "user:v", "there"):
             await store.create(ThreadRecord(id=thread_id, kind="user"), Head(), ())
             if thread_id != "there":
@@ -271,7 +271,7 @@ class ThreadContract:
         assert expected == (await store.load("t")).record
 
     async def test_an_act_is_done_only_once_it_says_so(self, store: Store) -> None:
-        """Until then it is pending, or has failed too often: with what it says of that, and in the same place."""
+        """Until then it is pending, or has failed too often: with its own report of that, and in the same place."""
         asked = Act(id="a", kind="erase", plan="{}", by="ann", reason="why", asked_at_us=7)
         later = Act(id="b", kind="hold", plan="{}", asked_at_us=8, done_at_us=8)
         await store.put_act(later)
@@ -430,7 +430,7 @@ class ForkContract:
         assert [["b"], ["d"], []] == [list(await store.forks(name)) for name in ("a", "b", "d")]
 
     async def test_a_thread_that_others_share_is_not_deleted(self, store: Store) -> None:
-        """Its forks would lose their past, also those that came since somebody looked."""
+        """Its forks would lose their past, also those that came after a first look."""
         await filled(store, "a", 2)
         await forked(store, "b", "a", 1)
         with pytest.raises(ThreadHasForks):

@@ -29,7 +29,7 @@ class ViewContract:
     """Every store's promises about the rows of projections, and about its totals."""
 
     async def test_a_projection_begins_with_nothing(self, store: Store) -> None:
-        """Before it has written, a projection has no rows and stands at 0."""
+        """Before its first write, a projection has no rows and is at 0."""
         await filled(store, "t", 1)
         assert (0, {}) == await store.rows("p", 1, "t")
 

@@ -35,7 +35,7 @@ EmbedderFactory = Callable[[], Embedder]
 
 @pytest.mark.anyio
 class EmbedderContract:
-    """What `memory_engine.llm.vectors.Embedder` promises.
+    """The promises of `memory_engine.llm.vectors.Embedder`.
 
     `make_embedder` gives a function that makes an embedder. Set `finds_by_words` to False for one whose vectors do
     not bring a question near a text that shares its words.
@@ -72,13 +72,13 @@ class EmbedderContract:
             assert alike([(await embed([text]))[0] for text in TEXTS], vectors)
 
     async def test_odd_texts_have_vectors(self, embedder: Embedder) -> None:
-        """Whatever is in a log must not fail the texts beside it."""
+        """No text of a log may fail the other texts of its batch."""
         for _, is_query in ways(embedder):
             vectors = await embedded(embedder, [*ODD_TEXTS, *TEXTS], is_query=is_query)
             assert len(ODD_TEXTS) + len(TEXTS) == len(vectors)
 
     async def test_a_vector_depends_on_its_text_alone(self, embedder: Embedder) -> None:
-        """Not on the texts beside it, nor on how many they are, nor on what came before."""
+        """A vector depends neither on the other texts, nor on their number, nor on earlier ones."""
         beside = [*TEXTS, *ODD_TEXTS, *(f"Line {n} of a report that says little." for n in range(40))]
         for embed, _ in ways(embedder):
             together = list(await embed(beside))[: len(TEXTS)]

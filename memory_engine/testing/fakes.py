@@ -19,7 +19,7 @@ from memory_engine.llm.vectors import Vector
 
 @frozen
 class Returns:
-    """A step that returns a value of any type as it is."""
+    """A step that returns a value of any type unchanged."""
 
     value: object
 
@@ -98,11 +98,11 @@ def _result(step: object, chunks: Sequence[Chunk]) -> CompactionResult:
 
 
 START_US = 1_700_000_000_000_000
-"""2023-11-14 22:13:20 UTC: where a `ManualClock` begins that is not told otherwise."""
+"""2023-11-14 22:13:20 UTC: the default start of a `ManualClock`."""
 
 
 class ManualClock:
-    """A clock that stands still until it is advanced. `us` are microseconds since 1970, UTC."""
+    """A clock that advances only on request. `us` are microseconds since 1970, UTC."""
 
     def __init__(self, start_us: int = START_US) -> None:
         self.us = start_us
@@ -112,7 +112,7 @@ class ManualClock:
         return self.us
 
     def advance(self, seconds: float) -> None:
-        """Advance by so many seconds; a negative number sets it back, as real clocks are set back."""
+        """Advance by a number of seconds; a negative one sets it back, as real clocks are set back."""
         self.us += round(seconds * 1_000_000)
 
 
@@ -209,7 +209,7 @@ class RecordingObserver:
         return [event for event in self.events if event.type == type_]
 
     async def wait_for(self, type_: str, count: int = 1) -> RecordedEvent:
-        """The `count`-th event of a type, as soon as it is there. It may never come: mind a timeout."""
+        """The `count`-th event of a type, once it is there. It may never come: use a timeout."""
         if len(self.of_type(type_)) < count:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((type_, count, future))

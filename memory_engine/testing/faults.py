@@ -95,7 +95,7 @@ class Faults:
             FILE_PLAN.reset(token)
 
     def now_us(self, real: Clock) -> int:
-        """What a clock says, with the jumps so far; `clock` calls it."""
+        """A clock's time, with the jumps so far; `clock` calls it."""
         self.before("clock")
         now_us = real.now_us() + self._ahead_us
         self.after("clock")
@@ -121,7 +121,7 @@ class Faults:
 
 @frozen
 class _PlannedClock:
-    """A clock that tells a plan of each reading."""
+    """A clock that reports each reading to a plan."""
 
     faults: Faults
     real: Clock
@@ -286,7 +286,7 @@ class FaultyStore:
         await self._store.erase(unit, rows)
 
     async def wipe(self) -> bool:
-        """Pass on; while `is_read` is set, somebody reads an older moment of the store."""
+        """Pass on; while `is_read` is set, a reader sees an older moment of the store."""
         return not self.is_read and await self._store.wipe()
 
     @property

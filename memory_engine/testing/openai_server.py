@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that speaks `POST /v1/chat/completions`, as told by a script.
+"""A real HTTP server on loopback that speaks `POST /v1/chat/completions` by a script.
 
     async with OpenAIServer(rate_limited(), answer("All done.")) as server:
         model = LiteLLM("openai/any", api_base=server.base_url, api_key="any")
@@ -164,13 +164,13 @@ def failing(
     code: str | None = None,
     retry_after: str | None = None,
 ) -> Reply:
-    """An error of the provider; `retry_after` goes into the header as it is."""
+    """An error of the provider; `retry_after` goes into the header unchanged."""
     body = msgspec.json.encode({"error": {"message": message, "type": "scripted", "code": code}})
     return Reply(status=status, body=body, headers={"retry-after": retry_after} if retry_after else {})
 
 
 def rate_limited(retry_after: str = "0") -> Reply:
-    """Too many requests: come back after so many seconds, or at this HTTP date."""
+    """Too many requests: come back after a number of seconds, or at this HTTP date."""
     return failing(429, "too many requests", retry_after=retry_after)
 
 

@@ -25,7 +25,7 @@ THREAD_ID = "scenario"
 
 
 class Scenario:
-    """A state that events led to. `when` leaves it as it is, so you may call it many times."""
+    """A state that events led to. `when` does not change it, so you may call it many times."""
 
     def __init__(self, plugins: Sequence[Plugin] = (), now_us: int = START_US) -> None:
         self.state = State()
@@ -62,7 +62,7 @@ class Scenario:
 
 @frozen
 class Outcome:
-    """The outcome of an event: the state after it, and its reduction; or the error, and the state as it was."""
+    """The outcome of an event: the state after it, and its reduction; or the error, and the unchanged state."""
 
     state: State
     reduction: Reduction
@@ -75,7 +75,7 @@ class Outcome:
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
-        """The new chunks, as they are placed."""
+        """The new chunks in their places."""
         return self.reduction.chunks
 
     def then(
