@@ -103,11 +103,12 @@ CALLS_NATIVE = [
     json.dumps({"openai.chat": {"message": {"tool_calls": [{"extra_content": {"google": {"signature": "s"}}}]}}}),
 ]  # fmt: skip
 
+SEARCH_RESULT = {"type": "search_result", "source": "a.md", "title": "A", "content": [{"type": "text", "text": "a"}]}
 RESULT_NATIVE = [
     "",
     native("anthropic", {"caller": {"type": "direct"}, "content": "x", "is_error": False}),
-    native("anthropic", {"content": [{"citations": []}, {"$whole": {"type": "search_result"}}]}),
-    native("anthropic", {"content": [{"$whole": {"type": "search_result"}}]}),
+    native("anthropic", {"content": [{"citations": []}, {"$whole": SEARCH_RESULT}]}),
+    native("anthropic", {"content": [{"$whole": SEARCH_RESULT}]}),
     native("anthropic", {"content": [{"$whole": {"type": "tool_use", "id": "x"}}, 7]}),
     json.dumps({"openai.chat": {"message": {"artifact": 1, "content": [{}]}}}),
     native("openai.responses", {"$instead": {"type": "computer_call_output", "call_id": "a", "output": {}}}),
