@@ -1,1 +1,1 @@
-"""What the engine's promises of speed and size are worth on this machine: `python -m benchmarks --help`."""
+"""The engine's speed and size on this machine, measured against its promises: `python -m benchmarks --help`."""

@@ -99,7 +99,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(names: Sequence[str], quick: bool, as_json: bool, vectors: Sequence[int] = ()) -> Iterator[kept.Measured]:
-    """Run benches one after the other, print each figure as soon as it is measured, and yield each finished bench."""
+    """Run benches one after another, print each figure once it is measured, and yield each finished bench."""
     python = peers_python() if WITH_PEERS.intersection(names) else None
     with tempfile.TemporaryDirectory(prefix="memory-engine-bench-") as folder, peers_running(python) as peers:
         setting = Setting(Path(folder), peers, quick)

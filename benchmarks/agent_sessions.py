@@ -46,7 +46,7 @@ def written() -> _Written:
 
 
 def sessions(count: int, *, tickets: int = TICKETS, first: int = 0) -> Iterator[Session]:
-    """Yield so many sessions, from number `first` on, of the projects in turn."""
+    """Yield `count` sessions, from number `first` on, of the projects in turn."""
     projects = written().projects
     for number in range(first, first + count):
         project = projects[number % len(projects)]
@@ -76,7 +76,7 @@ class _Recorder:
     calls: int = 0
 
     def session(self, name: str, tickets: int) -> Session:
-        """Return the session of so many tickets. The first is long, the others are of any kind."""
+        """Return the session of a number of tickets. The first is long, the others are of any kind."""
         project = self.code.project
         system = self._words("system", package=project.package, about=project.about)
         self.messages.append({"role": "system", "content": system})
@@ -89,7 +89,7 @@ class _Recorder:
                 self.random.choice(kinds)(ticket)
         return Session(name, self.messages, self.requests)
 
-    # What is said and done.
+    # Words and deeds.
 
     def _words(self, kind: str, **names: object) -> str:
         texts = written().words[kind]

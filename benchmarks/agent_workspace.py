@@ -1,6 +1,6 @@
 """A small codebase for recorded agents to work in, made by a seed, and the tools that read, search, edit and test it.
 
-Some functions have a fault; their tests are red for as long as it is in the file.
+Some functions have a fault; their tests fail while it is in the file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class Project(msgspec.Struct, frozen=True):
 
 @frozen(kw_only=True)
 class Function:
-    """A function of a service: where it and its test stand, the line that is right and two that are wrong."""
+    """A function of a service: the places of it and of its test, the line that is right and two that are wrong."""
 
     name: str
     thing: str
@@ -61,7 +61,7 @@ class Workspace:
         return "\n".join(f"{number:5}\t{line}" for number, line in enumerate(lines, start))
 
     def line_of(self, path: str, word: str) -> int:
-        """Return the number of the first line with `word` in it; 1 if there is none."""
+        """Return the number of the first line with `word` in it; 1 without one."""
         lines = self.files[path].splitlines()
         return next((number for number, line in enumerate(lines, 1) if word in line), 1)
 
@@ -90,7 +90,7 @@ class Workspace:
         return [one for one in asked if self.beginning(one)[-1].strip() != one.right]
 
     def beginning(self, function: Function) -> list[str]:
-        """Return the first lines of a function as they stand in the file, to the one that may be wrong."""
+        """Return the first lines of a function in the file, up to the one that may be wrong."""
         at = self.line_of(function.path, f"def {function.name}(")
         return self.files[function.path].splitlines()[at - 1 : at - 1 + FAULT_AT]
 

@@ -1,4 +1,4 @@
-"""What SQLite itself takes for the same bytes: the floor under every store on it."""
+"""SQLite's own time for the same bytes: the floor under every store on it."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Sequence

@@ -2,7 +2,7 @@
 
 `rules.toml` has the rules: of many kinds, in seven languages, most without a word that tells a rule. In a session a
 handful of one language is stated, in one of several ways; then an agent works on tickets (`agent_sessions.py`), with a
-small window that has the thread compacted again and again. A rule counts as kept where all of it stands in the context,
+small window that has the thread compacted again and again. A rule counts as kept if all of it is in the context,
 word for word; one from a file only where the context says which file it is from.
 """
 
@@ -43,7 +43,7 @@ SOURCES = {
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule as it is stated."""
+    """A rule in one of its wordings."""
 
     lang: str
     kind: str
@@ -51,7 +51,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """What stands around rules of a language: before and after them in a message, and in a file."""
+    """The text around rules of a language: before and after them in a message, and in a file."""
 
     before: str
     after: str
@@ -66,7 +66,7 @@ class _Written(msgspec.Struct, frozen=True):
 
 @define
 class Tally:
-    """Of so many rules those that contexts kept, those that the newest messages held, and the kinds of those lost."""
+    """Among `rules`, those that contexts kept, those that the newest messages held, and the kinds of the lost."""
 
     kept: int = 0
     truncated: int = 0
@@ -154,7 +154,7 @@ def kept(source: str, rule: Rule, shown: Sequence[Shown]) -> bool:
 
 
 async def play(engine: Engine, case: Case, marks: Sequence[int], tallies: Tallies) -> None:
-    """Play one session, and judge its contexts after each of so many compactions."""
+    """Play one session, and judge its contexts after each of several compactions."""
     thread = await engine.create_thread(policy=CompactionPolicy.for_window(WINDOW))
     history: list[Message] = []
     left = list(marks)

@@ -1,4 +1,4 @@
-"""The chart beside the table: an SVG written by hand, readable on light and on dark pages."""
+"""The chart of the table: an SVG written by hand, readable on light and on dark pages."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ COLOURS = {
 
 @frozen
 class Mark:
-    """One row of a panel: a name, how far its mark stands (0 to 1), the words beside it, and its class."""
+    """One row of a panel: a name, the position of its mark (0 to 1), the words next to it, and its class."""
 
     name: str
     share: float

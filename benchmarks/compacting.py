@@ -1,4 +1,4 @@
-"""What compaction costs those who write: dispatching with the default against none, and the compactor's own time."""
+"""The cost of compaction for senders: dispatching with the default against none, and the compactor's own time."""
 
 import asyncio
 import statistics
@@ -31,7 +31,7 @@ WORDS = "its texts split into words"
 
 @frozen
 class Taken:
-    """What one side took, over all rounds: microseconds of each dispatch, and events a second of each round."""
+    """The times of one side, over all rounds: microseconds of each dispatch, and events a second of each round."""
 
     times_us: list[float] = field(factory=list)
     rates: list[float] = field(factory=list)
@@ -63,7 +63,7 @@ async def compacting(setting: Setting) -> list[Figure]:
 
 
 def _conversations(count: int) -> list[list[Event]]:
-    """Recorded conversations where they lie beside the repository, else made-up ones of about their length."""
+    """Recorded conversations if they are next to the repository, else made-up ones of about their length."""
     talks = recorded(count) or [conversation(seed, MESSAGES) for seed in range(count)]
     return [[as_event(message) for message in talk] for talk in talks]
 
@@ -93,7 +93,7 @@ async def _settled(threads: Sequence[Thread]) -> float:
 
 
 def _sequential(setting: Setting, taken: dict[str, Taken]) -> list[Figure]:
-    """What a sender waits for; and all that the default does, also what it puts off to a quiet moment."""
+    """The wait of a sender; and all work of the default, also the part that it puts off to a quiet moment."""
     on, off = taken[ON].times_us, taken[OFF].times_us
     case = f"{len(off):,} dispatches, one sender"
     mean = statistics.fmean(on), statistics.fmean(off)
@@ -146,7 +146,7 @@ def _figure(setting: Setting, case: str, sides: tuple[float, ...], unit: str, ba
 
 
 def _extracting(setting: Setting, chunks: int) -> Figure:
-    """The extract of so many messages, whose texts it has not seen before, then once more."""
+    """The extract of a number of messages, whose texts it has not seen before, then once more."""
     talks = [
         [_entry(number, message) for number, message in enumerate(conversation(chunks + seed, chunks))]
         for seed in range(setting.size(20, 1) if chunks < MANY else 1)

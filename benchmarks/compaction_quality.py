@@ -7,14 +7,14 @@ that cite a gold turn, at 5, 10 and 20 % of the tokens).
 `tau_bench()`: an agent and its tools. Each conversation is cut before several of
 its user turns; what lies before the cut (without the system prompt) is compacted
 to 20 % of its tokens, headings included; then every identifier, date and amount
-that a tool call after the cut uses and that stands before the cut must stand,
+that a tool call after the cut uses and that is before the cut must be,
 verbatim, in the rendered summary.
 
-`standing()`: whether a reader of the summary alone can tell what its lines of
-speech mean. Conversations of ours (`standing.toml`) mark the statements that lean
-on what stands before them; a shown one must have that in the summary, too.
+`standing()`: whether a reader of the summary alone understands its lines of
+speech. Conversations of ours (`standing.toml`) mark the statements that lean
+on earlier ones; a summary that shows such a statement must show the earlier one, too.
 
-The first two read recordings beside the repository (../shared), which are not part of it.
+The first two read recordings next to the repository (../shared), which are not part of it.
 """
 
 import argparse
@@ -51,7 +51,7 @@ Figures = dict[str, float | int | str]
 
 
 class Function(TypedDict):
-    """What a call names: the tool, and its arguments as JSON text."""
+    """The content of a call: the tool, and its arguments as JSON text."""
 
     name: str
     arguments: str
@@ -65,7 +65,7 @@ class Call(TypedDict):
 
 
 class Message(TypedDict, total=False):
-    """A chat-completions message, as far as it is read here."""
+    """A chat-completions message, with the fields that are read here."""
 
     role: Required[str]
     content: str | None
@@ -256,7 +256,7 @@ def _scalars(node: object) -> Iterator[str]:
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """A conversation of ours, a statement a line; "^" marks the statements that lean on what stands before them."""
+    """A conversation of ours, a statement a line; "^" marks the statements that lean on earlier ones."""
 
     name: str
     agent: bool

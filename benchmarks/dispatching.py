@@ -138,7 +138,7 @@ def _against_none(setting: Setting, ours: Side) -> Figure:
 
 
 async def durability(setting: Setting) -> list[Figure]:
-    """What surviving a power failure costs, against our own default and the peers as they ship: most sync too."""
+    """The cost of surviving a power failure, against our own default and the peers' defaults: most sync too."""
     taken: dict[str, Rounds] = {name: Rounds() for name in ("full", "normal", *setting.peers.names)}
     count = setting.size(200, 40)
     full_path, normal_path = setting.new_path("full"), setting.new_path("normal")
@@ -177,7 +177,7 @@ def _durability_report(setting: Setting, taken: dict[str, Rounds]) -> list[Figur
 
 
 class _Thinking:
-    """A model that thinks for so many seconds, as far as the event loop can tell."""
+    """A model that thinks for a number of seconds, as far as the event loop sees."""
 
     name = "thinking"
 

@@ -1,4 +1,4 @@
-"""What an embedder finds and what it costs, one line of a table each, measured the same way for any.
+"""The finds and the cost of an embedder, one line of a table each, measured the same way for any.
 
     python -m benchmarks.embedding                       without an embedder, and with "minilm"
     python -m benchmarks.embedding minilm my_module:E5   these; a name is what `open(embedder=…)` takes, or
@@ -43,7 +43,7 @@ COSTS = ("dimension", "sentence_ms", "passage_ms", "load_s", "added_mb")
 
 
 def named(name: str) -> Embedder:
-    """The embedder that a name stands for. Raises `MissingExtra`, or what importing its module raises."""
+    """The embedder of a name. Raises `MissingExtra`, or an error of importing its module."""
     if name == "minilm":
         return MiniLMEmbedder()
     module, separator, factory = name.partition(":")
@@ -54,7 +54,7 @@ def named(name: str) -> Embedder:
 
 
 async def costs(embedder: Embedder) -> dict[str, float]:
-    """What it takes to load it and to embed, in this process, which must not have used it yet."""
+    """The cost of loading it and of embedding, in this process, which must not have used it yet."""
     gc.collect()
     before, begun = resident_bytes(), process_time()
     await embedder.embed(["one"])

@@ -1,4 +1,4 @@
-"""What a key costs: the same work on an encrypted store and on a plain one, by turns."""
+"""The cost of a key: the same work on an encrypted store and on a plain one, by turns."""
 
 import statistics
 from collections.abc import Awaitable, Callable

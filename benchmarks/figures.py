@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 @frozen
 class Reference:
-    """What a figure is compared with; where it could not be measured, no `value`, and `why` not."""
+    """The reference of a figure; without a measurement, no `value`, and `why` not."""
 
     name: str
     value: float | None
@@ -19,7 +19,7 @@ class Reference:
 
 @frozen
 class Bar:
-    """What a figure must reach: its value, or its ratio to the reference, at most or at least this."""
+    """The bar of a figure: its value, or its ratio to the reference, at most or at least this."""
 
     of: Literal["value", "ratio"]
     sign: Literal["<=", ">="]
@@ -61,7 +61,7 @@ class Figure:
 
     @property
     def ok(self) -> bool | None:
-        """Whether the bar is reached; `None` without one. What could not be compared has not reached it."""
+        """Whether the bar is reached; `None` without one. A figure that could not be compared has not reached it."""
         if self.bar is None or not self.asserted:
             return None
         compared = self.value if self.bar.of == "value" else self.ratio

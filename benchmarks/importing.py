@@ -1,4 +1,4 @@
-"""What importing the package costs, in fresh interpreters."""
+"""The cost of importing the package, in fresh interpreters."""
 
 import json
 import os

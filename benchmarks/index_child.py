@@ -33,7 +33,7 @@ from memory_engine.recall.vectors import VectorSpace
 
 TENANT, WORDS = "acme", ("harbour", "ledger", "copper", "lantern", "meadow", "saddle", "velvet", "walnut")
 PARTS = 100
-"""Filtered searches ask one of so many users, who have as many vectors each."""
+"""Filtered searches ask one of this number of users, who have as many vectors each."""
 PART = 7
 THREAD = 10_000
 """Vectors of a thread at most."""
@@ -42,7 +42,7 @@ BATCH = 500
 LINKS, BUILD_EFFORT = 16, 100
 EFFORTS = (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024)
 FOUND = 0.98
-"""What graphs are tuned to find of the ten nearest."""
+"""The share of the ten nearest that graphs are tuned to find."""
 ROUNDED = 2e-5
 PIECE = 64
 """Bytes in which a forgotten vector is looked for: a page ends in the midst of some."""
@@ -74,7 +74,7 @@ class Clock:
 
 
 def once(name: str, clock: Clock) -> Answer:
-    """What was done last."""
+    """The last step."""
     return {f"{name}_ms": clock.wall[-1], f"{name}_cpu_ms": clock.cpu[-1]}
 
 
@@ -135,7 +135,7 @@ class Given:
         return np.roll(row, number // len(self._rows))
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
 
 def note(number: int) -> UserMessage:
@@ -292,7 +292,7 @@ class Hnswlib:
         self._index.set_num_threads(1)
 
     def make_room(self, count: int) -> None:
-        """Let so many be added."""
+        """Announce a number of vectors to be added."""
         self._index.resize_index(self._index.get_current_count() + count)
 
     def nearest(self, row: Rows, effort: int) -> list[int]:

@@ -13,7 +13,7 @@ PARTS = (8, 128, 2_048)
 SHARES = (1.2, 0.8, 0.6)
 """Topics, their parts and the parts' parts: how many there are of each, and how far apart."""
 WAYS = 16
-"""Directions in which vectors differ from the middle of their cluster, beside a little noise in all."""
+"""Directions in which vectors differ from the centre of their cluster, besides a little noise in all."""
 NOISE = 0.3
 ASKED_NOISE = 0.25
 """How far a question is from the vector that it is made from."""
@@ -39,7 +39,7 @@ def _unit(rows: Rows) -> Rows:
 
 
 def write_rows(folder: Path, count: int, asked: int) -> None:
-    """Write so many vectors (two bytes a number, at unit length), the questions, and the nearest to each.
+    """Write a number of vectors (two bytes a number, at unit length), the questions, and the nearest to each.
 
     There are 2,048 clusters in three levels; the n-th largest is 1/n as large as the largest (Zipf).
     """

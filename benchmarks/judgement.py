@@ -1,7 +1,7 @@
-"""What is learned without a model: of labelled replies, statements and snippets, which share of it is right.
+"""The share of right judgements without a model: of labelled replies, statements and snippets.
 
-The tables stand in `judgement/`, each in two halves. Rules are made by looking at `dev` alone; `held_out` says what
-they are worth. `python -m benchmarks.judgement` prints both, and each line of `dev` that was judged wrongly.
+The tables are in `judgement/`, each in two halves. Rules are made by looking at `dev` alone; `held_out` measures
+them. `python -m benchmarks.judgement` prints both, and each line of `dev` that was judged wrongly.
 """
 
 import asyncio

@@ -44,7 +44,7 @@ def measured(bench: str, figures: list[Figure], peers: Peers, load: float) -> Me
 
 
 def read(path: Path) -> list[Measured]:
-    """What was kept; nothing yet where there is no file."""
+    """The kept figures; nothing yet without a file."""
     return msgspec.json.decode(path.read_bytes(), type=list[Measured]) if path.exists() else []
 
 

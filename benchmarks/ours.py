@@ -114,6 +114,6 @@ def counting_statements() -> Iterator[StatementCount]:
 
 
 def database_bytes(path: Path) -> int:
-    """What a closed database takes, its write-ahead log included if there is one left."""
+    """The size of a closed database, with its write-ahead log if there is one left."""
     beside = path.with_name(path.name + "-wal")
     return path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)

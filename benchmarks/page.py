@@ -55,7 +55,7 @@ def _row(figure: Figure) -> str:
 
 
 def _details(figures: Sequence[Figure]) -> str:
-    """What else was seen, a line for each figure that has more to say."""
+    """Further observations, a line for each figure that has some."""
     lines = []
     for figure in figures:
         seen = [f"{key} {_number(v) if not isinstance(v, str) else v}" for key, v in figure.detail.items()]

@@ -14,7 +14,7 @@ from typing import Literal
 Role = Literal["user", "assistant", "call", "result"]
 
 RECORDED = Path(__file__).resolve().parents[2] / "shared" / "data" / "tau_bench"
-"""Recorded conversations of an agent and its tools, beside the repository; not part of it."""
+"""Recorded conversations of an agent and its tools, next to the repository; not part of it."""
 
 _NAMES = """
 Amara Bernd Chen Dalia Emeka Farid Greta Hiro Ines Jakub Kaito Leila Mateo Nadia Olu Priya Quinn

@@ -25,7 +25,7 @@ def how_to_make(group: str) -> str:
 
 @frozen
 class Appended:
-    """What a peer took: nanoseconds for each message, and the bytes of its closed store."""
+    """A peer's measurements: nanoseconds for each message, and the bytes of its closed store."""
 
     times: list[int]
     bytes: int
@@ -71,7 +71,7 @@ class Peers:
 
 
 def peers_python(group: str = "peers") -> Path | None:
-    """The interpreter of a group of peers, in the checkout or beside this one's environment."""
+    """The interpreter of a group of peers, in the checkout or next to this one's environment."""
     own = Path(sys.prefix)
     for folder in (own.with_name(f"{own.name}-{group}"), ROOT / f".venv-{group}"):
         for python in (folder / "bin" / "python", folder / "Scripts" / "python.exe"):

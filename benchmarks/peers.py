@@ -106,7 +106,7 @@ async def open_langgraph(folder: Path, stack: AsyncExitStack) -> Append:
 
 
 class _Conversation(Protocol):
-    """The aggregate, as it is used here."""
+    """The aggregate for this bench."""
 
     def say(self, message: dict[str, object]) -> None:
         """One message."""
@@ -160,7 +160,7 @@ async def open_adk_database(folder: Path, stack: AsyncExitStack) -> Append:
 
 
 class _AdkService(Protocol):
-    """A session service, as it is used here."""
+    """A session service for this bench."""
 
     async def create_session(self, *, app_name: str, user_id: str, session_id: str) -> object:
         """A new session."""

@@ -1,4 +1,4 @@
-"""What the embedded compactor keeps and what search finds: the figures of two other modules, as lines."""
+"""The embedded compactor's kept facts and search's finds: the figures of two other modules, as lines."""
 
 import asyncio
 import importlib
@@ -15,7 +15,7 @@ ANSWERS_MIN = {"5%": 20.0, "10%": 34.0, "20%": 52.0}
 
 
 async def compaction_quality(setting: Setting) -> list[Figure]:
-    """The recordings lie beside the repository; where they do not, a line says so."""
+    """The recordings are next to the repository; without them, a line says so."""
     module = importlib.import_module("benchmarks.compaction_quality")
     say("  lines that can be read alone")
     found: list[Figure] = [_standing(module.standing())]
@@ -77,7 +77,7 @@ AGENTS_MIN = {
 
 
 async def recall_quality(setting: Setting) -> list[Figure]:
-    """What search finds of annotated conversations, before and after a compaction, and what other engines find."""
+    """Search's finds in annotated conversations, before and after a compaction, and those of other engines."""
     module = importlib.import_module("benchmarks.recall_quality")
     missing = importlib.import_module("benchmarks.compaction_quality").SharedDataMissing
     try:
@@ -177,7 +177,7 @@ NEWER_IN_CONTEXT_MIN = 85.0
 
 
 async def recall_lists(setting: Setting) -> list[Figure]:
-    """What search and a context find of the answers to questions for several things, each said at another time."""
+    """The finds of search and context for questions about several things, each said at another time."""
     module = importlib.import_module("benchmarks.recall_lists")
     found: list[Figure] = []
     for half, name in enumerate(("looked at", "not looked at")):

@@ -174,7 +174,7 @@ def _write(path: Path, vectors: Sequence[Vector]) -> None:
 
 
 def _compared(peer: str, asked: Sequence[Conversation], ours: Answered, theirs: Answered) -> list[Figure]:
-    """What is found, the time of a search, and turns a second."""
+    """The finds, the time of a search, and turns a second."""
     if theirs.missing:
         return [_missing(_recall(ours, asked), theirs.missing, peer)]
     turns = sum(len(one.texts) for one in asked)

@@ -1,6 +1,6 @@
 """Long chats of a user with an assistant, and questions about what the user said in passing long ago.
 
-Every chat has over 300 turns in some 25 sessions. Its answers stand in `recall_chats.toml`; all around them is made of
+Every chat has over 300 turns in some 25 sessions. Its answers are in `recall_chats.toml`; all around them is made of
 templates. A question shares with its answer only words that many other turns hold too, so that no wording gives the
 answer away: what is left is who said it, that it is about the user, and what it means. The same every time.
 
@@ -56,7 +56,7 @@ NOTED = ("All right.", "Understood.", "Good to know.", "Thank you for telling me
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What one of the two says, and when."""
+    """A turn of one of the two, and its time."""
 
     role: str
     text: str
@@ -72,7 +72,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """What a user tells, in one turn or in several, and how it is asked for later."""
+    """A user's statement, in one turn or in several, and the later question for it."""
 
     kind: str
     topic: str
@@ -81,7 +81,7 @@ class Fact(msgspec.Struct, frozen=True):
 
     @property
     def texts(self) -> list[str]:
-        """What is told, in its order."""
+        """The statements, in their order."""
         return [self.told] if isinstance(self.told, str) else self.told
 
 
@@ -104,7 +104,7 @@ def chats() -> Iterator[Chat]:
 def _chat(
     chance: random.Random, topics: Mapping[str, Sequence[str]], besides: Sequence[str], facts: Sequence[Fact]
 ) -> Chat:
-    told = {}  # the exchanges in which something is told: those of one fact in its order, a few sessions apart
+    told = {}  # the exchanges with a statement: those of one fact in its order, a few sessions apart
     free = list(range(2, EXCHANGES - 20))
     chance.shuffle(free)
     for number, fact in enumerate(facts):

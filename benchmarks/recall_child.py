@@ -16,7 +16,7 @@ from memory_engine.recall import Embedder
 
 
 def resident_bytes() -> int:
-    """What this process holds in memory; 0 where the system does not say it as Linux does."""
+    """The memory of this process; 0 where the system does not report it as Linux does."""
     status = Path("/proc/self/status")
     if not status.exists():
         return 0
@@ -27,7 +27,7 @@ def resident_bytes() -> int:
 async def search(path: str, thread_id: str, question: str, embedder: Embedder | None) -> dict[str, float]:
     """Milliseconds from opening to hits and of the second search, and the bytes that the first one added.
 
-    `floor_ms` is the time to read the file beside it whose name ends with `.bytes`.
+    `floor_ms` is the time to read the file next to it whose name ends with `.bytes`.
     """
     begun = perf_counter_ns()
     async with memory_engine.open(path, config=WITHOUT_COMPACTION, embedder=embedder) as engine:

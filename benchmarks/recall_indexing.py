@@ -1,4 +1,4 @@
-"""What being searchable costs: every dispatch, and bringing documents."""
+"""The cost of being searchable: every dispatch, and bringing documents."""
 
 import sqlite3
 import statistics

@@ -1,7 +1,7 @@
 """Questions that ask for several things, each of which was said at another time: "which towns did she stay in?".
 
-Three talks of some forty sessions: two friends on a trip, a couple at home, and a user with an agent on a project. What
-answers a question stands in `recall_lists.toml`, in sessions of its own; in one of these the same matter is talked
+Three talks of some forty sessions: two friends on a trip, a couple at home, and a user with an agent on a project. The
+answers to a question are in `recall_lists.toml`, in sessions of its own; in one of these the same matter is talked
 about at length without adding anything, which must not crowd out the other sessions. Around it is what people say
 without saying anything. The same every time.
 
@@ -43,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Talk(msgspec.Struct, frozen=True):
-    """Who talks, and what can be asked about it."""
+    """The speakers, and the questions about their talk."""
 
     name: str
     speakers: tuple[str, str]
@@ -51,7 +51,7 @@ class Talk(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What somebody says, and when."""
+    """A speaker's words, and their time."""
 
     speaker: str
     text: str
@@ -92,7 +92,7 @@ def _turns(chance: random.Random, talk: Talk, data: _Data) -> Iterator[Turn]:
 
 
 def _speaker(talk: Talk, text: str) -> str:
-    """Who says what answers: the one whom the question names, else the first."""
+    """The speaker of an answer: the one whom the question names, else the first."""
     asked = next(one.question for one in talk.asked if text in one.told)
     return next((speaker for speaker in talk.speakers if speaker in asked), talk.speakers[0])
 

@@ -48,7 +48,7 @@ OLDER_AT, FIRST_AT, NEWER_AT, ALSO_AT, SECOND_AT = 24, 58, 190, 212, 230
 """The turns that statements take; the last ninety of a chat are filler."""
 TURNS_A_DAY = 12
 TOPICAL_EVERY = 4
-"""Of so many turns one names a word of the question and says nothing that answers it; so does the assistant's reply."""
+"""One turn in this number has a word of the question and does not answer it; so does the assistant's reply."""
 LIMIT = 20
 CONTEXT_TOKENS = 1_000
 By = Literal["user", "assistant", "tool"]
@@ -100,9 +100,9 @@ class Case:
 
 @frozen
 class Outcome:
-    """What became of one chat's questions.
+    """The results of one chat's questions.
 
-    `wrong_lifts` are texts wrongly taken for what is true now; `demoted` are true answers that stand below one of them.
+    `wrong_lifts` are texts wrongly taken for what is true now; `demoted` are true answers below one of them.
     """
 
     case: Case
@@ -234,12 +234,12 @@ def _above(order: Sequence[str], one: str, other: str) -> bool:
 
 
 def _lifted(found: Sequence[Hit]) -> frozenset[str]:
-    """The hits that stand where they do since they are taken for what is true at the time that is asked about."""
+    """The hits that were moved because they are taken for what is true at the time of the question."""
     return frozenset(hit.text for hit in found if hit.why.startswith(CURRENT))
 
 
 async def outcomes(half: str, at_most: int | None = None, *, of_kinds: bool = False) -> list[Outcome]:
-    """The first so many cases of a half (default: all), in an engine in memory that compacts nothing."""
+    """The first `at_most` cases of a half (default: all), in an engine in memory that compacts nothing."""
     config = EngineConfig(compaction=CompactionPolicy(enabled=False))
     async with memory_engine.open(":memory:", config=config) as engine:
         found = cases_of_kinds(half) if of_kinds else cases(half)

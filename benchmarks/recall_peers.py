@@ -43,7 +43,7 @@ class Place:
         return len(next(iter(self.vectors.values())))
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """What a model would give."""
+        """The answer of a model."""
         return [self.vectors[text] for text in texts]
 
 
@@ -65,7 +65,7 @@ class Peer:
 
 
 def open_mem0(place: Place) -> Store:
-    """mem0: one memory a text, taken as it is (`infer=False`), in its own default store (Qdrant in a folder).
+    """mem0: one memory a text, unchanged (`infer=False`), in its own default store (Qdrant in a folder).
 
     Its keyword search needs a model from the network, so it searches by vectors alone, as it does then by itself.
     """
@@ -127,7 +127,7 @@ def open_langgraph_sqlite(place: Place) -> Store:
 
 
 def _langgraph_index(place: Place) -> dict[str, object]:
-    """Of the text alone. What one of the stores calls `fields` the other calls `text_fields`."""
+    """The field of the text alone. One of the stores calls it `fields`, the other `text_fields`."""
     return {"dims": place.dimension, "embed": place.embed, "fields": ["text"], "text_fields": ["text"]}
 
 

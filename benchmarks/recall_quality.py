@@ -1,6 +1,6 @@
 """Does search find what a question needs? Measured from annotated conversations, without a model as a judge.
 
-The recordings and what measures them lie beside the repository (../shared/quality) and are not part of it. Each
+The recordings and their metrics are next to the repository (../shared/quality) and are not part of it. Each
 conversation is dispatched turn by turn to a thread of its own, as an application would; then every question is
 asked through `Thread.search` and `Thread.context`. `QDATA` names another file of the same format.
 
@@ -9,7 +9,7 @@ asked through `Thread.search` and `Thread.context`. `QDATA` names another file o
     python -m benchmarks.recall_quality --compacted     after an automatic compaction with the defaults
     python -m benchmarks.recall_quality --agents        conversations of agents too
 
-A hit stands for its repetitions: they count as found behind it (`Hit.sources`).
+A hit represents its repetitions: they count as found after it (`Hit.sources`).
 """
 
 import argparse
@@ -85,7 +85,7 @@ class Conversation:
         return self._of([event_id for hit in found for event_id in hit.sources])
 
     def context(self, question: str, tokens: float) -> list[Item]:
-        """What a model would be given, with the units that it comes of."""
+        """The text for a model, with the units that it comes from."""
         return self._runner.run(self._context(question, int(tokens)))
 
     async def _context(self, question: str, tokens: int) -> list[Item]:
@@ -144,7 +144,7 @@ def as_event(unit: Unit) -> Event:
 def retrieval(
     *, embedder: Embedder | None = None, compacted: bool = False, conversations: int | None = None
 ) -> dict[str, float]:
-    """Shares of gold turns among the first hits, in percent, over all questions of the first so many conversations."""
+    """Shares of gold turns among the first hits, in percent, over all questions of the first `conversations`."""
     harness = quality_module("eval_retrieval")
     data = harness.qdata.load()[:conversations]
     with _Opened(embedder, compacted) as opened:
@@ -166,7 +166,7 @@ def of_agents(*, embedder: Embedder | None = None) -> dict[str, dict[str, float]
 
 
 def context(*, embedder: Embedder | None = None, compacted: bool = True) -> dict[int, dict[str, float]]:
-    """Share of questions that a context of so many tokens can answer, in percent."""
+    """Share of questions that a context of a number of tokens can answer, in percent."""
     harness = quality_module("eval_context")
     compaction: ModuleType = quality_module("eval_compaction")
     with _Opened(embedder, compacted) as opened:

@@ -41,7 +41,7 @@ RESIDENT_MIB = 200
 
 @frozen
 class Filled:
-    """A closed file whose one thread has so many passages: its size before there was an index, and what to ask it."""
+    """A closed file with one thread of a number of passages: its size before it had an index, and its questions."""
 
     path: Path
     passages: int
@@ -271,7 +271,7 @@ async def _over_threads(setting: Setting, few: Filled, embedder: Embedder | None
 
 
 def _anew(setting: Setting, filled: Filled, mode: Mode, before: int) -> list[Figure]:
-    """What a new process takes to open the file and search it, what it holds in memory, and what the file grew by."""
+    """The time of a new process to open the file and search it, its memory, and the growth of the file."""
     path = setting.new_path("recall-anew")
     shutil.copy(filled.path, path)
     floor = path.with_suffix(".bytes")

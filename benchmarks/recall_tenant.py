@@ -1,4 +1,4 @@
-"""Searching all threads of a tenant at once, beside another tenant with the same words."""
+"""Searching all threads of a tenant at once, in a store with another tenant of the same words."""
 
 import statistics
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ TENANT = "acme"
 EACH = 100
 """Passages of a thread."""
 OTHERS = 10
-"""Of so many threads, there is one of the other tenant."""
+"""One thread in this number is the other tenant's."""
 USERS = 10
 """Threads of a user."""
 

@@ -1,6 +1,6 @@
 """Talk, questions and documents with the words of real ones: a few common words everywhere, many rare ones.
 
-Only the standard library: the process that searches a file anew imports this too.
+Only the standard library: the process that searches a file for the first time imports this too.
 """
 
 import random
@@ -36,7 +36,7 @@ def _vocabulary(count: int) -> list[str]:
 
 
 class Talk:
-    """What two people say to each other: the same for the same seed.
+    """The words of two people to each other: the same for the same seed.
 
     The words' frequencies fall as 1/rank (Zipf), those of function words too; a sentence has 8 to 60 words.
     """
@@ -48,13 +48,13 @@ class Talk:
         self._common = list(accumulate(1 / (rank + 4) for rank in range(len(FUNCTION_WORDS))))
 
     def sentence(self, words: int = 0) -> str:
-        """A sentence of so many words; 0: of 8 to 60, the short ones more often."""
+        """A sentence of `words` words; 0: of 8 to 60, the short ones more often."""
         count = words or int(8 * (60 / 8) ** self._chance.random())
         text = " ".join(self._word() for _ in range(count))
         return f"{text[0].upper()}{text[1:]}{self._chance.choice('..!?')}"
 
     def text(self, chars: int) -> str:
-        """Sentences of so many characters together."""
+        """Sentences of `chars` characters together."""
         sentences: list[str] = []
         size = 0
         while size < chars:
@@ -68,7 +68,7 @@ class Talk:
             yield UserMessage(content=self.sentence(), name=SPEAKERS[number % 2])
 
     def events(self, chars: int, count: int) -> list[Event]:
-        """Turns of a user and an assistant, each of so many characters."""
+        """Turns of a user and an assistant, each of a number of characters."""
         kinds = (UserMessage, LlmTextResponse)
         return [kinds[number % 2](content=self.text(chars)) for number in range(count)]
 
@@ -84,7 +84,7 @@ class Talk:
         return " ".join([*words, *mixed]) + "?"
 
     def document(self, passages: int) -> str:
-        """Paragraphs that are split into about so many passages."""
+        """Paragraphs that are split into about a number of passages."""
         return "\n\n".join(self.text(self._chance.randint(500, 780)) for _ in range(passages))
 
     def _word(self) -> str:

@@ -22,7 +22,7 @@ SHARES = (1.2, 0.8, 0.6)
 """How far apart topics, their parts and the parts' parts are."""
 CLUSTERS = BRANCHES ** len(SHARES)
 WAYS = 16
-"""Directions in which vectors differ from the middle of their cluster, beside a little noise in all."""
+"""Directions in which vectors differ from the centre of their cluster, besides a little noise in all."""
 NOISE = 0.3
 LIMIT = 10
 Rows = NDArray[np.float32]
@@ -74,7 +74,7 @@ class Clusters:
         return [self._known.get(text) or self._vector(text) for text in texts]
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
     def learn(self, texts: Sequence[str]) -> None:
         """Make the vectors of these texts now: to embed them is a look into a dictionary from here on."""

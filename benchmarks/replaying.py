@@ -13,7 +13,7 @@ BARS = {"verify": Bar("ratio", "<=", 0.25), "rebuild": Bar("ratio", "<=", 0.10)}
 
 
 async def replay(setting: Setting) -> list[Figure]:
-    """Dispatch one by one, then verify and rebuild what came of it; with compaction and without."""
+    """Dispatch one by one, then verify and rebuild the thread; with compaction and without."""
     found: list[Figure] = []
     cases = (("compaction on (default)", EngineConfig()), ("compaction off", WITHOUT_COMPACTION))
     for case, config in cases:

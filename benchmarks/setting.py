@@ -1,4 +1,4 @@
-"""What every bench is given: a folder, the peers, and databases that several benches share."""
+"""The setting of every bench: a folder, the peers, and databases that several benches share."""
 
 import gc
 import itertools
@@ -37,7 +37,7 @@ class Setting:
         return self.folder / f"{name}-{number}.db"
 
     async def log_of(self, events: int, *, compacted: bool = True, threads: int = 1) -> Path:
-        """A copy of a closed database whose threads (`log`, then `log1` …) have so many messages; built once a run."""
+        """A copy of a closed database whose threads (`log`, then `log1` …) have `events` messages; built once a run."""
         key = events, compacted, threads
         if key not in self.logs:
             say(f"  building a log of {events:,} messages")

@@ -1,4 +1,4 @@
-"""What the file takes, against the JSON of the payloads in it: of all events, and of the messages alone."""
+"""The size of the file, against the JSON of the payloads in it: of all events, and of the messages alone."""
 
 import memory_engine
 from benchmarks.figures import Bar, Figure, Reference
@@ -25,7 +25,7 @@ async def size(setting: Setting) -> list[Figure]:
 
 
 async def _against_json(setting: Setting, case: str, conversations: list[list[Message]]) -> list[Figure]:
-    """A thread for each conversation. What compactions record are payloads too: the bar counts them, the other not."""
+    """A thread for each conversation. Compactions' events are payloads too: the bar counts them, the other does not."""
     path = setting.new_path("size")
     json_bytes = 0
     async with memory_engine.open(str(path)) as engine:

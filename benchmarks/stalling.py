@@ -1,4 +1,4 @@
-"""What long work on one thread does to everybody else: how long the loop stands still, and another thread's dispatch.
+"""The effect of long work on one thread on all others: how long the loop is blocked, and another thread's dispatch.
 
 And many threads: a dispatch to each of thousands in turn, against one that has the engine to itself. And a deletion
 from a large file, with what others wait for meanwhile.
@@ -28,7 +28,7 @@ ROUNDS = 5
 
 
 class Bystanders:
-    """A heartbeat and a thread that dispatches, beside one call. Times in nanoseconds."""
+    """A heartbeat and a thread that dispatches, during one call. Times in nanoseconds."""
 
     def __init__(self, other: Thread) -> None:
         self._other = other

@@ -41,7 +41,7 @@ def lines(ended: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
 
 
 def test_a_quick_run_gives_one_json_object_a_line(lines: list[dict[str, Any]]) -> None:
-    """Each has the same keys, a measured value or why there is none, and no verdict on speed."""
+    """Each has the same keys, a measured value or a reason for its lack, and no verdict on speed."""
     for line in lines:
         assert set(line) == KEYS
         assert line["ok"] is None or line["bench"] in QUALITY
@@ -50,7 +50,7 @@ def test_a_quick_run_gives_one_json_object_a_line(lines: list[dict[str, Any]]) -
 
 
 def test_progress_goes_to_the_standard_error(ended: "subprocess.CompletedProcess[str]") -> None:
-    """Of each bench that `--list` names. What is not a figure is not on the standard output."""
+    """The figures of each bench that `--list` names. Other output is not on the standard output."""
     named = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--list"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -81,6 +81,6 @@ def test_every_part_has_its_lines(
 
 
 def test_quality_is_measured_or_said_to_be_skipped(lines: list[dict[str, Any]]) -> None:
-    """Where the recordings lie beside the repository something is found; elsewhere a line says why not."""
+    """With the recordings next to the repository something is found; elsewhere a line says why not."""
     (line,) = [line for line in lines if line["bench"] == "recall_quality"]
     assert line["value"] is None or 50 < line["value"] <= 100

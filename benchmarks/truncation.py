@@ -1,4 +1,4 @@
-"""What a context is compared with: the newest messages that fit a budget. And the text that a model is shown."""
+"""The reference of a context: the newest messages that fit a budget. And the text for a model."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How much of what an agent names in its next actions stands in the context that it is given.
+"""The share of the names in an agent's next actions that is in its context.
 
 Recorded sessions of coding agents (`agent_sessions.py`) are recorded message by message, and a context is asked for
 before each response, as a loop does. At many of these points the names in the next actions are looked up in it: the
@@ -26,7 +26,7 @@ SESSIONS = 6
 ACTIONS = 10
 NEAR_TOKENS = 4_000
 EVERY = 8
-"""Every so many responses with calls are a point at which contexts are judged."""
+"""Contexts are judged after every one in this number of responses with calls."""
 NAME = re.compile(
     r"(?:[\w.-]+/)+[\w.-]*\w"  # a path
     r"|[A-Za-z]\w*_\w+"  # an identifier of several words
@@ -42,7 +42,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 @frozen
 class Cut:
-    """A moment of a session of so many tokens: the names that come next and stand far back, and two requests."""
+    """A moment of a session of a number of tokens: the names that come next and are far back, and two requests."""
 
     tokens: int
     far: frozenset[str]
@@ -52,7 +52,7 @@ class Cut:
 
 @define
 class Tally:
-    """What one way of making contexts showed, over all cuts of all sessions."""
+    """The results of one way of making contexts, over all cuts of all sessions."""
 
     names: int = 0
     far: int = 0
@@ -73,7 +73,7 @@ class Tally:
 
 
 def said(request: str, text: str) -> float:
-    """Return the share of a request's sentences that stand in a text, word for word."""
+    """Return the share of a request's sentences that are in a text, word for word."""
     flat = " ".join(text.split())
     return fmean(" ".join(sentence.split()) in flat for sentence in SENTENCE_END.split(request))
 
@@ -97,7 +97,7 @@ def cuts(session: Session) -> dict[int, Cut]:
 
 @define
 class Outcome:
-    """What was seen at one budget: a tally for each way, and the nanoseconds of all recorded messages."""
+    """The results at one budget: a tally for each way, and the nanoseconds of all recorded messages."""
 
     tallies: dict[str, Tally] = field(factory=lambda: {way: Tally() for way in (*WAYS, TRUNCATED)})
     on_ns: int = 0

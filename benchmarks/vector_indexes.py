@@ -67,7 +67,7 @@ async def vector_indexes(setting: Setting) -> list[Figure]:
 
 
 def _measured(kind: str, folder: Path) -> dict[str, float | str]:
-    """What building and using one kind took, each in a process of its own."""
+    """The cost of building and using one kind, each in a process of its own."""
     answer: dict[str, float | str] = {}
     for step in ("build", "use"):
         if "missing" not in answer:

@@ -25,7 +25,7 @@ WORDS = (
 
 
 async def views(setting: Setting) -> list[Figure]:
-    """What views cost when they are read, searched, appended to and rebuilt, at sizes far from small."""
+    """The cost of reading, searching, appending to and rebuilding views, at sizes far from small."""
     found: list[Figure] = []
     for bench in (_scratchpad, _preferences, _playbooks, _vectors, _tool_cache, _layers, _rebuild):
         say(f"  {bench.__name__.strip('_')}")
@@ -147,11 +147,11 @@ class Digits:
         return [[picks.gauss(0, 1) for _ in range(self.dimension)] for picks in map(random.Random, texts)]
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
 
 async def _vectors(setting: Setting) -> list[Figure]:
-    """The same by vectors: what is left when the embedding itself, timed beside it, is taken off."""
+    """The same by vectors: the rest once the embedding itself, timed separately, is taken off."""
     many, embedder = setting.size(10_000, 100), Digits()
     async with memory_engine.open(str(setting.new_path("vectors")), embedder=embedder) as engine:
         user = engine.user("u")

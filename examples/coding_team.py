@@ -1,6 +1,6 @@
 """A coding agent that hands over to sub-agents: what each may know, and what the team knows the next time.
 
-No model and no key: rules stand where a model would, so that the memory is what can be watched.
+No model and no key: rules replace a model, so that you can watch the memory.
 
     python examples/coding_team.py
 """
@@ -18,7 +18,7 @@ REPOSITORY = {
 
 
 class Workshop:
-    """The tools of all agents. What they do is recorded by the run that calls them."""
+    """The tools of all agents. The run that calls them records their work."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -35,11 +35,11 @@ class Workshop:
         return result or ""
 
     def fails(self, tool: str) -> str | None:
-        """What goes wrong."""
+        """The failures."""
         return "JAVA_HOME is not set" if tool == "build" else None
 
     def answer(self, tool: str, arguments: Mapping[str, object]) -> str:
-        """What goes well."""
+        """The successes."""
         if tool == "read":
             return REPOSITORY[str(arguments["path"])].splitlines()[-1].strip()
         if tool == "profile":
@@ -97,7 +97,7 @@ async def second_task(engine: Engine, workshop: Workshop) -> None:
 
 
 async def remembered(engine: Engine) -> None:
-    """What each agent keeps, where it is from, and who may see it."""
+    """Each agent's memory, its origin, and its readers."""
     for name in ("lead", "profiler", "coder"):
         memory = engine.agent(name, tenant_id="acme").memory
         print(f"{name} remembers:")

@@ -1,6 +1,6 @@
 """A data-analysis assistant across two conversations: scratchpad, promotion, playbook, preferences.
 
-No model and no key: rules stand where a model would, so that the memory is what can be watched.
+No model and no key: rules replace a model, so that you can watch the memory.
 On Monday the assistant works something out; on Tuesday, in a new conversation, it knows how.
 
     python examples/data_analysis.py
@@ -113,7 +113,7 @@ async def tuesday(engine: memory_engine.Engine) -> None:
 
 
 async def show(thread: Thread, engine: memory_engine.Engine) -> None:
-    """What the model would have been given, and where it is from."""
+    """The input for a model, and its origin."""
     print("--- the scratchpad on Tuesday, as a model sees it")
     context = await thread.context(max_tokens=800)
     print(context.messages[-1]["content"])

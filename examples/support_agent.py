@@ -75,7 +75,7 @@ class Agent:
         return answer
 
     async def answer(self, question: str, number: str, order: Mapping[str, str]) -> str:
-        """What is asked for, from the order on."""
+        """The requested item, from the order on."""
         if "plan" in question:
             customer = await self.call("get_customer", {"customer": order["customer"]})
             return f"{customer['name']} is on the {customer['plan']} plan."

@@ -17,7 +17,7 @@ from website.reference import ROOMS
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = Path(__file__).with_name("zensical.toml")
 SHIM = "https://unpkg.com/iframe-worker/shim"
-"""What the theme loads to search pages that are read from a disk; ours stands in for it."""
+"""The theme's search for pages that are read from a disk; ours replaces it."""
 
 
 def main() -> int:

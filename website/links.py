@@ -1,4 +1,4 @@
-"""What a built site links to is there, and all that a page loads comes with the site."""
+"""Check that the targets of a built site's links exist, and that the site contains all that a page loads."""
 
 import re
 from html.parser import HTMLParser

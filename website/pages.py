@@ -1,7 +1,7 @@
 """The pages that the site is made of: docs/, what they link to elsewhere in the repository, and the generated ones.
 
 In docs/ every link leads to a file of the repository, so the pages read well there too. For the site each page is
-copied, and what it links to outside docs/ is copied under `project/`: another page as it is, any other file as code.
+copied, and files outside docs/ that it links to are copied under `project/`: pages unchanged, any other file as code.
 """
 
 import json
@@ -31,7 +31,7 @@ class Staging:
         self._root = root
         self._folder = folder
         self.names: dict[str, str] = {}
-        """Where each public name stands in the reference."""
+        """The place of each public name in the reference."""
         self._waiting: list[tuple[Path, str]] = []
 
     def stage(self) -> None:
@@ -94,7 +94,7 @@ class Staging:
         return LINK.sub(link, text)
 
     def _staged(self, target: Path, *, is_image: bool) -> str:
-        """Where a file of the repository stands in the site; it is put there if it is not of docs/."""
+        """The place of a repository's file in the site; it is put there if it is not of docs/."""
         docs = self._root / "docs"
         if target.is_relative_to(docs):
             return target.relative_to(docs).as_posix() + ("/index.md" if target.is_dir() else "")
@@ -127,7 +127,7 @@ class Staging:
         return parts
 
     def _results(self, found: re.Match[str]) -> str:
-        """The figures of some benches, as they are kept in benchmarks/results.json. Raises `KeyError` without one."""
+        """The figures of some benches, from benchmarks/results.json. Raises `KeyError` without one."""
         kept = {
             one["bench"]: one["figures"] for one in json.loads((self._root / "benchmarks/results.json").read_text())
         }

@@ -1,7 +1,7 @@
 """The reference: signatures and docstrings of the public names as Markdown, read from the sources and not imported.
 
 Public is what `memory_engine` and its public modules name, what the docs import, and each class that a signature of
-those leads to. A class stands on the page of its room, under its own name.
+those leads to. A class is on the page of its room, under its own name.
 """
 
 import re
@@ -23,7 +23,7 @@ INNER = (
     *("core.threads.Head", "core.threads.LoadedThread", "core.threads.ThreadRecord", "inspector", "runtime", "storage"),
     "store",
 )
-"""Below the public face, where a signature that leads there tells you nothing that you need."""
+"""Below the public face: a signature that leads there needs no description."""
 LED_TO = {"Act", "Backup", "StoreStats", "ThreadFilter", "ScopeHandle", "ThreadHandle"}
 """The exceptions to this."""
 SHARED = ("Event", "MemoryEngineError", "ScopeHandle", "Store", "Thread", "ThreadHandle")
@@ -35,7 +35,7 @@ FIELD = re.compile(r"^(\w+(?:, \w+)*): ")
 
 @attrs.frozen
 class Room:
-    """A page of the reference: its file's stem, its title, and what of the tree stands on it."""
+    """A page of the reference: its file's stem, its title, and its part of the tree."""
 
     name: str
     title: str
@@ -82,7 +82,7 @@ PAGE_OF = {
 
 
 def write_reference(folder: Path, root: Path, imported: Iterable[str]) -> dict[str, str]:
-    """Write a page a room into the folder, and return where each name stands: name -> `file.md#anchor`.
+    """Write a page a room into the folder, and return the place of each name: name -> `file.md#anchor`.
 
     `imported`: the paths of further public names, those that the docs import.
     """
@@ -144,7 +144,7 @@ def _module(package: griffe.Module, path: str) -> griffe.Module:
 
 
 def _found(package: griffe.Module, path: str) -> Documented | None:
-    """What stands at a path, if it is a public thing of ours with a docstring."""
+    """The object at a path, if it is a public thing of ours with a docstring."""
     try:
         found = package[_past_property(package, path.removeprefix(f"{PACKAGE}."))]
         target = found.final_target if isinstance(found, griffe.Alias) else found
@@ -339,7 +339,7 @@ def _fields(thing: griffe.Class, places: Mapping[str, str]) -> Iterator[str]:
 
 
 def _default(value: object) -> str:
-    """What a field has where you leave it out; the rest of attrs' and msgspec's `field(…)` is no default."""
+    """A field's default; the rest of attrs' and msgspec's `field(…)` is none."""
     text = str(value) if value is not None else ""
     if text.startswith(("field(", "attrs.field(", "msgspec.field(")):
         found = re.search(r"(?:default|factory|default_factory)=((?:[^,()]|\([^()]*\))+)", text)

@@ -32,7 +32,7 @@ POLICY = CompactionPolicy(threshold=18, tokens_min=0, keep_recent=4)
 
 
 class TerseCompactor:
-    """What a small model with a short prompt makes of a conversation: first sentences, and the file's address."""
+    """A small model's summary of a conversation: first sentences, and the file's address."""
 
     name = "terse"
 
@@ -54,7 +54,7 @@ class TerseCompactor:
 
 
 def conversation() -> list[Event]:
-    """What was said and done, in order."""
+    """The conversation, in order."""
     turns: list[Event] = [
         TaskStarted(goal="Sell and ship a touring bicycle"),
         UserMessage(content="Hello, I am looking for a touring bicycle for long distances. I am 1.84 m tall."),
