@@ -10,9 +10,15 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from math import sqrt
+from typing import TYPE_CHECKING
 
-from memory_engine.core.lazy import regex
-from memory_engine.language.lists import content_of, data_bytes, data_file, word_lists
+from memory_engine.core.lazy import lazy_module, regex
+from memory_engine.language.lists import content_of, data_file, word_lists
+
+if TYPE_CHECKING:
+    from memory_engine.language import stemming
+else:
+    stemming = lazy_module("memory_engine.language.stemming")
 
 UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Scripts without blanks between words, for a character class: Thai to Tibetan, Burmese, Khmer, kana, Han."""
@@ -72,10 +78,8 @@ def stem(word: str) -> str:
     if not word.endswith(_ENDINGS):
         return word  # half of all words; the library takes 25 µs to find that out
     # Not `snowballstemmer.stemmer`: if PyStemmer is installed, it is another release of the algorithm, and an index
-    # contains stems. A stemmer has state, and indexing runs on several threads, so each word gets its own stemmer.
-    from snowballstemmer.english_stemmer import EnglishStemmer
-
-    stemmed: str = EnglishStemmer().stemWord(word)
+    # contains stems. Indexing runs on several threads, so each word gets its own stemmer.
+    stemmed: str = stemming.english_stemmer()().stemWord(word)
     return stemmed
 
 
@@ -89,7 +93,7 @@ def stemmer_version() -> int:
 
     forms = crc32(data_file("memory_engine.language", "forms.toml").encode())
     try:
-        return crc32(data_bytes("snowballstemmer", "english_stemmer.py"), forms) & 0xFFFF
+        return crc32(stemming.algorithm(), forms) & 0xFFFF
     except FileNotFoundError:
         return forms & 0xFFFF
 

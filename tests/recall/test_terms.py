@@ -1,6 +1,8 @@
 """What a search finds by: terms of texts, their stems, and the part of a long text that has what is asked for."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -84,6 +86,15 @@ def test_stems_are_snowballs(word: str, expected: str) -> None:
 def test_every_word_has_the_stem_that_snowball_gives_it(word: str, end: str) -> None:
     """Also those that are not given to it, since they have none of the endings that it knows."""
     assert EnglishStemmer().stemWord(word + end) == stem(word + end)
+
+
+def test_a_stem_loads_the_stemmer_of_english_alone() -> None:
+    """The library's package would import those of thirty other languages with it."""
+    program = """import sys; from memory_engine.language.text import stem, stemmer_version
+print(stem("running"), stemmer_version() > 0, sorted(name for name in sys.modules if "snowballstemmer" == name))"""
+    assert "run True []\n" == subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout  # fmt: skip
 
 
 @pytest.mark.parametrize(
