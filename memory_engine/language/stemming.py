@@ -27,11 +27,15 @@ def english_stemmer() -> Callable[[], Any]:
     class Stemmer(base):  # type: ignore[misc]  # the library has no types
         """Finds the longest ending of a table at once; the library searches the table letter by letter."""
 
+        current: str
+        cursor: int
+        limit: int
+        limit_backward: int
+
         def find_among(self, endings: _Endings) -> object:
             if (found := known.get(id(endings)) or results(endings)) is None:
                 return super().find_among(endings)
-            at: int = self.cursor
-            sizes, by_text = found
+            at, (sizes, by_text) = self.cursor, found
             for size in sizes:
                 result = by_text.get(self.current[at : at + size]) if at + size <= self.limit else None
                 if result is not None:
@@ -42,8 +46,7 @@ def english_stemmer() -> Callable[[], Any]:
         def find_among_b(self, endings: _Endings) -> object:
             if (found := known.get(id(endings)) or results(endings)) is None:
                 return super().find_among_b(endings)
-            at: int = self.cursor
-            sizes, by_text = found
+            at, (sizes, by_text) = self.cursor, found
             for size in sizes:
                 result = by_text.get(self.current[at - size : at]) if at - size >= self.limit_backward else None
                 if result is not None:
