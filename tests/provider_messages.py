@@ -15,8 +15,10 @@ from memory_engine.core.events.messages import (
     ToolResult,
     UserMessage,
 )
-from memory_engine.formats import anthropic, openai_chat, openai_responses
+from memory_engine.formats.anthropic import messages as anthropic
 from memory_engine.formats.native import Json, from_native, message_of
+from memory_engine.formats.openai_chat import messages as openai_chat
+from memory_engine.formats.openai_responses import messages as openai_responses
 
 TEXTS = st.text(min_size=1, max_size=12)
 BOOLEANS: st.SearchStrategy[bool] = st.booleans()

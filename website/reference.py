@@ -63,7 +63,7 @@ PAGE_OF = {
     "compactors": "compaction",
     "engine": "engine",
     "files": "replay",
-    "formats": "events",
+    "formats": "context",
     "ingest": "engine",
     "language": "recall",
     "projections": "plugins",

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import chain
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import msgspec
 from attrs import evolve, field, frozen
@@ -16,16 +15,18 @@ from memory_engine.core.lazy import lazy_module
 from memory_engine.recall.hits import Hit
 
 if TYPE_CHECKING:
+    from memory_engine.context import turns
     from memory_engine.context.brief_block import Weighed
     from memory_engine.context.choice import HeldWindow
-    from memory_engine.context.forms import anthropic, gemini, openai_chat, openai_responses, own, turns
+    from memory_engine.formats import anthropic, gemini, left_out, openai_chat, openai_responses, providers
+    from memory_engine.formats import turns as forms
+
+    _Request = openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput | gemini.GeminiInput
 else:
-    anthropic = lazy_module("memory_engine.context.forms.anthropic")
-    gemini = lazy_module("memory_engine.context.forms.gemini")
-    openai_chat = lazy_module("memory_engine.context.forms.openai_chat")
-    openai_responses = lazy_module("memory_engine.context.forms.openai_responses")
-    own = lazy_module("memory_engine.context.forms.own")
-    turns = lazy_module("memory_engine.context.forms.turns")
+    turns = lazy_module("memory_engine.context.turns")
+    left_out = lazy_module("memory_engine.formats.left_out")
+    forms = lazy_module("memory_engine.formats.turns")
+    providers = lazy_module("memory_engine.formats.providers")
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,37 +172,24 @@ class Context:
         cache. `left_out` of the request lists what providers sent and it does not hold. Raises `ValueError` for an
         unknown form.
         """
+        if form not in providers.PROVIDERS:
+            raise ValueError(f"a form is one of {', '.join(map(repr, providers.PROVIDERS))}, not {form!r}")
         carried = self.thinking
         if form == "openai.chat" and reasoning_content:
             carried = tuple(chunk.id for chunk in running_thinking([piece.chunk for piece in self.pieces]))
         said = turns.turns_of(self.pieces, self.trailing, frozenset(carried), form)
-        tokens = self.tokens + self.thinking_tokens
-        match form:
-            case "openai.chat":
-                chat = openai_chat.chat_input(said, self.tokens, reasoning_content=reasoning_content)
-                thoughts = (
-                    {"type": "thinking", "reasoning_content": one.get("reasoning_content")}
-                    for one in chat.messages
-                    if "reasoning_content" in one
-                )
-                return evolve(chat, left_out=self._left_out_of(form, chain(chat.messages, thoughts)))
-            case "openai.responses":
-                items = openai_responses.responses_input(said, tokens)
-                return evolve(items, left_out=self._left_out_of(form, items.input))
-            case "anthropic":
-                request = anthropic.anthropic_input(said, tokens, cache=cache)
-                blocks = (block for message in request.messages for block in message["content"])
-                return evolve(request, left_out=self._left_out_of(form, blocks))
-            case "gemini":
-                made = gemini.gemini_input(said, tokens)
-                parts = (part for content in made.contents for part in cast("list[object]", content["parts"]))
-                return evolve(made, left_out=self._left_out_of(form, parts))
-        raise ValueError(f"a form is 'openai.chat', 'openai.responses', 'anthropic' or 'gemini', not {form!r}")
-
-    def _left_out_of(self, form: str, sent: Iterable[object]) -> "tuple[own.NotSent, ...]":
+        options = forms.RenderOptions(
+            tokens=self.tokens,
+            thinking_tokens=self.thinking_tokens,
+            cache=cache,
+            reasoning_content=reasoning_content,
+        )
+        provider = providers.PROVIDERS[form]
+        request: _Request = provider.render(said, options)
         chunks = [piece.chunk for piece in self.pieces]
         responded = (n for n in range(len(chunks) - 1, -1, -1) if is_response(chunks[n]))
-        return own.not_sent(self.pieces, newest_thinking(chunks, next(responded, -1)), sent, form)
+        newest = newest_thinking(chunks, next(responded, -1))
+        return evolve(request, left_out=left_out.not_sent(chunks, newest, provider.blocks_of(request), form))
 
     def xml(self) -> str:
         """Return the same chunks in the XML form, each with its id."""

@@ -1,17 +1,26 @@
-"""Gemini's contents: each thought, each result, and each run of other parts is an event, in the order of the parts.
+"""Gemini: its contents and streams as events, and contexts as requests.
+
+Each thought, each result, and each run of other parts is an event, in the order of the parts.
 
 A run of a model's parts is texts, or one text with the calls after it. Keys are read as the API writes them
 (`functionCall`) and as its SDK does (`function_call`). A call mostly has no id: it gets one, and its response is bound
 to it by its name.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+from attrs import field, frozen
 
 from memory_engine.core.events.base import Event, FilePart, ImagePart, Part, TextPart, ToolCall
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolResult, UserMessage
 from memory_engine.errors import InvalidMessage
+from memory_engine.formats.detection import Format
 from memory_engine.formats.dialogue import Dialogue
-from memory_engine.formats.native import OTHERWISE, Json, is_equal
+from memory_engine.formats.media import base64_of, file_type, is_web
+from memory_engine.formats.native import OTHERWISE, Json, is_equal, message_of
+from memory_engine.formats.own import NotSent, OwnForm, own_blocks
 from memory_engine.formats.parts import (
     FOREIGN,
     ModelFields,
@@ -24,9 +33,24 @@ from memory_engine.formats.parts import (
     single_text,
     with_native,
 )
+from memory_engine.formats.streams import object_in, objects_in, shown_text
+from memory_engine.formats.turns import (
+    EMPTY,
+    GO_ON,
+    OPENAI_IMAGE_LIMITS,
+    FormCall,
+    FormTurn,
+    RenderOptions,
+    Result,
+    Speech,
+    media_note,
+    opening,
+    said,
+    with_images_within,
+)
 from memory_engine.formats.values import as_list, as_object, compact, data_url, needed, shown, text_of
 
-FORMAT = "gemini"
+FORMAT: Format = "gemini"
 ROLES = "function, model, system, user"
 _STOPPED = frozenset({"MAX_TOKENS", "SAFETY", "RECITATION", "MALFORMED_FUNCTION_CALL"})
 _ANSWERS = ("result", "output")
@@ -105,6 +129,9 @@ def made(said: ModelFields) -> list[Json]:
 def function_call(call: ToolCall) -> Json:
     """A call as a part."""
     return {"functionCall": {"name": call.name, "args": arguments_of(call)}}
+
+
+OWN = OwnForm(FORMAT, made, ())
 
 
 # what a content holds
@@ -218,3 +245,173 @@ def _part(part: Json, where: str) -> ReadPart:
 
 def _media(url: str, media_type: str) -> Part:
     return ImagePart(url) if media_type.startswith("image/") else FilePart(url, media_type)
+
+
+# streams
+
+
+class GeminiAssembly:
+    """Chunks of Gemini, each a response with the next parts. It has come whole with its finish reason."""
+
+    format = FORMAT
+    failure = ""
+
+    def __init__(self) -> None:
+        self._around: Json = {}
+        self._candidate: Json = {}
+        self._parts: list[Json] = []
+
+    def feed(self, value: Json) -> None:
+        """Take the next chunk."""
+        self._around.update({key: one for key, one in value.items() if key != "candidates" and one is not None})
+        for n, found in enumerate(as_list(value.get("candidates") or [], "candidates", "$.candidates")):
+            candidate = as_object(found, "a candidate", f"$.candidates[{n}]")
+            if candidate.get("index", 0) != 0:
+                raise InvalidMessage(f"$.candidates[{n}]", "a stream of several candidates; record one at a time")
+            for part in objects_in(object_in(candidate, "content"), "parts"):
+                self._add(part)
+            said = {key: one for key, one in candidate.items() if key != "content" and one is not None}
+            self._candidate.update(said)
+
+    def _add(self, part: Json) -> None:
+        """Texts go on, those of thoughts with those of thoughts; a signature may come with the last of them."""
+        last = self._parts[-1] if self._parts else {}
+        is_text = isinstance(last.get("text"), str) and isinstance(part.get("text"), str)
+        is_sealed = any(under(last, key) is not None for key in ("thoughtSignature",))
+        if is_text and not is_sealed and last.get("thought") == part.get("thought"):
+            self._parts[-1] = {**last, **part, "text": text_of(last, "text") + text_of(part, "text")}
+        else:
+            self._parts.append(part)
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(shown_text(part, "text") for part in self._parts if part.get("thought") is not True)
+
+    def whole(self) -> Json | None:
+        """The response, once it is known why it ended."""
+        if not under(self._candidate, "finishReason"):
+            return None
+        content = {"role": "model", "parts": self._parts}
+        return {**self._around, "candidates": [{**self._candidate, "content": content}]}
+
+    def so_far(self) -> tuple[list[Json], Json]:
+        """The parts so far."""
+        return [{"role": "model", "parts": self._parts}], {**self._around, "candidates": [self._candidate]}
+
+
+ASSEMBLY = GeminiAssembly
+
+
+# contexts as requests
+#
+# What its rules ask beyond those of all providers: instructions stand apart, later ones as a note of the user; user and
+# model take turns, the user first and last; all responses to a content's calls stand together in the content after it;
+# signatures of thoughts stand on the parts that they came with.
+
+
+@frozen(kw_only=True)
+class GeminiInput:
+    """What `client.models.generate_content` takes, and its tokens.
+
+    `system_instruction` goes into its `config`; it is `None` where there are no instructions.
+    """
+
+    contents: list[Json] = field(repr=False)
+    system_instruction: str | None = field(repr=False)
+    tokens: int
+    left_out: tuple[NotSent, ...] = ()
+    """What providers sent and this request does not hold."""
+
+
+def render(turns: Sequence[FormTurn], options: RenderOptions) -> GeminiInput:
+    """The contents of these turns, and the instructions before them."""
+    first, others = opening(with_images_within(turns, OPENAI_IMAGE_LIMITS))
+    contents: list[tuple[str, list[Json]]] = []
+    for turn in others:
+        if turn.role != "agent":
+            _say(contents, "user", _others(turn))
+            continue
+        parts = _response(turn)
+        if parts and not contents:
+            _say(contents, "user", [{"text": GO_ON}])
+        _say(contents, "model", parts)
+        _say(contents, "user", _results(turn, parts))
+    if not contents or contents[-1][0] == "model":
+        _say(contents, "user", [{"text": GO_ON}])
+    return GeminiInput(
+        contents=[{"role": role, "parts": parts} for role, parts in contents],
+        system_instruction="\n\n".join(said(turn.parts) for turn in first) or None,
+        tokens=options.tokens + options.thinking_tokens,
+    )
+
+
+def blocks_of(request: GeminiInput) -> Iterator[object]:
+    """The parts of a request."""
+    return (part for content in request.contents for part in cast("list[object]", content["parts"]))
+
+
+def _say(contents: list[tuple[str, list[Json]]], role: str, parts: Iterable[Json]) -> None:
+    """Put parts into the last content, if it is of this role, else into one of their own."""
+    made = list(parts)
+    if made and contents and contents[-1][0] == role:
+        contents[-1][1].extend(made)
+    elif made:
+        contents.append((role, made))
+
+
+def _others(turn: FormTurn) -> list[Json]:
+    if turn.role == "system":
+        return [{"text": f"[Instructions] {said(turn.parts)}"}]
+    ours = [_content(part) for part in turn.parts]
+    return _as_given(turn.chunk.native, ours) if turn.chunk is not None else ours
+
+
+def _as_given(native: str, ours: list[Json]) -> list[Json]:
+    made = message_of(native, FORMAT, ours)
+    return [one for one in made if isinstance(one, dict)] if isinstance(made, list) else ours
+
+
+def _response(turn: FormTurn) -> list[Json]:
+    """The parts of what the model said, in its order."""
+    if turn.own:
+        return own_blocks(turn.own, OWN)
+    return [part for block in turn.blocks if isinstance(block, Speech | FormCall) for part in _block(block)]
+
+
+def _block(block: Speech | FormCall) -> Iterator[Json]:
+    if isinstance(block, FormCall):
+        yield {"functionCall": {"name": block.name, "args": json.loads(block.arguments)}}
+    else:
+        yield {"text": said(block.parts)}
+
+
+def _results(turn: FormTurn, parts: Sequence[Json]) -> Iterator[Json]:
+    """The responses to a content's calls; one whose call has an id repeats it."""
+    found = [one for part in parts if isinstance(one := under(part, "functionCall"), dict)]
+    for call, result in zip(found, turn.results, strict=False):
+        own = _as_given(result.chunk.native, [{}]) if result.chunk is not None and result.chunk.native else []
+        if len(own) == 1 and under(own[0], "functionResponse") is not None:
+            yield own[0]
+            continue
+        named = {"id": call["id"], "name": call["name"]} if "id" in call else {"name": call["name"]}
+        yield {"functionResponse": {**named, "response": _answer(result)}}
+
+
+def _answer(result: Result) -> Json:
+    return {"error" if result.failed else "result": said(result.parts)}
+
+
+def _content(part: Part) -> Json:
+    """A part of a user's content; a note for what Gemini does not take."""
+    match part:
+        case TextPart():
+            return {"text": part.text if part.text.strip() else EMPTY}
+        case FilePart(text=text) if text.strip():
+            return {"text": media_note(part)}
+    held, kind = base64_of(part.url), file_type(part) if isinstance(part, FilePart) else part.media_type
+    if held is not None and (kind or held.media_type):
+        return {"inlineData": {"mimeType": held.media_type or kind, "data": held.data}}
+    if is_web(part.url) and kind:
+        return {"fileData": {"mimeType": kind, "fileUri": part.url}}
+    return {"text": media_note(part)}

@@ -1,6 +1,7 @@
 """Messages of any format as events: one message, a list of them, or a model's response as its SDK gives it."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,8 +13,8 @@ from memory_engine.core.events.messages import (
     ParentAgentMessage,
     UserMessage,
 )
+from memory_engine.core.lazy import lazy_module
 from memory_engine.errors import InvalidMessage
-from memory_engine.formats import anthropic, gemini, openai_chat, openai_responses
 from memory_engine.formats.detection import Format, checked, detected, of_object
 from memory_engine.formats.dialogue import Dialogue, Returning
 from memory_engine.formats.native import (
@@ -30,12 +31,16 @@ from memory_engine.formats.native import (
 )
 from memory_engine.formats.origin import marked, unwrapped, without_flags
 from memory_engine.formats.parts import ModelFields, WholeResponse
+from memory_engine.formats.providers import PROVIDERS
 from memory_engine.formats.values import as_object, plain
+
+if TYPE_CHECKING:
+    from memory_engine.formats import openai_responses
+else:
+    openai_responses = lazy_module("memory_engine.formats.openai_responses")
 
 _REPEATED = frozenset({"tools", "instructions"})
 """Keys of the request that a response repeats, at length."""
-_MODULES = {one.FORMAT: one for one in (openai_chat, openai_responses, anthropic, gemini)}
-
 
 Response = LlmTextResponse | LlmThinking | LlmToolCall
 NewName = Callable[[], str]
@@ -102,19 +107,19 @@ class Messages:
             binding = Returning(dialogue) if named and named in known else dialogue
             events = _events(self.format, unit, binding, named or new_name())
         except InvalidMessage as error:
-            is_run = self.format == openai_responses.FORMAT and unit.response is None
+            is_run = self.format == "openai.responses" and unit.response is None
             raise _placed(error, unit.at, is_run=is_run) from None
         events = [_storable(event, self.format) for event in events]
         of_one = unit.messages[0] if len(unit.messages) == 1 else {}
         read = tuple(marked(events, of_one, dialogue.hearing))
         if any(isinstance(event, UserMessage | ParentAgentMessage) for event in read):
             dialogue.spoken()
-        return ReadMessage(unit.at, read, named, is_part=bool(named) and self.format == anthropic.FORMAT)
+        return ReadMessage(unit.at, read, named, is_part=bool(named) and self.format == "anthropic")
 
 
 def response_of(value: Json, format: Format) -> WholeResponse | None:
     """A response of a format as its messages and what came around them; `None` for anything else."""
-    found: WholeResponse | None = _MODULES[format].whole_response(value)
+    found: WholeResponse | None = PROVIDERS[format].whole_response(value)
     return found
 
 
@@ -123,7 +128,7 @@ def interrupted(format: Format, messages: list[Json], around: Json, why: str, na
 
     Calls, whole or not, are kept in `native` as `unfinished`: nobody was asked to run them, so none may wait.
     """
-    rest, calls = _MODULES[format].without_calls(messages)
+    rest, calls = PROVIDERS[format].without_calls(messages)
     events = _read(format, rest, Dialogue(), name)
     if not isinstance(events[-1], LlmTextResponse):
         events.append(LlmTextResponse(content="", response_id=name))
@@ -136,7 +141,7 @@ def _events(format: Format, unit: _Unit, dialogue: Dialogue, name: str) -> list[
     response = unit.response
     if response is None:
         return without_needless_ids(_read(format, unit.messages, dialogue, name))
-    if response.stopped and _MODULES[format].has_half_call(unit.messages):
+    if response.stopped and PROVIDERS[format].has_half_call(unit.messages):
         return interrupted(format, unit.messages, response.around, response.stopped, name)
     events = _with_response(_read(format, unit.messages, dialogue, name, is_response=True), format, response.around)
     if response.stopped and isinstance(said := events[-1], LlmTextResponse):
@@ -151,9 +156,9 @@ def _storable(event: Event, format: Format) -> Event:
     """
     if not isinstance(event, LlmTextResponse | LlmThinking | LlmToolCall) or not _has_surrogates(event):
         return event
-    if format == openai_chat.FORMAT and isinstance(event, LlmThinking):
+    if format == "openai.chat" and isinstance(event, LlmThinking):
         return msgspec.structs.replace(event, content=visible(event.content))
-    module, stored = _MODULES[format], _visible(event)
+    module, stored = PROVIDERS[format], _visible(event)
     whole = message_of(event.native, format, module.made(_said(event)))
     kept = from_native(event.native, format)
     message = beyond(whole, _beside(whole, module.made(_said(stored)), kept.get("message")))
@@ -219,7 +224,7 @@ def _units(read: list[Json], format: Format, first: int) -> Iterator[_Unit]:
     loose = 0
     responses = [_response_at(n, value, format) for n, value in enumerate(read, first)]
     for n, (value, response) in enumerate(zip(read, responses, strict=True)):
-        if response is None and format == openai_responses.FORMAT:
+        if response is None and format == "openai.responses":
             loose += 1
             continue
         yield from _runs(read[n - loose : n], first + n - loose)
@@ -236,17 +241,17 @@ def _response_at(place: int, value: Json, format: Format) -> WholeResponse | Non
 
 
 def _runs(items: list[Json], start: int) -> Iterator[_Unit]:
-    return (_Unit(start + at, run) for at, run in openai_responses.runs(items))
+    return (_Unit(start + at, run) for at, run in openai_responses.runs(items)) if items else iter(())
 
 
 def _read(
     format: Format, messages: list[Json], dialogue: Dialogue, name: str, *, is_response: bool = False
 ) -> list[Event]:
     """Translate messages that belong together into events."""
-    if format == openai_responses.FORMAT:
+    if format == "openai.responses":
         found = openai_responses.read(messages, dialogue, name, is_response=is_response)
         return found or [LlmTextResponse(content="", response_id=name)]
-    events = [event for message in messages for event in _MODULES[format].read(without_flags(message), dialogue, name)]
+    events = [event for message in messages for event in PROVIDERS[format].read(without_flags(message), dialogue, name)]
     return events or [LlmTextResponse(content="", response_id=name)]
 
 

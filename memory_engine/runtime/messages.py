@@ -7,7 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -27,16 +27,21 @@ from memory_engine.core.events.messages import (
     UserMessage,
 )
 from memory_engine.core.forgetting import Forgettings, Targets
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State
 from memory_engine.errors import IdempotencyConflict, InvalidMessage, NotContinued
-from memory_engine.formats import openai_responses
 from memory_engine.formats.detection import Format
 from memory_engine.formats.dialogue import Dialogue, Unbound
 from memory_engine.formats.native import Json, without_native
 from memory_engine.formats.origin import Hearing, hear_state, marked, without_origin
 from memory_engine.formats.translation import Messages, ReadMessage
 from memory_engine.runtime.handle import ThreadHandle
+
+if TYPE_CHECKING:
+    from memory_engine.formats import openai_responses
+else:
+    openai_responses = lazy_module("memory_engine.formats.openai_responses")
 
 NAMESPACE = uuid.UUID("0d5d1f0a-5a0e-5c0b-9a57-6a3f6a1c9f42")
 """The namespace of ids of events whose messages have a name. Never change it: known responses would come twice."""

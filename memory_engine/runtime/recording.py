@@ -10,7 +10,8 @@ from memory_engine.core.records import Receipt
 from memory_engine.errors import InvalidMessage
 from memory_engine.formats.detection import Format, checked, of_object, of_stream
 from memory_engine.formats.native import to_native
-from memory_engine.formats.streams import Assembly, assembly_of
+from memory_engine.formats.providers import PROVIDERS
+from memory_engine.formats.streams import Assembly
 from memory_engine.formats.translation import Messages, interrupted
 from memory_engine.formats.values import as_object, plain
 from memory_engine.runtime.handle import ThreadHandle
@@ -43,7 +44,7 @@ class Recording:
         value = as_object(plain(chunk), "a chunk", "$")
         if not value:
             return  # sent to keep the line open
-        assembly = self._assembly or assembly_of(self._format or of_object(chunk) or of_stream(value))
+        assembly = self._assembly or PROVIDERS[self._format or of_object(chunk) or of_stream(value)].ASSEMBLY()
         assembly.feed(value)
         self._assembly = assembly
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from memory_engine.context.forms.anthropic import AnthropicInput
-from memory_engine.context.forms.openai_chat import ChatInput
-from memory_engine.context.forms.openai_responses import ResponsesInput
 from memory_engine.core.images import image_size
+from memory_engine.formats.anthropic import AnthropicInput
+from memory_engine.formats.openai_chat import ChatInput
+from memory_engine.formats.openai_responses import ResponsesInput
 
 Json = Mapping[str, object]
 IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}

@@ -11,9 +11,9 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Context, EngineConfig
 from memory_engine import events as e
-from memory_engine.context.forms.turns import EMPTY, GO_ON, NO_OUTPUT
 from memory_engine.context.rendering import NO_RESULT
 from memory_engine.events import Event
+from memory_engine.formats.turns import EMPTY, GO_ON, NO_OUTPUT
 from tests.engine.provider_rules import broken_in_anthropic, broken_in_chat, broken_in_responses
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))

@@ -8,10 +8,10 @@ import pytest
 import memory_engine
 from memory_engine import Thread, errors
 from memory_engine import events as e
-from memory_engine.context.forms.gemini import GeminiInput
-from memory_engine.context.forms.openai_responses import ResponsesInput
 from memory_engine.formats.detection import Format
+from memory_engine.formats.gemini import GeminiInput
 from memory_engine.formats.native import Json
+from memory_engine.formats.openai_responses import ResponsesInput
 from tests.engine.test_record import completion, events_of
 
 

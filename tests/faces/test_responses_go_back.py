@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import CompactionPolicy, Context, EngineConfig, Thread
-from memory_engine.context.forms.own import REFUSED, without_refused
 from memory_engine.formats.native import Json, is_equal
 from memory_engine.formats.openai_responses import CALLS
+from memory_engine.formats.own import without_refused
+from memory_engine.formats.providers import PROVIDERS
 from tests.sdk_values import members, objects_of
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
@@ -156,7 +157,7 @@ async def next_context(
 
 def expected(blocks: Sequence[Json], form: str) -> list[Json]:
     """The blocks less what the provider refuses."""
-    return [without_refused(one, form) for one in blocks]
+    return [without_refused(one, PROVIDERS[form].OWN) for one in blocks]
 
 
 @SETTINGS
@@ -222,10 +223,10 @@ async def test_messages_of_chat_completions_go_back(data: st.DataObject, streame
     assert is_equal(given_back, cast("list[Json]", request.messages)[1])
 
 
-@pytest.mark.parametrize("form", list(REFUSED))
+@pytest.mark.parametrize("form", list(PROVIDERS))
 def test_the_refused_fields_are_published(form: str) -> None:
     """The page that says what goes back names each of them."""
     from pathlib import Path
 
     page = (Path(__file__).parents[2] / "docs/how-to/model-requests.md").read_text()
-    assert [] == [field for field in sorted(REFUSED[form]) if f"`{field}`" not in page]
+    assert [] == [field for field in sorted(PROVIDERS[form].OWN.refused) if f"`{field}`" not in page]

@@ -78,7 +78,7 @@ asyncio.run(main())
 
 def test_a_request_is_made_without_its_sdk() -> None:
     """An SDK takes seconds to import, and need not be there; a form is loaded when it is asked for."""
-    forms = "memory_engine.context.forms"
+    forms = "memory_engine.formats"
     assert set() == loaded(RENDER) & {"anthropic", "openai"}
     assert set() == {name for name in loaded(OPEN) if name.startswith(forms)}
 

@@ -16,7 +16,8 @@ from memory_engine.events import builtin_registry
 from memory_engine.formats.detection import Format, checked
 from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import Json, is_equal
-from memory_engine.formats.streams import assembly_of
+from memory_engine.formats.providers import PROVIDERS
+from memory_engine.formats.streams import Assembly
 from memory_engine.formats.translation import Messages, interrupted
 from memory_engine.formats.values import as_object
 from tests.engine.test_recording import STREAMS
@@ -145,7 +146,7 @@ def test_a_broken_stream_raises_nothing_else(name: str, data: st.DataObject) -> 
     """Each chunk is taken or refused by name, and what has come can be read at any time."""
     known = checked(name)
     assert known is not None
-    assembly = assembly_of(known)
+    assembly: Assembly = PROVIDERS[known].ASSEMBLY()
     for chunk in broken(STREAMS[name][0], data):
         with suppress(errors.InvalidMessage):
             assembly.feed(as_object(chunk, "a chunk", "$"))

@@ -1,4 +1,4 @@
-"""OpenAI's Responses.
+"""Contexts as requests to OpenAI's Responses.
 
 What its rules ask beyond those of all providers: the first instructions go into `instructions`; a call is an item,
 and so is its output, which may hold images and files; a reasoning item stands right before what it led to, as it came.
@@ -9,14 +9,17 @@ from typing import Literal, cast
 
 from attrs import field, frozen
 
-from memory_engine.context.forms.media import file_url, id_at, image_url, is_web
-from memory_engine.context.forms.native import native_thinking, with_native_blocks
-from memory_engine.context.forms.own import THOUGHTS, NotSent, is_cut_off, own_blocks
-from memory_engine.context.forms.turns import (
+from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType
+from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
+from memory_engine.formats.media import file_url, id_at, image_url, is_web
+from memory_engine.formats.openai_responses.messages import FORMAT, OWN
+from memory_engine.formats.own import NotSent, around_of, native_thinking, own_blocks, with_native_blocks
+from memory_engine.formats.turns import (
     GO_ON,
     OPENAI_IMAGE_LIMITS,
     FormCall,
     FormTurn,
+    RenderOptions,
     Result,
     Speech,
     Thought,
@@ -26,12 +29,9 @@ from memory_engine.context.forms.turns import (
     said,
     with_images_within,
 )
-from memory_engine.core.chunks import ChunkType
-from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.llm.sdk_types import OpenAIInputItem
 
 InputItem = dict[str, object]
-NAME = "openai.responses"
 NO_SCREEN = (
     "data:image/png;base64,"
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -58,7 +58,7 @@ class ResponsesInput:
     """What providers sent and this request does not hold."""
 
 
-def responses_input(turns: Sequence[FormTurn], tokens: int) -> ResponsesInput:
+def render(turns: Sequence[FormTurn], options: RenderOptions) -> ResponsesInput:
     """The items of these turns, and the instructions before them."""
     first, others = opening(with_images_within(turns, OPENAI_IMAGE_LIMITS))
     items = [item for turn in others for item in _items(turn)]
@@ -67,8 +67,13 @@ def responses_input(turns: Sequence[FormTurn], tokens: int) -> ResponsesInput:
     return ResponsesInput(
         input=cast("list[OpenAIInputItem]", items),
         instructions="\n\n".join(said(turn.parts) for turn in first) or None,
-        tokens=tokens,
+        tokens=options.tokens + options.thinking_tokens,
     )
+
+
+def blocks_of(request: ResponsesInput) -> Iterator[object]:
+    """The items of a request."""
+    return iter(request.input)
 
 
 def _items(turn: FormTurn) -> Iterator[InputItem]:
@@ -86,10 +91,16 @@ def _items(turn: FormTurn) -> Iterator[InputItem]:
 
 def _own(turn: FormTurn) -> list[InputItem]:
     """The items of a response as they came; of one that was cut off, not the reasoning that led to nothing."""
-    items = own_blocks(turn.own, NAME)
-    while items and items[-1]["type"] in THOUGHTS and is_cut_off(turn.own[-1], NAME):
+    items = own_blocks(turn.own, OWN)
+    while items and items[-1]["type"] == "reasoning" and _is_cut_off(turn.own[-1]):
         items.pop()
     return items
+
+
+def _is_cut_off(last: Chunk) -> bool:
+    """Whether a response stopped in the middle, or nobody knows how it ended."""
+    around = around_of(last, FORMAT)
+    return last.status == INTERRUPTED or not around or around.get("status") == "incomplete"
 
 
 def _response(turn: FormTurn) -> Iterator[InputItem]:
@@ -98,14 +109,14 @@ def _response(turn: FormTurn) -> Iterator[InputItem]:
     reasoned = False
     for chunk, blocks in runs(turn):
         if isinstance(blocks[0], Thought) and blocks[0].chunk.type == ChunkType.THINKING:
-            for item in native_thinking(blocks[0].chunk, NAME):
+            for item in native_thinking(blocks[0].chunk, FORMAT, _reasoning(blocks[0].chunk.text)):
                 if item.get("type") == "reasoning" and "id" in item:
                     reasoned = True
                     yield item
             continue
         ours = [_item(block) for block in blocks if not isinstance(block, Thought)]
         calls = {item["call_id"]: item for item in ours if "call_id" in item}
-        for item in with_native_blocks(ours, chunk, NAME):
+        for item in with_native_blocks(ours, chunk, FORMAT):
             call = calls.get(item.get("call_id"))
             if call is not None and not _is_answered_alike(item, results[str(call["call_id"])], reasoned=reasoned):
                 yield call
@@ -128,7 +139,7 @@ def _output(result: Result, kind: str) -> InputItem:
         "call_id": result.call_id,
         "output": _content(result.parts),
     }
-    own = with_native_blocks([ours], result.chunk, NAME)
+    own = with_native_blocks([ours], result.chunk, FORMAT)
     if len(own) == 1 and own[0]["type"] == f"{kind}_output":
         return {key: value for key, value in own[0].items() if key not in _BOUND or kind == "local_shell_call"}
     return _OUTPUTS[kind](result.call_id, said(result.parts)) if kind in _OUTPUTS else ours
@@ -156,6 +167,10 @@ _OUTPUTS: Mapping[str, Callable[[str, str], InputItem]] = {
     },
 }
 """The outputs of the provider's own kinds of calls, for results that are texts: it takes no other for them."""
+
+
+def _reasoning(text: str) -> InputItem:
+    return {"type": "reasoning", "summary": [{"type": "summary_text", "text": text}] if text else []}
 
 
 def _item(block: Speech | FormCall) -> InputItem:

@@ -1,4 +1,4 @@
-"""Anthropic's Messages.
+"""Contexts as requests to Anthropic's Messages.
 
 What its rules ask beyond those of all providers: instructions stand at the top level, later ones as a note of the
 user; user and assistant take turns, the user first and last; all results of a turn's calls begin the message after it;
@@ -14,16 +14,19 @@ from typing import cast
 import msgspec
 from attrs import field, frozen
 
-from memory_engine.context.forms.media import IMAGE_TYPES, PDF, base64_of, file_type, id_at, is_web, plain_text
-from memory_engine.context.forms.native import native_result, native_thinking, with_native_blocks
-from memory_engine.context.forms.own import NotSent, is_cut_off, is_paused, own_blocks
-from memory_engine.context.forms.turns import (
+from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType
+from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
+from memory_engine.formats.anthropic.messages import FORMAT, OWN, STOPPED, thinking
+from memory_engine.formats.media import IMAGE_TYPES, PDF, base64_of, file_type, id_at, is_web, plain_text
+from memory_engine.formats.own import NotSent, around_of, native_result, native_thinking, own_blocks, with_native_blocks
+from memory_engine.formats.turns import (
     EMPTY,
     GO_ON,
     Block,
     FormCall,
     FormTurn,
     ImageLimits,
+    RenderOptions,
     Result,
     Speech,
     Thought,
@@ -34,12 +37,9 @@ from memory_engine.context.forms.turns import (
     said,
     with_images_within,
 )
-from memory_engine.core.chunks import Chunk, ChunkType
-from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.llm.sdk_types import AnthropicMessage, AnthropicText
 
 ContentBlock = dict[str, object]
-NAME = "anthropic"
 TITLE_CHARS_MAX = 200
 IMAGE_LIMITS = ImageLimits(most=100, side_px=8_000, many=20, many_side_px=2_000)
 """What every model takes; those with a window of a million tokens take more images."""
@@ -65,12 +65,12 @@ class _Spoken(msgspec.Struct):
     blocks: list[tuple[ContentBlock, Zone]]
 
 
-def anthropic_input(turns: Sequence[FormTurn], tokens: int, *, cache: bool = True) -> AnthropicInput:
-    """The messages of these turns, and the instructions before them; `cache` marks where the prompt cache may end."""
+def render(turns: Sequence[FormTurn], options: RenderOptions) -> AnthropicInput:
+    """The messages of these turns, and the instructions before them."""
     first, others = opening(with_images_within(turns, IMAGE_LIMITS))
     system: list[ContentBlock] = [{"type": "text", "text": said(turn.parts)} for turn in first]
     messages = _alternating(others)
-    if cache:
+    if options.cache:
         _mark(system[-1:])
         for zone in (0, 1):
             stable = [block for message in messages for block, stays in message.blocks if stays <= zone]
@@ -81,15 +81,20 @@ def anthropic_input(turns: Sequence[FormTurn], tokens: int, *, cache: bool = Tru
             "list[AnthropicMessage]",
             [{"role": message.role, "content": [block for block, _ in message.blocks]} for message in messages],
         ),
-        tokens=tokens,
+        tokens=options.tokens + options.thinking_tokens,
     )
+
+
+def blocks_of(request: AnthropicInput) -> Iterator[object]:
+    """The blocks of a request."""
+    return (block for message in request.messages for block in message["content"])
 
 
 def _alternating(turns: Iterable[FormTurn]) -> list[_Spoken]:
     messages: list[_Spoken] = []
     paused = False
     for turn in turns:
-        goes_on, paused = paused, is_paused(turn.own)
+        goes_on, paused = paused, _is_paused(turn.own)
         if turn.role != "agent":
             _say(messages, "user", _others(turn), turn.zone)
             continue
@@ -126,7 +131,7 @@ def _others(turn: FormTurn) -> Iterator[ContentBlock]:
     if turn.role == "system":
         yield _text(f"[Instructions] {said(turn.parts)}")
     else:
-        yield from with_native_blocks([_content(part) for part in turn.parts], turn.chunk, NAME)
+        yield from with_native_blocks([_content(part) for part in turn.parts], turn.chunk, FORMAT)
 
 
 def _text(text: str) -> ContentBlock:
@@ -137,8 +142,8 @@ def _response(turn: FormTurn) -> list[ContentBlock]:
     """The blocks of what the model said, in its order; thinking that nothing follows is refused."""
     made: list[ContentBlock] = []
     if turn.own:
-        made = [block for block in own_blocks(turn.own, NAME) if _is_taken(block)]
-        while made and made[-1]["type"] in _SEALS and is_cut_off(turn.own[-1], NAME):
+        made = [block for block in own_blocks(turn.own, OWN) if _is_taken(block)]
+        while made and made[-1]["type"] in _SEALS and _is_cut_off(turn.own[-1]):
             made.pop()
         return made
     for chunk, blocks in runs(turn):
@@ -146,10 +151,23 @@ def _response(turn: FormTurn) -> list[ContentBlock]:
             made += _thought(blocks[0].chunk)
         else:
             ours = [one for block in blocks if not isinstance(block, Thought) for one in _block(block)]
-            made += with_native_blocks(ours, chunk, NAME)
+            made += with_native_blocks(ours, chunk, FORMAT)
     while made and made[-1]["type"] in _SEALS:
         made.pop()
     return made
+
+
+def _is_cut_off(last: Chunk) -> bool:
+    """Whether a response stopped in the middle, or nobody knows how it ended."""
+    around = around_of(last, FORMAT)
+    return last.status == INTERRUPTED or not around or around.get("stop_reason") in STOPPED
+
+
+def _is_paused(chunks: Sequence[Chunk]) -> bool:
+    """Whether Anthropic paused its response, and goes on with it once it gets it back."""
+    if not chunks or '"pause_turn"' not in chunks[-1].native:
+        return False
+    return around_of(chunks[-1], FORMAT).get("stop_reason") == "pause_turn"
 
 
 def _is_taken(block: ContentBlock) -> bool:
@@ -160,10 +178,12 @@ def _is_taken(block: ContentBlock) -> bool:
 
 def _thought(chunk: Chunk) -> list[ContentBlock]:
     """Thinking as it was signed or encrypted; nothing for what was neither."""
-    native = [block for block in native_thinking(chunk, NAME) if block.get(_SEALS.get(str(block.get("type")), ""))]
+    ours = thinking(chunk.text, chunk.status)
+    given = native_thinking(chunk, FORMAT, ours)
+    native = [block for block in given if block.get(_SEALS.get(str(block.get("type")), ""))]
     if native or not (chunk.status and chunk.text):
         return native
-    return [{"type": "thinking", "thinking": chunk.text, "signature": chunk.status}]
+    return [ours]
 
 
 def _block(block: Block) -> Iterator[ContentBlock]:
@@ -182,11 +202,11 @@ def _block(block: Block) -> Iterator[ContentBlock]:
 def _result(result: Result) -> ContentBlock:
     made: ContentBlock = {"type": "tool_result", "tool_use_id": result.call_id}
     if result.failed:
-        return native_result(made | {"content": said(result.parts), "is_error": True}, (), result.chunk, NAME)
+        return native_result(made | {"content": said(result.parts), "is_error": True}, (), result.chunk, FORMAT)
     blocks = [_content(part) for part in result.parts]
     is_text = all(isinstance(part, TextPart) for part in result.parts)
     content = said(result.parts) if is_text else blocks
-    return native_result(made | {"content": content}, blocks, result.chunk, NAME)
+    return native_result(made | {"content": content}, blocks, result.chunk, FORMAT)
 
 
 def _content(part: Part) -> ContentBlock:

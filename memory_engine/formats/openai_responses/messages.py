@@ -1,16 +1,19 @@
-"""Responses items: each item is an event, parallel calls are one, and what stands between two inputs is one response.
+"""Items and streams of OpenAI's Responses as events.
 
-Calls that a caller runs (of functions, custom tools, a computer, a shell, a patch) are tool calls, and their outputs
-are results. Items of other types stand on the event after them, or on the one before where none follows.
+Each item is an event, parallel calls are one, and what stands between two inputs is one response. Calls
+that a caller runs (of functions, custom tools, a computer, a shell, a patch) are tool calls, and their outputs are
+results. Items of other types stand on the event after them, or on the one before where none follows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from memory_engine.core.events.base import Content, Event, FilePart, ImagePart, Part, TextPart, ToolCall
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolResult, UserMessage
 from memory_engine.errors import InvalidMessage
+from memory_engine.formats.detection import Format
 from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import OTHERWISE, Json
+from memory_engine.formats.own import OwnForm
 from memory_engine.formats.parts import (
     FOREIGN,
     ModelFields,
@@ -23,6 +26,7 @@ from memory_engine.formats.parts import (
     single_text,
     with_native,
 )
+from memory_engine.formats.streams import index_in, object_in, objects_in, shown_text, told_error
 from memory_engine.formats.values import (
     as_list,
     as_object,
@@ -37,7 +41,7 @@ from memory_engine.formats.values import (
     text_of,
 )
 
-FORMAT = "openai.responses"
+FORMAT: Format = "openai.responses"
 ROLES = "assistant, developer, system, user"
 CALLS = frozenset(
     {"function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"}
@@ -159,6 +163,9 @@ def made(said: ModelFields) -> list[Json]:
     if said.is_thinking:
         return []
     return [*([message("assistant", said.content)] if said.content else []), *map(function_call, said.calls)]
+
+
+OWN = OwnForm(FORMAT, made, ("created_by", "parsed", "parsed_arguments"))
 
 
 # what items hold
@@ -337,3 +344,95 @@ def _file(part: Json, where: str) -> ReadPart:
         url = data_url("application/octet-stream", url)
     media_type, _ = from_data_url(url) or ("", "")
     return _ours(FilePart(url, media_type, given["filename"], given["file_id"]))
+
+
+# streams
+
+
+class ResponsesAssembly:
+    """Events of a Responses stream. Its last event has the whole response."""
+
+    format = FORMAT
+
+    def __init__(self) -> None:
+        self.failure = ""
+        self._around: Json = {}
+        self._items: dict[int, Json] = {}
+        self._whole: Json | None = None
+
+    def feed(self, value: Json) -> None:
+        """Take the next event."""
+        kind = value.get("type")
+        if not isinstance(kind, str):
+            raise InvalidMessage("$.type", f"an event of type {shown(kind)}: its type is a text")
+        if kind == "error":
+            self.failure = told_error(value)
+        elif isinstance(value.get("response"), dict):
+            self._response(kind, object_in(value, "response"))
+        elif kind in ("response.output_item.added", "response.output_item.done"):
+            self._items[index_in(value, "output_index")] = as_object(value.get("item"), "item", "$.item")
+        elif (extend := _RESPONSE_DELTAS.get(kind)) is not None:
+            index = index_in(value, "output_index")
+            if index not in self._items:
+                raise InvalidMessage("$.output_index", f"a delta of item {index}, which has not begun")
+            extend(self._items[index], value)
+
+    def _response(self, kind: str, response: Json) -> None:
+        self._around = {key: one for key, one in response.items() if key != "output"}
+        if kind in ("response.completed", "response.incomplete"):
+            output = response.get("output")  # some servers leave it empty in the last event
+            self._whole = response if output else {**response, "output": self._listed()}
+        elif kind == "response.failed":
+            self.failure = told_error(response.get("error"))
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        contents = (objects_in(item, "content") for item in self._items.values() if item.get("type") == "message")
+        return "".join(shown_text(part, "text") for content in contents for part in content)
+
+    def whole(self) -> Json | None:
+        """The response, once it is completed, or incomplete at a limit."""
+        return self._whole
+
+    def so_far(self) -> tuple[list[Json], Json]:
+        """The items so far."""
+        return self._listed(), self._around
+
+    def _listed(self) -> list[Json]:
+        return [self._items[index] for index in sorted(self._items)]
+
+
+def _add_text(item: Json, value: Json, list_key: str, index_key: str, part: Json) -> None:
+    parts = objects_in(item, list_key)
+    index = index_in(value, index_key)
+    while len(parts) <= index:
+        parts.append(dict(part))
+    key = "refusal" if part["type"] == "refusal" else "text"
+    parts[index][key] = text_of(parts[index], key) + text_of(value, "delta")
+    item[list_key] = parts
+
+
+def _add_argument(item: Json, value: Json, key: str) -> None:
+    item[key] = text_of(item, key) + text_of(value, "delta")
+
+
+_RESPONSE_DELTAS: Mapping[str, Callable[[Json, Json], None]] = {
+    "response.output_text.delta": lambda item, value: _add_text(
+        item, value, "content", "content_index", {"type": "output_text", "text": "", "annotations": []}
+    ),
+    "response.refusal.delta": lambda item, value: _add_text(
+        item, value, "content", "content_index", {"type": "refusal", "refusal": ""}
+    ),
+    "response.reasoning_summary_text.delta": lambda item, value: _add_text(
+        item, value, "summary", "summary_index", {"type": "summary_text", "text": ""}
+    ),
+    "response.reasoning_text.delta": lambda item, value: _add_text(
+        item, value, "content", "content_index", {"type": "reasoning_text", "text": ""}
+    ),
+    "response.function_call_arguments.delta": lambda item, value: _add_argument(item, value, "arguments"),
+    "response.custom_tool_call_input.delta": lambda item, value: _add_argument(item, value, "input"),
+}
+
+
+ASSEMBLY = ResponsesAssembly

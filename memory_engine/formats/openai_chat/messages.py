@@ -1,4 +1,4 @@
-"""Chat-completions: a message is one event, with its reasoning as an event before it.
+"""Messages and streams of chat-completions as events: a message is one event, with its reasoning as an event before it.
 
 The old form of a function's call (`function_call`, role `function`) is read as the call of a tool.
 """
@@ -11,8 +11,10 @@ from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Event, FilePart, ImagePart, Part, TextPart, ToolCall
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolResult, UserMessage
 from memory_engine.errors import InvalidMessage
+from memory_engine.formats.detection import Format
 from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import OTHERWISE, WHOLE, Json, beyond, to_native
+from memory_engine.formats.own import OwnForm
 from memory_engine.formats.parts import (
     FOREIGN,
     ModelFields,
@@ -26,6 +28,7 @@ from memory_engine.formats.parts import (
     set_only,
     with_native,
 )
+from memory_engine.formats.streams import shown_text, told_error
 from memory_engine.formats.values import (
     as_list,
     as_object,
@@ -39,7 +42,7 @@ from memory_engine.formats.values import (
     text_of,
 )
 
-FORMAT = "openai.chat"
+FORMAT: Format = "openai.chat"
 ROLES = "assistant, developer, function, system, tool, user"
 _STOPPED = frozenset({"length", "content_filter"})
 _CALLS = ("tool_calls", "function_call")
@@ -146,6 +149,9 @@ def made(said: ModelFields) -> Json:
     if said.calls:
         return {"role": "assistant", "content": content or None, "tool_calls": [tool_call(one) for one in said.calls]}
     return {"role": "assistant", "content": content, **set_only({"name": said.name})}
+
+
+OWN = OwnForm(FORMAT, made, ("audio.data", "audio.expires_at", "audio.transcript", "parsed", "parsed_arguments"))
 
 
 # what a message holds
@@ -321,3 +327,117 @@ def _file(part: Json, where: str) -> FilePart:
         raise InvalidMessage(where, "a file has neither file_data nor file_id")
     media_type, _ = from_data_url(read.url) or ("", "")
     return msgspec.structs.replace(read, media_type=media_type)
+
+
+# streams
+
+_REPLACED = frozenset({"id", "index", "name", "role", "type"})
+"""Keys of a delta that are said once, or again; all other texts go on."""
+_HELPERS = ("content.", "refusal.", "tool_calls.", "logprobs.")
+"""What the SDK's stream helper tells beside the chunks, by the beginning of its type."""
+
+
+class ChatAssembly:
+    """Chunks of a chat completion. It has come whole with its `finish_reason`."""
+
+    format = FORMAT
+
+    def __init__(self) -> None:
+        self.failure = ""
+        self._around: Json = {}
+        self._choice: Json = {"index": 0}
+        self._message: Json = {}
+
+    def feed(self, value: Json) -> None:
+        """Take the next chunk, bare or in an event of the stream helper; gateways send errors as chunks."""
+        kind = str(value.get("type", ""))
+        if kind.startswith(_HELPERS):
+            return
+        chunk = as_object(value.get("chunk"), "chunk", "$.chunk") if kind == "chunk" else value
+        if chunk.get("error") is not None:
+            self.failure = told_error(chunk["error"])
+        listed = chunk.get("choices")
+        for n, found in enumerate(as_list([] if listed is None else listed, "choices", "$.choices")):
+            choice = as_object(found, "a choice", f"$.choices[{n}]")
+            if choice.get("index", 0) != 0:
+                raise InvalidMessage(f"$.choices[{n}]", "a stream of several choices; record one response at a time")
+            delta = choice.get("delta")
+            _extend(self._message, as_object({} if delta is None else delta, "a delta", f"$.choices[{n}].delta"))
+            _extend(self._choice, {key: one for key, one in choice.items() if key not in ("delta", "index")})
+            if choice.get("finish_reason") == "error":
+                self.failure = self.failure or "the provider ended the response with an error"
+        said = {key: one for key, one in chunk.items() if key not in ("choices", "object") and one is not None}
+        self._around.update(said)
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return shown_text(self._message, "content")
+
+    def whole(self) -> Json | None:
+        """The completion, once a chunk has said why it ended."""
+        if self.failure or not self._choice.get("finish_reason"):
+            return None
+        choice = {**self._choice, "message": _numbered(self._message)}
+        return {**self._around, "object": "chat.completion", "choices": [choice]}
+
+    def so_far(self) -> tuple[list[Json], Json]:
+        """The message so far."""
+        around = {**self._around, "object": "chat.completion", "choices": [self._choice]}
+        return ([_numbered(self._message)] if self._message else []), around
+
+
+def _extend(into: Json, delta: Json) -> None:
+    """Add a delta: texts go on, lists by the index of their elements, what is said again replaces what was said."""
+    for key, added in delta.items():
+        said = into.get(key)
+        if added is None:
+            into.setdefault(key, None)
+        elif isinstance(said, dict) and isinstance(added, dict):
+            _extend(said, added)
+        elif isinstance(added, list):
+            into[key] = _extended(said if isinstance(said, list) else [], added)
+        elif isinstance(said, str) and isinstance(added, str) and key not in _REPLACED:
+            into[key] = said + added
+        elif added != "" or key not in _REPLACED or not said:
+            into[key] = added
+
+
+def _extended(said: list[object], added: list[object]) -> list[object]:
+    """Add elements: each goes on with the last one of its index, unless it begins another call under that index."""
+    for one in added:
+        index = _number_in(one)
+        known = next((other for other in reversed(said) if index is not None and _number_in(other) == index), None)
+        if isinstance(known, dict) and isinstance(one, dict) and not _begins_another(one, known):
+            _extend(known, {key: value for key, value in one.items() if key != "id" or not known.get("id")})
+        else:
+            said.append(one)
+    return said
+
+
+def _begins_another(call: Json, known: Json) -> bool:
+    """Whether a fragment is of another call: it has an id of its own, and names its function.
+
+    Some servers give all parallel calls the same index. Others give each fragment of one call a new id.
+    """
+    call_id, function = call.get("id"), call.get("function")
+    is_named = isinstance(function, dict) and bool(function.get("name"))
+    return is_named and bool(call_id) and bool(known.get("id")) and call_id != known["id"]
+
+
+def _number_in(element: object) -> int | None:
+    """The number that an element of a list has in a stream."""
+    index = element.get("index") if isinstance(element, dict) else None
+    return index if isinstance(index, int) else None
+
+
+def _numbered(message: Json) -> Json:
+    """The message without the numbers that its calls have in a stream only."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return {"role": "assistant", **message}
+    bare = [{key: one for key, one in call.items() if key != "index"} for call in calls if isinstance(call, dict)]
+    return {"role": "assistant", **message, "tool_calls": bare}
+
+
+ASSEMBLY = ChatAssembly

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, and all that speak them.
+"""Contexts as requests to OpenAI's chat completions, and all that speak them.
 
 What its rules ask beyond those of all providers: a tool's message holds text alone, so images and files of results
 follow in a message of the user; the assistant's and the system's hold text alone too. Reasoning has no place. Some
@@ -10,14 +10,18 @@ from typing import cast
 
 from attrs import field, frozen
 
-from memory_engine.context.forms.media import file_url, id_at, image_url
-from memory_engine.context.forms.native import native_message
-from memory_engine.context.forms.own import NotSent, own_message
-from memory_engine.context.forms.turns import (
+from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
+from memory_engine.formats.media import file_url, id_at, image_url
+from memory_engine.formats.native import Json, filled, from_native
+from memory_engine.formats.openai_chat.messages import FORMAT, OWN, made
+from memory_engine.formats.own import NotSent, fields_of, native_message, taken
+from memory_engine.formats.turns import (
     GO_ON,
     OPENAI_IMAGE_LIMITS,
     FormCall,
     FormTurn,
+    RenderOptions,
     Speech,
     Thought,
     media_note,
@@ -25,11 +29,8 @@ from memory_engine.context.forms.turns import (
     said,
     with_images_within,
 )
-from memory_engine.core.chunks import Chunk
-from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.llm.sdk_types import OpenAIChatMessage
 
-ChatPart = dict[str, object]
 _OURS = frozenset({"role", "content", "reasoning", "reasoning_content", "tool_calls"})
 """Keys of an assistant's message that are never what its provider said of them at some other time."""
 
@@ -44,19 +45,27 @@ class ChatInput:
     """What providers sent and this request does not hold."""
 
 
-def chat_input(turns: Sequence[FormTurn], tokens: int, *, reasoning_content: bool = False) -> ChatInput:
+def render(turns: Sequence[FormTurn], options: RenderOptions) -> ChatInput:
     """The messages of these turns. `reasoning_content` gives carried thinking back under that name."""
     within = with_images_within(turns, OPENAI_IMAGE_LIMITS)
-    messages = [message for turn in within for message in _messages(turn, reasoning_content)]
+    messages = [message for turn in within for message in _messages(turn, options.reasoning_content)]
     if not any(turn.role != "system" for turn in turns):
         messages.append({"role": "user", "content": GO_ON})
     last = messages[-1]
     if last["role"] == "assistant" and isinstance(text := last.get("content"), str):
         last["content"] = text.rstrip()  # a provider refuses white space at the end
-    return ChatInput(messages=cast("list[OpenAIChatMessage]", messages), tokens=tokens)
+    return ChatInput(messages=cast("list[OpenAIChatMessage]", messages), tokens=options.tokens)
 
 
-def _messages(turn: FormTurn, reasoning_content: bool) -> Iterator[dict[str, object]]:
+def blocks_of(request: ChatInput) -> Iterator[object]:
+    """The messages of a request, and the thinking in them as a block each."""
+    yield from request.messages
+    for message in request.messages:
+        if "reasoning_content" in message:
+            yield {"type": "thinking", "reasoning_content": message.get("reasoning_content")}
+
+
+def _messages(turn: FormTurn, reasoning_content: bool) -> Iterator[Json]:
     if turn.role != "agent":
         text = turn.role == "system" or all(isinstance(part, TextPart) for part in turn.parts)
         content: object = said(turn.parts) if text else list(map(chat_part, turn.parts))
@@ -66,52 +75,66 @@ def _messages(turn: FormTurn, reasoning_content: bool) -> Iterator[dict[str, obj
     if turn.own or len(spoken) > 2 or spoken["content"] is not None:
         yield spoken
     for result in turn.results:
-        answer: ChatPart = {"role": "tool", "tool_call_id": result.call_id, "content": said(result.parts)}
+        answer: Json = {"role": "tool", "tool_call_id": result.call_id, "content": said(result.parts)}
         yield _with_more_keys(answer, result.chunk)
     shown = [part for result in turn.results for part in _shown_after(result.call_id, result.parts)]
     if shown:
         yield {"role": "user", "content": shown}
 
 
-def _with_more_keys(made: ChatPart, chunk: Chunk | None) -> ChatPart:
+def _with_more_keys(made: Json, chunk: Chunk | None) -> Json:
     """A message with the keys that came with it and that the form does not have."""
-    return native_message({}, chunk, "openai.chat") | made
+    return native_message({}, chunk, FORMAT) | made
 
 
-def _assistant(turn: FormTurn, reasoning_content: bool) -> ChatPart:
+def _assistant(turn: FormTurn, reasoning_content: bool) -> Json:
     """One message of all that one response said, with what its provider added to it."""
-    own = own_message(turn.own) if turn.own else None
+    own = _own_message(turn.own) if turn.own else None
     thoughts = [block.chunk.text for block in turn.blocks if isinstance(block, Thought)]
-    reasoning: ChatPart = {}
+    reasoning: Json = {}
     if reasoning_content and any(thoughts):
         reasoning = {"reasoning_content": "\n".join(filter(None, thoughts))}
     if own is not None:
         return own | reasoning
-    made: ChatPart = {"role": "assistant", "content": None}
+    made: Json = {"role": "assistant", "content": None}
     texts: list[str] = []
-    calls: list[ChatPart] = []
+    calls: list[Json] = []
     for chunk, blocks in runs(turn):
         asked = [_call(block) for block in blocks if isinstance(block, FormCall)]
-        native = native_message({"tool_calls": asked}, chunk, "openai.chat")
-        calls += cast("list[ChatPart]", native["tool_calls"])
+        native = native_message({"tool_calls": asked}, chunk, FORMAT)
+        calls += cast("list[Json]", native["tool_calls"])
         made |= {key: value for key, value in native.items() if key not in _OURS}
         texts += [said(block.parts) for block in blocks if isinstance(block, Speech)]
     made["content"] = "\n".join(texts) if texts else None
     return made | reasoning | ({"tool_calls": calls} if calls else {})
 
 
-def _call(call: FormCall) -> dict[str, object]:
+def _own_message(chunks: Iterable[Chunk]) -> Json | None:
+    """The message of a response as it came; `None` for one of nothing but reasoning."""
+    said = next((chunk for chunk in chunks if chunk.type != ChunkType.THINKING), None)
+    if said is None:
+        return None
+    kept = from_native(said.native, FORMAT)
+    message = cast("Json", filled(made(fields_of(said)), kept.get("message", {})))
+    around = kept.get("response")
+    listed = around.get("choices") if isinstance(around, dict) else None
+    choice = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
+    lost = choice.get("message")
+    return taken([message | lost if isinstance(lost, dict) else message], said, OWN)[0]
+
+
+def _call(call: FormCall) -> Json:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def _shown_after(call_id: str, parts: Iterable[Part]) -> list[ChatPart]:
+def _shown_after(call_id: str, parts: Iterable[Part]) -> list[Json]:
     """The images and files of a result that chat completions takes, with a line that says whose they are."""
     found = [part for part in parts if not isinstance(part, TextPart)]
     shown = [made for made in map(chat_part, found) if made["type"] != "text"]
     return [{"type": "text", "text": f"[Shown by the result of call {call_id}]"}, *shown] if shown else []
 
 
-def chat_part(part: Part) -> ChatPart:
+def chat_part(part: Part) -> Json:
     """A part of a user's message; a note for what chat completions does not take."""
     match part:
         case TextPart():

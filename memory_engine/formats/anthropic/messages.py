@@ -1,7 +1,11 @@
-"""Anthropic messages: each thought, each result, and each run of other blocks is an event, in the order of the blocks.
+"""Anthropic's messages and streams as events.
 
-A run of an assistant's blocks is texts, or one text with the calls after it. A text stands for a list of one block.
+Each thought, each result, and each run of other blocks is an event, in the order of the blocks. A run
+of an assistant's blocks is texts, or one text with the calls after it. A text stands for a list of one block.
 """
+
+import json
+from typing import cast
 
 from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Content, Event, FilePart, ImagePart, Part, TextPart, ToolCall
@@ -14,8 +18,10 @@ from memory_engine.core.events.messages import (
     UserMessage,
 )
 from memory_engine.errors import InvalidMessage
+from memory_engine.formats.detection import Format
 from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import Json
+from memory_engine.formats.own import OwnForm
 from memory_engine.formats.parts import (
     FOREIGN,
     ModelFields,
@@ -29,9 +35,10 @@ from memory_engine.formats.parts import (
     single_text,
     with_native,
 )
+from memory_engine.formats.streams import index_in, object_in, shown_text, told_error
 from memory_engine.formats.values import as_object, compact, data_url, from_data_url, needed, shown, text_of
 
-FORMAT = "anthropic"
+FORMAT: Format = "anthropic"
 ROLES = "assistant, system, user"
 STOPPED = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
 
@@ -122,6 +129,9 @@ def made(said: ModelFields) -> list[Json]:
         text = content_text(said.content)
         return [thinking(text, said.signature)] if text or said.signature else []
     return [*map(block, parts_of(said.content)), *map(tool_use, said.calls)]
+
+
+OWN = OwnForm(FORMAT, made, ("cache_control", "parsed_output"))
 
 
 def _source(url: str, file_id: str) -> Json:
@@ -315,3 +325,87 @@ def _quoted(content: object, name: str, where: str) -> ReadPart:
 def _data(source: Json, where: str) -> str:
     media_type = needed(source, "media_type", "a source of type base64", where)
     return data_url(media_type, needed(source, "data", "a source of type base64", where))
+
+
+# streams
+
+
+class AnthropicAssembly:
+    """Events of an Anthropic stream. It has come whole with its stop reason."""
+
+    format = FORMAT
+
+    def __init__(self) -> None:
+        self.failure = ""
+        self._around: Json = {}
+        self._blocks: dict[int, Json] = {}
+        self._inputs: dict[int, str] = {}
+
+    def feed(self, value: Json) -> None:
+        """Take the next event; those of the stream helper, which repeat others, are passed over."""
+        match value.get("type"):
+            case "message_start":
+                message = as_object(value.get("message"), "message", "$.message")
+                self._around = {key: one for key, one in message.items() if key != "content"}
+            case "content_block_start":
+                block = as_object(value.get("content_block"), "content_block", "$.content_block")
+                self._blocks[index_in(value, "index")] = dict(block)
+            case "content_block_delta":
+                self._extend(index_in(value, "index"), as_object(value.get("delta"), "delta", "$.delta"))
+            case "message_delta":
+                self._around.update(as_object(value.get("delta"), "delta", "$.delta"))
+                usage = self._around.get("usage")
+                added = {key: one for key, one in object_in(value, "usage").items() if one is not None}
+                self._around["usage"] = {**(usage if isinstance(usage, dict) else {}), **added}
+            case "error":
+                self.failure = told_error(value.get("error"))
+            case str():
+                pass
+            case kind:
+                raise InvalidMessage("$.type", f"an event of type {shown(kind)}: its type is a text")
+
+    def _extend(self, index: int, delta: Json) -> None:
+        block = self._blocks.get(index)
+        if block is None:
+            raise InvalidMessage("$.index", f"a delta of block {index}, which has not begun")
+        if delta.get("type") == "input_json_delta":
+            self._inputs[index] = self._inputs.get(index, "") + text_of(delta, "partial_json", "$.delta")
+        elif delta.get("type") == "citations_delta":
+            block["citations"] = [*cast("list[object]", block.get("citations") or []), delta.get("citation")]
+        else:
+            for key, added in delta.items():
+                if key != "type":
+                    said = block.get(key)
+                    block[key] = said + added if isinstance(said, str) and isinstance(added, str) else added
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(shown_text(block, "text") for block in self._blocks.values() if block.get("type") == "text")
+
+    def whole(self) -> Json | None:
+        """The message, once it is known why it stopped."""
+        if self.failure or not self._around.get("stop_reason"):
+            return None
+        (message,), around = self.so_far()
+        return {**around, **message}
+
+    def so_far(self) -> tuple[list[Json], Json]:
+        """The blocks so far. The input of a call that came in half is the text that came."""
+        blocks = [self._block(index) for index in sorted(self._blocks)]
+        return [{"role": "assistant", "content": blocks}], self._around
+
+    def _block(self, index: int) -> Json:
+        block = self._blocks[index]
+        written = self._inputs.get(index)
+        return {**block, "input": _parsed(written)} if written else block
+
+
+def _parsed(written: str) -> object:
+    try:
+        return json.loads(written)
+    except ValueError:
+        return written
+
+
+ASSEMBLY = AnthropicAssembly

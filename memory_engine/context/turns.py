@@ -1,98 +1,31 @@
-"""A context in no provider's form: turns of the system, of others, and of the agent with its calls and their results.
+"""The turns of a context: what was said, in no provider's form.
 
 Here stands what all providers want: every call is directly followed by its result, the calls of one response are
 together, ids are of letters that all take and none comes twice, arguments are JSON objects, and nothing is empty.
-What one provider wants and another does not stands in the module of its form.
+What one provider wants and another does not stands in `memory_engine.formats`, with all else of the provider.
 """
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from hashlib import sha256
-from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.forms.own import has_own_blocks, own_chunks
-from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_part
+from memory_engine.context.rendering import DEFAULT_RENDERERS, Message, RenderedChunk, assemble, message_part, render
 from memory_engine.context.thinking import is_recorded
-from memory_engine.core import images
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.core.origins import SPOKEN
+from memory_engine.formats.native import from_native
+from memory_engine.formats.turns import EMPTY, NO_OUTPUT, Block, FormCall, FormTurn, Result, Speech, Thought, Zone
 
-EMPTY = "[empty message]"
-"""Stands for words that are empty: providers refuse them."""
-NO_OUTPUT = "[no output]"
-"""Stands for the result of a call that has no content."""
-GO_ON = "[Go on.]"
-"""Stands where a provider wants a word of the user and nobody has said one."""
 CALL_ID_CHARS_MAX = 40
 """The longest id that all providers take (OpenAI's chat completions: 40)."""
 TOOL_NAME_CHARS_MAX = 64
 RAW_ARGUMENTS = "arguments"
-"""The key under which arguments stand that are not a JSON object."""
-
-Zone = Literal[0, 1, 2]
-"""How long a turn stays as it is: 0, until a compaction; 1, the newest turn with what was recalled for it; 2, until
-it changes in place, at the end."""
-
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
-
-
-class Thought(msgspec.Struct, frozen=True):
-    """What only its provider reads: reasoning that the running loop carries, or a response of its own blocks alone."""
-
-    chunk: Chunk
-
-
-class Speech(msgspec.Struct, frozen=True):
-    """Words of the agent. `chunk` is whose they are, if it shows them whole."""
-
-    parts: tuple[Part, ...]
-    chunk: Chunk | None = None
-
-
-class FormCall(msgspec.Struct, frozen=True):
-    """A call. `id` and `name` are such that every provider takes them; `arguments` is the text of a JSON object."""
-
-    id: str
-    name: str
-    arguments: str
-    chunk: Chunk | None = None
-
-
-Block = Thought | Speech | FormCall
-
-
-class Result(msgspec.Struct, frozen=True):
-    """The answer to a call; never without parts."""
-
-    call_id: str
-    parts: tuple[Part, ...]
-    failed: bool = False
-    chunk: Chunk | None = None
-
-
-class FormTurn(msgspec.Struct, frozen=True):
-    """What one side says. `parts` of the system or of others, never empty; `blocks` of the agent, with the results."""
-
-    role: Literal["system", "user", "agent"]
-    zone: Zone
-    parts: tuple[Part, ...] = ()
-    blocks: tuple[Block, ...] = ()
-    results: tuple[Result, ...] = ()
-    response_id: str = ""
-    chunk: Chunk | None = None
-    own: tuple[Chunk, ...] = ()
-    """The chunks of a response of the agent that goes back to its provider as it came."""
-    whole: bool = True
-    """Whether all reasoning of the response is in it."""
-
-    @property
-    def calls(self) -> list[FormCall]:
-        """The calls, in order; each has its result."""
-        return [block for block in self.blocks if isinstance(block, FormCall)]
+_MODELS = frozenset({ChunkType.THINKING, ChunkType.AGENT_RESPONSE, ChunkType.AGENT_ACTION})
 
 
 class _Making:
@@ -160,7 +93,7 @@ def _keep_own(made: Sequence[_Making], shown: Sequence[RenderedChunk], form: str
     taken = {call.id for one in made for call in one.turn.calls}
     for one in named:
         pieces = [shown[n] for n in sorted({*one.places, *_of_response(one, shown)})]
-        own = own_chunks([piece for piece in pieces if piece.messages], form)
+        own = _own_chunks([piece for piece in pieces if piece.messages], form)
         ids = _own_ids(own, one.turn.calls, taken) if own else None
         if ids is not None:
             results = tuple(
@@ -196,105 +129,35 @@ def _of_response(one: _Making, shown: Sequence[RenderedChunk]) -> Iterator[int]:
             return
 
 
-def opening(turns: Sequence[FormTurn]) -> tuple[list[FormTurn], list[FormTurn]]:
-    """The instructions that stand before all else, and the other turns."""
-    first = next((n for n, turn in enumerate(turns) if turn.role != "system"), len(turns))
-    return list(turns[:first]), list(turns[first:])
+def _own_chunks(pieces: Sequence[RenderedChunk], form: str) -> tuple[Chunk, ...]:
+    """Return the chunks of a response that goes back as it came; none for one that cannot."""
+    chunks = tuple(piece.chunk for piece in pieces)
+    if not chunks or not chunks[0].response_id or not is_recorded(chunks[-1]):
+        return ()
+    begin, shows_form = f'{{"{form}"', form == "anthropic"
+    for piece in pieces:
+        chunk = piece.chunk
+        is_of_form = not chunk.native or chunk.native.startswith(begin)
+        is_one = chunk.response_id == chunks[0].response_id and chunk.type in _MODELS
+        if not (is_of_form and is_one) or _is_otherwise(piece):
+            return ()
+        shows_form = shows_form or bool(chunk.native)
+    return chunks if shows_form else ()
 
 
-class ImageLimits(msgspec.Struct, frozen=True):
-    """How many images a request may show, and of how many pixels to a side; 0: any.
-
-    In a request of more than `many` images the sides have other limits.
-    """
-
-    most: int
-    side_px: int = 0
-    many: int = 0
-    many_side_px: int = 0
+def _is_otherwise(piece: RenderedChunk) -> bool:
+    """Whether a chunk is shown shortened, or by a renderer of one's own."""
+    if piece.shortened:
+        return True
+    if piece.messages == tuple(render(piece.chunk, DEFAULT_RENDERERS)):
+        return False
+    return any(message.get("content") is not None or message.get("tool_calls") for message in piece.messages)
 
 
-OPENAI_IMAGE_LIMITS = ImageLimits(most=500)
-
-
-def with_images_within(turns: Sequence[FormTurn], limits: ImageLimits) -> Sequence[FormTurn]:
-    """The turns with notes for images that no request may show, and for the oldest ones where they are too many."""
-    found = [part for turn in turns for part in _shown_parts(turn) if isinstance(part, ImagePart)]
-    reasons = _left_out(found, limits)
-    if not any(reasons):
-        return turns
-    each = iter(reasons)
-    return [_with_notes(turn, each) for turn in turns]
-
-
-def _shown_parts(turn: FormTurn) -> Iterator[Part]:
-    if turn.role == "user":
-        yield from turn.parts
-    for result in turn.results:
-        yield from result.parts
-
-
-def _left_out(found: Sequence[ImagePart], limits: ImageLimits) -> list[str]:
-    """Why each image is left out; empty for those that stay.
-
-    The oldest go in steps of a fifth: were it one by one, the prefix would change with every image that comes.
-    """
-    sides = [max(images.image_size(image.url) or (0,)) if limits.side_px else 0 for image in found]
-    reasons = [f"over {limits.side_px} px" if limits.side_px and side > limits.side_px else "" for side in sides]
-    fitting = [n for n, reason in enumerate(reasons) if not reason]
-    kept = min(len(fitting), limits.most)
-    if limits.many and kept > limits.many:
-        newest = (count for count, n in enumerate(reversed(fitting)) if sides[n] > limits.many_side_px)
-        kept = min(kept, max(limits.many, next(newest, kept)))
-    step = max(1, kept // 5)
-    over = -(-(len(fitting) - kept) // step) * step
-    for n in fitting[:over]:
-        reasons[n] = "too many images for one request"
-    return reasons
-
-
-def _with_notes(turn: FormTurn, reasons: Iterator[str]) -> FormTurn:
-    """The turn with notes for those of its images that have a reason to be left out."""
-
-    def noted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return tuple(_noted(part, next(reasons)) if isinstance(part, ImagePart) else part for part in parts)
-
-    if turn.role == "user":
-        parts = noted(turn.parts)
-        return turn if parts == turn.parts else replace(turn, parts=parts, chunk=None)
-    results = ((result, noted(result.parts)) for result in turn.results)
-    shown = (one if parts == one.parts else replace(one, parts=parts, chunk=None) for one, parts in results)
-    return replace(turn, results=tuple(shown)) if turn.results else turn
-
-
-def _noted(image: ImagePart, reason: str) -> Part:
-    return TextPart(f"{media_note(image)[:-1]} (left out: {reason})]") if reason else image
-
-
-def runs(turn: FormTurn) -> list[tuple[Chunk | None, list[Block]]]:
-    """The agent's blocks, those of each chunk together."""
-    found: list[tuple[Chunk | None, list[Block]]] = []
-    for block in turn.blocks:
-        if found and found[-1][0] is block.chunk and block.chunk is not None:
-            found[-1][1].append(block)
-        else:
-            found.append((block.chunk, [block]))
-    return found
-
-
-def said(parts: Iterable[Part]) -> str:
-    """The texts of parts, with notes for images and files that a form has no place for."""
-    return "\n".join(part.text if isinstance(part, TextPart) else media_note(part) for part in parts)
-
-
-def media_note(part: ImagePart | FilePart) -> str:
-    """What an image or a file is, in words; the text of a file that is one."""
-    kind, name = ("image", part.alt) if isinstance(part, ImagePart) else ("file", part.name)
-    address = part.url if part.url[:5].casefold() != "data:" else ""
-    facts = [fact for fact in (name, part.media_type, address, part.file_id) if fact]
-    note = f"[{kind}: {', '.join(facts)}]" if facts else f"[{kind}]"
-    text = part.text if isinstance(part, FilePart) else ""
-    return f"{note}\n{text}" if text.strip() else note
+def _has_own_blocks(chunk: Chunk, form: str) -> bool:
+    """Return whether a chunk that shows nothing holds blocks of the form's provider."""
+    is_kept = form != "openai.chat" or is_recorded(chunk)
+    return chunk.type == ChunkType.AGENT_RESPONSE and is_kept and bool(from_native(chunk.native, form).get("message"))
 
 
 class _Ids:
@@ -327,7 +190,7 @@ def _with_own(piece: RenderedChunk, carried: Collection[str], form: str) -> Rend
     """
     if piece.messages or piece.shortened:
         return piece
-    if piece.chunk.id not in carried and not (form and has_own_blocks(piece.chunk, form)):
+    if piece.chunk.id not in carried and not (form and _has_own_blocks(piece.chunk, form)):
         return piece
     return replace(piece, messages=({"role": "assistant", "content": None},))
 

@@ -1,0 +1,26 @@
+"""Anthropic: messages and streams as events (`messages`), contexts as requests (`request`)."""
+
+from typing import TYPE_CHECKING
+
+from memory_engine.core.lazy import imported_when_asked
+
+if TYPE_CHECKING:
+    from memory_engine.formats.anthropic.messages import ASSEMBLY as ASSEMBLY
+    from memory_engine.formats.anthropic.messages import FORMAT as FORMAT
+    from memory_engine.formats.anthropic.messages import OWN as OWN
+    from memory_engine.formats.anthropic.messages import has_half_call as has_half_call
+    from memory_engine.formats.anthropic.messages import made as made
+    from memory_engine.formats.anthropic.messages import read as read
+    from memory_engine.formats.anthropic.messages import whole_response as whole_response
+    from memory_engine.formats.anthropic.messages import without_calls as without_calls
+    from memory_engine.formats.anthropic.request import AnthropicInput as AnthropicInput
+    from memory_engine.formats.anthropic.request import blocks_of as blocks_of
+    from memory_engine.formats.anthropic.request import render as render
+
+__getattr__, __dir__ = imported_when_asked(
+    __name__,
+    {
+        "messages": "ASSEMBLY FORMAT OWN has_half_call made read whole_response without_calls",
+        "request": "AnthropicInput blocks_of render",
+    },
+)
