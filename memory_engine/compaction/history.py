@@ -12,10 +12,9 @@ from attrs import define, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import decode_row
+from memory_engine.core.chain import decode_record, decode_row
 from memory_engine.core.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
-from memory_engine.core.codec import decode_reduction
 from memory_engine.core.events.compaction import (
     STEPS,
     CompactionAbandoned,
@@ -28,14 +27,12 @@ from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.forgetting import Forgettings, Targets
 from memory_engine.core.json_form import JsonForm
-from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
+from memory_engine.core.lineage import Fate, Successors, may_take
+from memory_engine.core.operations import BatchReplace, Operation, flattened
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
-from memory_engine.errors import IntegrityError
 from memory_engine.store.reader import LogReader, covered_in, opened
 
-_TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
-"""Recorded operations of an event that remove a chunk from the state or replace it."""
 _TELLING = (MemoryForget.event_type, CompactionUndone.event_type)
 """Events that are decoded as a whole, not only their operations."""
 
@@ -107,22 +104,6 @@ class Compaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     def dropped(self) -> tuple[str, ...]:
         """Ids of the chunks that were dropped without a summary."""
         return tuple(chunk_id for one in self.replaced if not one.summaries for chunk_id in one.covers)
-
-
-class Fate(msgspec.Struct, frozen=True):
-    """Fate of a chunk: `live` under an id, or taken by the event at `seq` (0: removed with its container)."""
-
-    status: Literal["live", "covered", "gone"]
-    chunk_id: str = ""
-    seq: int = 0
-
-
-class _Link(msgspec.Struct, frozen=True):
-    """Chunk that replaced another (`""`: none), the seq of the event that did so, and whether it is a summary."""
-
-    chunk_id: str
-    seq: int
-    covers: bool = False
 
 
 @define
@@ -201,25 +182,15 @@ class Aftermath:
     state: State
     forgettings: Forgettings
     sessions_ended: bool
-    _links: dict[str, _Link] = field(repr=False)
+    _successors: Successors = field(repr=False)
 
     def fate(self, chunk_id: str) -> Fate:
         """Return the fate of a chunk: live as itself, as a later version or restored; else the event that took it."""
-        while self.state.get(chunk_id) is None:
-            link = self._links.get(chunk_id)
-            if link is None or not link.chunk_id:
-                return Fate("gone", seq=link.seq if link is not None else 0)
-            if link.covers:
-                return Fate("covered", seq=link.seq)
-            chunk_id = link.chunk_id
-        return Fate("live", chunk_id)
+        return self._successors.fate(chunk_id, self.state.get)
 
     def standing(self, chunk_id: str) -> str:
         """Return the id that represents a chunk in the state: its own or a summary's, at any depth; `""` if none."""
-        while chunk_id and self.state.get(chunk_id) is None:
-            link = self._links.get(chunk_id)
-            chunk_id = link.chunk_id if link is not None else ""
-        return chunk_id
+        return self._successors.standing(chunk_id, self.state.get)
 
 
 async def read_steps(reader: LogReader, thread_id: str, upto: int, known: Steps | None = None, after: int = 0) -> Steps:
@@ -249,38 +220,22 @@ def _finished(known: Compaction, event: CompactionCompleted, operations: Iterabl
 
 async def read_aftermath(reader: LogReader, thread_id: str, state: State, *, after: int) -> Aftermath:
     """Read the fates, up to the given state, of the chunks in the state after the event at `after`."""
-    links: dict[str, _Link] = {}
+    successors = Successors()
     forgettings: list[tuple[int, Targets]] = []
     ended = False
     async for page in reader.pages(thread_id, after=after, upto=state.seq):
         for stored in page:
             ended = ended or stored.type == SessionEnded.event_type
-            if any(word in stored.record for word in _TAKES):
-                _follow(thread_id, stored, links)
+            if may_take(stored.record):
+                successors.note(stored.seq, decode_record(thread_id, stored).operations)
             if stored.type in _TELLING:
                 event, reduction = decode_row(thread_id, stored, reader.registry)
                 if isinstance(event, MemoryForget):
                     forgettings.append((stored.seq, Targets(event)))
                 if stored.type == CompactionUndone.event_type:
-                    made = (chunk for chunk in reduction.chunks if chunk.parent_ids)
-                    links.update((chunk.parent_ids[0], _Link(chunk.id, stored.seq)) for chunk in made)
-    return Aftermath(state, Forgettings(forgettings), ended, links)
-
-
-def _follow(thread_id: str, stored: StoredEvent, links: dict[str, _Link]) -> None:
-    try:
-        operations = decode_reduction(stored.record).operations
-    except ValueError as error:
-        raise IntegrityError(thread_id, stored.seq, str(error)) from error
-    for operation in flattened(operations):
-        match operation:
-            case Update() | Replace():
-                links[operation.chunk] = _Link(operation.by, stored.seq)
-            case BatchReplace():
-                by = operation.by[0] if operation.by else ""
-                links.update(dict.fromkeys(operation.chunks, _Link(by, stored.seq, bool(by))))
-            case Delete():
-                links[operation.chunk] = _Link("", stored.seq)
+                    made = ((chunk.parent_ids[0], chunk.id) for chunk in reduction.chunks if chunk.parent_ids)
+                    successors.note_restored(stored.seq, made)
+    return Aftermath(state, Forgettings(forgettings), ended, successors)
 
 
 async def read_compactions(reader: LogReader, thread_id: str, state: State, open_at: int | None) -> list[Compaction]:

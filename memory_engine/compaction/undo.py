@@ -13,7 +13,6 @@ from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.history import (
     Aftermath,
     Compaction,
-    Fate,
     LogOriginals,
     Steps,
     read_aftermath,
@@ -28,6 +27,7 @@ from memory_engine.core.arguments import checked_text
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.compaction import CompactionUndone, RestoredChunk
 from memory_engine.core.lazy import regex
+from memory_engine.core.lineage import Fate
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy

@@ -1,0 +1,101 @@
+"""What became of chunks, and what they were made of, as a log's recorded operations and chunks tell it.
+
+An event says two things of earlier chunks. Its operations take chunks out of the state and may put others in their
+place (`taken`). Its chunks name the ones that they were made of (`Chunk.parent_ids`). Neither follows from the other:
+clearing a thread takes chunks and makes none, and a recalled passage is made of a chunk that stays.
+
+`Successors` follows the first from event to event. Everything here is pure: give it what the log recorded, in order.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
+
+_TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
+
+
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """A chunk that an operation took out of the state. The chunks in `by` took its place, if any did.
+
+    `batch` holds the chunks that went together with it, itself included; empty for a chunk that was taken alone.
+    """
+
+    chunk: str
+    by: tuple[str, ...] = ()
+    batch: tuple[str, ...] = ()
+
+
+def may_take(record: bytes) -> bool:
+    """Return False for an encoded reduction none of whose operations takes a chunk; cheaper than decoding it."""
+    return any(word in record for word in _TAKES)
+
+
+def taken(operations: Iterable[Operation]) -> Iterator[Taken]:
+    """Yield the chunks that operations name and take out of the state, in order. Their children go unnamed."""
+    for operation in flattened(operations):
+        match operation:
+            case Update() | Replace():
+                yield Taken(operation.chunk, (operation.by,))
+            case BatchReplace():
+                for chunk_id in operation.chunks:
+                    yield Taken(chunk_id, operation.by, operation.chunks)
+            case Delete():
+                yield Taken(operation.chunk)
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """Fate of a chunk: `live` under an id, or taken by the event at `seq` (0: removed with its container)."""
+
+    status: Literal["live", "covered", "gone"]
+    chunk_id: str = ""
+    seq: int = 0
+
+
+class _Successor(msgspec.Struct, frozen=True, gc=False):
+    """Chunk that replaced another (`""`: none), the seq of the event that did so, and whether it is a summary."""
+
+    chunk_id: str
+    seq: int
+    covers: bool = False
+
+
+class Successors:
+    """The chunks that took the places of others, by the events that were noted."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, _Successor] = {}
+
+    def note(self, seq: int, operations: Iterable[Operation]) -> None:
+        """Note the operations of an event."""
+        for one in taken(operations):
+            by = one.by[0] if one.by else ""
+            self._next[one.chunk] = _Successor(by, seq, bool(one.batch and by))
+
+    def note_restored(self, seq: int, restored: Iterable[tuple[str, str]]) -> None:
+        """Note an event that put chunks back: the id of each, and the id that it has now."""
+        for chunk_id, now in restored:
+            self._next[chunk_id] = _Successor(now, seq)
+
+    def fate(self, chunk_id: str, live: Callable[[str], object]) -> Fate:
+        """Return what became of a chunk: live as itself, as a later version or restored; else the event that took it.
+
+        `live` gives a chunk of the state after the last event that was noted, by its id; `None` for any other id.
+        """
+        while live(chunk_id) is None:
+            following = self._next.get(chunk_id)
+            if following is None or not following.chunk_id:
+                return Fate("gone", seq=following.seq if following is not None else 0)
+            if following.covers:
+                return Fate("covered", seq=following.seq)
+            chunk_id = following.chunk_id
+        return Fate("live", chunk_id)
+
+    def standing(self, chunk_id: str, live: Callable[[str], object]) -> str:
+        """Return the id that represents a chunk in a state: its own or a summary's, at any depth; `""` if none."""
+        while chunk_id and live(chunk_id) is None:
+            following = self._next.get(chunk_id)
+            chunk_id = following.chunk_id if following is not None else ""
+        return chunk_id
