@@ -4,17 +4,28 @@ An event says two things of earlier chunks. Its operations take chunks out of th
 place (`taken`). Its chunks name the ones that they were made of (`Chunk.parent_ids`). Neither follows from the other:
 clearing a thread takes chunks and makes none, and a recalled passage is made of a chunk that stays.
 
-`Successors` follows the first from event to event. Everything here is pure: give it what the log recorded, in order.
+`Successors` follows the first from event to event, `Carriers` the second. Everything here is pure: give it what the log
+recorded, in order.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Literal, TypeAlias
 
 import msgspec
 
+from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
 
+_ID_CHARS_MAX = 40
 _TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
+
+
+def place(chunk_id: str) -> tuple[int, int]:
+    """Return the seq and number of a chunk's id, to be compared; (0, 0) for any other text: a parent may be any."""
+    seq, _, number = chunk_id.partition(".")
+    if len(chunk_id) > _ID_CHARS_MAX or not (chunk_id.isascii() and seq.isdecimal() and number.isdecimal()):
+        return 0, 0
+    return int(seq), int(number)
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):
@@ -44,6 +55,31 @@ def taken(operations: Iterable[Operation]) -> Iterator[Taken]:
                     yield Taken(chunk_id, operation.by, operation.chunks)
             case Delete():
                 yield Taken(operation.chunk)
+
+
+def batches(operations: Iterable[Operation]) -> dict[str, tuple[str, ...]]:
+    """Return the chunks that a BATCH_REPLACE took, by each chunk that it put in their place."""
+    found = (operation for operation in flattened(operations) if isinstance(operation, BatchReplace))
+    return {by: operation.chunks for operation in found for by in operation.by}
+
+
+def is_covering(chunk: Chunk, parent: str, batch: Collection[str]) -> bool:
+    """Return whether a chunk represents a parent as a summary does, and not as its next version.
+
+    `batch` holds the chunks whose place it took (see `batches`).
+    """
+    return parent in batch and (chunk.type == ChunkType.COMPACTED or len(batch) > 1)
+
+
+def heirs(operations: Iterable[Operation], chunks: Iterable[Chunk], among: Collection[str]) -> dict[str, list[str]]:
+    """Return the chunks of an event that took the places of others, or name them as parents, by those in `among`."""
+    wanted = frozenset(among)
+    found: dict[str, dict[str, None]] = {}
+    parents = ((chunk.id, chunk.parent_ids) for chunk in chunks)
+    for chunk_id, before in (*batches(operations).items(), *parents):
+        for one in wanted.intersection(before):
+            found.setdefault(one, {})[chunk_id] = None
+    return {chunk_id: list(ids) for chunk_id, ids in found.items()}
 
 
 class Fate(msgspec.Struct, frozen=True):
@@ -99,3 +135,34 @@ class Successors:
             following = self._next.get(chunk_id)
             chunk_id = following.chunk_id if following is not None else ""
         return chunk_id
+
+
+Carried: TypeAlias = Mapping[str, bool]
+"""The ids of the chunks that another stands for: whether it covers them, or is a version of them."""
+
+
+class Carriers:
+    """Every chunk made of some chunks, the `base`, at any remove, by the events that were noted."""
+
+    def __init__(self, base: Collection[str]) -> None:
+        self._base = base
+        self.carried: dict[str, dict[str, bool]] = {}
+        """What each of them carries of the base (see `Carried`)."""
+
+    def note(self, operations: Iterable[Operation], chunks: Iterable[Chunk]) -> None:
+        """Note what an event recorded."""
+        derived = [chunk for chunk in chunks if chunk.parent_ids]
+        taken_by = batches(operations) if derived else {}
+        for chunk in derived:
+            found = self._of(chunk, taken_by.get(chunk.id, ()))
+            if found:
+                self.carried[chunk.id] = found
+
+    def _of(self, chunk: Chunk, batch: Collection[str]) -> dict[str, bool]:
+        found: dict[str, bool] = {}
+        for parent in chunk.parent_ids:
+            covers = is_covering(chunk, parent, batch)
+            origins = {parent: False} if parent in self._base else {}
+            for origin, covered in (*origins.items(), *self.carried.get(parent, {}).items()):
+                found[origin] = found.get(origin, False) or covers or covered
+        return found
