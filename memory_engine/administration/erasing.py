@@ -355,7 +355,7 @@ class _ThreadErasing:
         event_ids = [stored.id for stored in await kernel.store.find(self._thread_id, list(event_ids))]
         if not event_ids:  # a backup whose moment was before them
             return 0
-        hidden = Hidden(self._thread_id)
+        hidden = Hidden(thread_id=self._thread_id)
         if kernel.kind(record.kind).pooled:  # what was withdrawn there shows nowhere; its rows know no forgetting
             hidden.seqs.update(stored.seq for stored in await kernel.store.find(self._thread_id, event_ids))
         else:

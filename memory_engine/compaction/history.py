@@ -27,11 +27,11 @@ from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.forgetting import Forgettings, Targets
 from memory_engine.core.json_form import JsonForm
-from memory_engine.core.lineage import Fate, Successors, may_take
+from memory_engine.core.lineage import Fate, Successors, covered, may_take, opened
 from memory_engine.core.operations import BatchReplace, Operation, flattened
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
-from memory_engine.store.reader import LogReader, covered_in, opened
+from memory_engine.store.reader import LogReader
 
 _TELLING = (MemoryForget.event_type, CompactionUndone.event_type)
 """Events that are decoded as a whole, not only their operations."""
@@ -265,21 +265,13 @@ def with_fate(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Com
 
 async def summary_root(reader: LogReader, thread_id: str, chunk_id: str) -> str:
     """Return the id that a compaction gave a summary, from the id of any later version; `""` for any other chunk."""
-    while True:
-        rows = await reader.rows_at(thread_id, {_seq(chunk_id)})
-        found = [c for row in rows.values() for c in decode_row(thread_id, row, reader.registry)[1].chunks]
-        chunk = next((c for c in found if c.id == chunk_id), None)
-        if chunk is None or chunk.type != ChunkType.COMPACTED:
-            return ""
-        if any(row.type == CompactionCompleted.event_type for row in rows.values()):
-            return chunk_id
-        if not chunk.parent_ids:
-            return ""
-        chunk_id = chunk.parent_ids[0]
 
+    def earlier(chunk: Chunk, kind: str) -> tuple[str, ...]:
+        return () if kind == CompactionCompleted.event_type else covered(chunk)[:1]
 
-def _seq(chunk_id: str) -> int:
-    return int(chunk_id.partition(".")[0])
+    levels = reader.levels(thread_id, [chunk_id], earlier, strict=False)
+    found = [chunk async for level in levels for chunk in level.values()]
+    return found[-1].id if found and covered(found[-1]) else ""
 
 
 class LogOriginals(msgspec.Struct, frozen=True):
@@ -294,26 +286,19 @@ class LogOriginals(msgspec.Struct, frozen=True):
         Return `None` if they take more than `tokens_max`, or if some of them were forgotten.
         """
         known: dict[str, Chunk] = {}
-        tokens, waiting = 0, list(summary.parent_ids)
+        tokens = 0
         if summary.status == REDACTED:
             return None
-        while waiting:
-            found = await self.reader.chunks(self.thread_id, waiting)
-            known |= found
-            tokens += sum(chunk.tokens for chunk in found.values() if chunk.type != ChunkType.COMPACTED)
-            if tokens > tokens_max or any(_is_redacted(chunk) for chunk in found.values()):
+        async for level in self.reader.levels(self.thread_id, summary.parent_ids, lambda chunk, _type: covered(chunk)):
+            known |= level
+            tokens += sum(chunk.tokens for chunk in level.values() if chunk.type != ChunkType.COMPACTED)
+            if tokens > tokens_max or any(_is_redacted(chunk) for chunk in level.values()):
                 return None
-            waiting = covered_in(found.values(), known)
         return list(opened(summary.parent_ids, known))
 
     async def afresh(self, chunk_ids: Sequence[str], forgettings: Forgettings) -> list[Chunk]:
         """Return the originals of these chunks, without a size limit and without forgotten chunks."""
-        known: dict[str, Chunk] = {}
-        waiting = list(chunk_ids)
-        while waiting:
-            found = await self.reader.chunks(self.thread_id, waiting)
-            known |= found
-            waiting = covered_in(found.values(), known)
+        known = await self.reader.inside(self.thread_id, chunk_ids)
         whole = (forgettings.kept(chunk, since=chunk.seq) for chunk in opened(chunk_ids, known))
         return [chunk for chunk in whole if chunk is not None]
 

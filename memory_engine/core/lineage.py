@@ -4,16 +4,19 @@ An event says two things of earlier chunks. Its operations take chunks out of th
 place (`taken`). Its chunks name the ones that they were made of (`Chunk.parent_ids`). Neither follows from the other:
 clearing a thread takes chunks and makes none, and a recalled passage is made of a chunk that stays.
 
-`Successors` follows the first from event to event, `Carriers` the second. Everything here is pure: give it what the log
-recorded, in order.
+`Successors` follows the first from event to event, `Carriers` and `Descent` the second. Everything here is pure: give
+it what the log recorded, in order.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
+from attrs import define, field
 
 from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
 
 _ID_CHARS_MAX = 40
@@ -26,6 +29,26 @@ def place(chunk_id: str) -> tuple[int, int]:
     if len(chunk_id) > _ID_CHARS_MAX or not (chunk_id.isascii() and seq.isdecimal() and number.isdecimal()):
         return 0, 0
     return int(seq), int(number)
+
+
+def covered(chunk: Chunk) -> tuple[str, ...]:
+    """Return the ids of the chunks that a summary covers; none for any other chunk."""
+    return chunk.parent_ids if chunk.type == ChunkType.COMPACTED else ()
+
+
+def opened(chunk_ids: Sequence[str], known: Mapping[str, Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks in this order, each summary opened in its place; every chunk once."""
+    waiting = list(reversed(chunk_ids))
+    seen: set[str] = set()
+    while waiting:
+        chunk = known[waiting.pop()]
+        if chunk.id in seen:
+            continue
+        seen.add(chunk.id)
+        if inside := covered(chunk):
+            waiting += reversed(inside)
+        else:
+            yield chunk
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):
@@ -166,3 +189,52 @@ class Carriers:
             for origin, covered in (*origins.items(), *self.carried.get(parent, {}).items()):
                 found[origin] = found.get(origin, False) or covers or covered
         return found
+
+
+@define
+class Descent:
+    """Events, chunks, and what is made of them while the events of a log go by in order.
+
+    `seqs` and `events` (their ids) are of events, `chunks` the chunks, `calls` the ids of calls. Ids of events hold in
+    any thread, so a descent that has only these tells what another thread took over.
+    """
+
+    seqs: set[int] = field(factory=set)
+    events: set[str] = field(factory=set)
+    chunks: set[str] = field(factory=set)
+    calls: set[str] = field(factory=set)
+
+    def has(self, chunk_id: str) -> bool:
+        """Return whether a chunk is one of them, or was made by one of these events."""
+        head = chunk_id.partition(".")[0]
+        return chunk_id in self.chunks or (head.isdecimal() and len(head) < _ID_CHARS_MAX and int(head) in self.seqs)
+
+    def is_behind(self, chunk: Chunk) -> bool:
+        """Return whether a chunk was made of any of them."""
+        return any(map(self.has, chunk.parent_ids))
+
+    def follow(self, chunks: Iterable[Chunk]) -> list[Chunk]:
+        """Return those of an event's chunks that were made of any of them, and add each."""
+        found = []
+        for chunk in chunks:
+            if self.is_behind(chunk):
+                self.chunks.add(chunk.id)
+                found.append(chunk)
+        return found
+
+    def is_source_of(self, event: Event, seq: int) -> bool:
+        """Return whether the event at `seq` names any of them as its source."""
+        return any(self.holds(source, value, seq) for source, value in sources_in(event))
+
+    def holds(self, source: Source, value: object, seq: int) -> bool:
+        """Return whether the value of a field that names sources of the event at `seq` is any of them."""
+        match source, value:
+            case ((Source.SEQ | Source.WORDS), int()):
+                return (value if value >= 0 else seq + value) in self.seqs
+            case Source.EVENT, str():
+                return value in self.events
+            case Source.CHUNK, str():
+                return self.has(value)
+            case Source.CALL, str():
+                return value in self.calls
+        return False

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from memory_engine.core.events.context import ContextRecalled
+from memory_engine.core.lineage import Descent
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
@@ -25,7 +26,7 @@ async def elsewhere(kernel: Kernel, thread_id: str, event_ids: Collection[str]) 
     found = await kernel.store.threads(ThreadFilter(id=thread_id))
     if not found or not event_ids:
         return {}
-    record, wanted = found[0][0], frozenset(event_ids)
+    record, wanted = found[0][0], Descent(events=set(event_ids))
     _drop_waiting(kernel, wanted)
     near = ThreadFilter(tenant_id=record.tenant_id, user_id=record.user_id or None)
     copies: dict[str, list[str]] = {}
@@ -39,12 +40,12 @@ async def elsewhere(kernel: Kernel, thread_id: str, event_ids: Collection[str]) 
     return copies
 
 
-def _drop_waiting(kernel: Kernel, event_ids: Collection[str]) -> None:
+def _drop_waiting(kernel: Kernel, wanted: Descent) -> None:
     for runtime in kernel[OpenThreads].all():
         for name, note in list(runtime.notes.waiting.items()):
-            if note.event_type == _TYPE and _holds(note.event((), runtime.head), event_ids):
+            if note.event_type == _TYPE and _holds(note.event((), runtime.head), wanted):
                 runtime.notes.pop(name)
 
 
-def _holds(event: object, event_ids: Collection[str]) -> bool:
-    return isinstance(event, ContextRecalled) and any(one.event_id in event_ids for one in event.passages)
+def _holds(event: object, wanted: Descent) -> bool:
+    return isinstance(event, ContextRecalled) and wanted.is_source_of(event, 0)
