@@ -264,6 +264,10 @@ class Hidden(Descent):
         usual = any(self.holds(source, value, seq) for source, value in _usual_sources(event))
         return is_of_cycle or usual or self.is_source_of(event, seq)
 
+    def holds(self, source: Source, value: object, seq: int) -> bool:
+        """See `Descent.holds`. A chunk of an event that was taken out counts only if it held any text."""
+        return value in self.chunks if source is Source.CHUNK else super().holds(source, value, seq)
+
     def _is_of_cycle(self, event: Event, seq: int) -> bool:
         """Take out an exchange that ends the open cycle without naming it: it goes whole, with its question."""
         match event:
