@@ -1,20 +1,23 @@
-"""Reading the log: pages of events, states in the past, originals of summaries, moments as people name them.
-
-Which events of a thread came from a file is kept in the store too, as rows of a projection that folds nothing, written
-by the transaction of the events: the facts that they have for others were delivered where they came from. The rows go
-with their thread, and a rebuild does not touch them.
-"""
+"""Reading the log: pages of events, states in the past, originals of summaries, moments as people name them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import apply_rows, decode_row, is_redacted, load_state, read_back, unreadable_marks
+from memory_engine.core.chain import (
+    apply_rows,
+    decode_event,
+    decode_row,
+    is_redacted,
+    load_state,
+    read_back,
+    unreadable_marks,
+)
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event, UnknownEvent
@@ -28,9 +31,12 @@ from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, InvalidOperation, SeqNotInLog, UnknownChunk
-from memory_engine.store.attested import attested_of, lineage
-from memory_engine.store.protocol import ProjectionChange, Store
+from memory_engine.store.attested import attested_of, imported_of
+from memory_engine.store.protocol import Store
 from memory_engine.store.snapshots import AtHand, Moments, Snapshots, forgotten_at
+from memory_engine.store.walk import LogWalk
+
+E = TypeVar("E", bound=Event)
 
 PAGE = 512
 """Rows read in one go."""
@@ -87,11 +93,35 @@ class LogReader:
         self.snapshots.clear()
         self.moments.clear()
 
-    async def raw_pages(self, thread_id: str, *, after: int = 0, upto: int) -> AsyncIterator[Sequence[StoredEvent]]:
-        """Rows with `after` < seq <= `upto` as they stand in the store, to be checked by the caller."""
-        while after < upto and (page := await self._store.read(thread_id, after=after, upto=upto, limit=PAGE)):
+    async def raw_pages(
+        self, thread_id: str, *, after: int = 0, upto: int, types: Collection[str] | None = None
+    ) -> AsyncIterator[Sequence[StoredEvent]]:
+        """The same rows as they stand in the store, to be checked by the caller."""
+        while after < upto:
+            page = await self._store.read(thread_id, after=after, upto=upto, limit=PAGE, types=types)
+            if not page:
+                return
             yield [unlinked(stored) for stored in page]
             after = page[-1].seq
+
+    def walk(
+        self, thread_id: str, *, after: int = 0, upto: int, types: Collection[str] | None = None, raw: bool = False
+    ) -> LogWalk:
+        """A walk of the rows that `pages` reads, or `raw_pages`."""
+        pages = self.raw_pages if raw else self.pages
+        return LogWalk(pages(thread_id, after=after, upto=upto, types=types))
+
+    async def events_of(
+        self, cls: type[E], thread_id: str, *, after: int = 0, upto: int
+    ) -> AsyncIterator[tuple[StoredEvent, E]]:
+        """The events of a class with `after` < seq <= `upto`, in order, each with its row.
+
+        Those of a version that is not known here are left out. Raises `IntegrityError`.
+        """
+        async for stored in self.walk(thread_id, after=after, upto=upto, types=(cls.event_type,)):
+            event = decode_event(thread_id, stored, self.registry)
+            if isinstance(event, cls):
+                yield stored, event
 
     async def load(self, thread_id: str) -> LoadedThread:
         """A thread's live state with the events behind it, as far as they are checked (see `pages`).
@@ -164,8 +194,7 @@ class LogReader:
         if found is None or found.mark != mark:
             events = [
                 read_back(thread_id, stored, self.registry)
-                async for page in self.pages(thread_id, after=0, upto=mark, types=(MemoryForget.event_type,))
-                for stored in page
+                async for stored in self.walk(thread_id, upto=mark, types=(MemoryForget.event_type,))
             ]
             each = [(one.seq, one.event) for one in events if isinstance(one.event, MemoryForget)]
             targets = Forgettings([(seq, Targets(event)) for seq, event in each])
@@ -178,10 +207,9 @@ class LogReader:
 
     async def cleared_at(self, thread_id: str, seq: int) -> int:
         """The seq at which the thread was last cleared up to `seq`, 0 if it never was."""
-        found, mark = 0, (await self.head(thread_id)).marks.get(ThreadCleared.event_type, 0)  # in a fork, too high
-        async for page in self.pages(thread_id, after=0, upto=min(seq, mark), types=(ThreadCleared.event_type,)):
-            found = page[-1].seq
-        return found
+        mark = (await self.head(thread_id)).marks.get(ThreadCleared.event_type, 0)  # in a fork, too high
+        last = await self.walk(thread_id, upto=min(seq, mark), types=(ThreadCleared.event_type,)).last()
+        return last.seq if last is not None else 0
 
     async def shown_at(self, thread_id: str, seq: int) -> State:
         """The state after the event at `seq` as it is given out: without what was forgotten since."""
@@ -232,11 +260,10 @@ class LogReader:
         """The state with the events that came between two heads; `None` if they do not go on from there."""
         draft, digest = state.draft(), known.hash
         try:
-            async for page in self.pages(thread_id, after=known.seq, upto=head.seq):
-                for stored in page:
-                    _, reduction = decode_row(thread_id, stored, self.registry)
-                    apply_to_draft(draft, reduction.operations, reduction.chunks, seq=stored.seq)
-                    digest = stored.hash
+            async for stored in self.walk(thread_id, after=known.seq, upto=head.seq):
+                _, reduction = decode_row(thread_id, stored, self.registry)
+                apply_to_draft(draft, reduction.operations, reduction.chunks, seq=stored.seq)
+                digest = stored.hash
         except (InvalidOperation, IntegrityError):
             return None
         fits = digest == head.hash and (draft.tally.chunks, draft.tally.tokens) == (head.chunks, head.tokens)
@@ -389,17 +416,16 @@ class LogReader:
         first = min((*seqs, *map(_seq, known.chunks)), default=0)
         head = await self._store.head(thread_id)
         types = self.registry.of_chunks("recalled", "versions", "copies", "summaries")
-        async for page in self.pages(thread_id, after=first, upto=head.seq):
-            for stored in page:
-                if stored.type not in types:
-                    continue
-                event, reduction = decode_row(thread_id, stored, self.registry)
-                if _recalls(event) and known.is_source_of(event, stored.seq):
-                    made = [chunk.id for chunk in reduction.chunks]
-                    versions += made
-                    known.chunks.update(made)
-                for chunk in known.follow(reduction.chunks):
-                    (summaries if chunk.type == ChunkType.COMPACTED else versions).append(chunk.id)
+        async for stored in self.walk(thread_id, after=first, upto=head.seq):
+            if stored.type not in types:
+                continue
+            event, reduction = decode_row(thread_id, stored, self.registry)
+            if _recalls(event) and known.is_source_of(event, stored.seq):
+                made = [chunk.id for chunk in reduction.chunks]
+                versions += made
+                known.chunks.update(made)
+            for chunk in known.follow(reduction.chunks):
+                (summaries if chunk.type == ChunkType.COMPACTED else versions).append(chunk.id)
         return versions, summaries
 
     async def _older(self, thread_id: str, chunk_ids: Collection[str]) -> list[str]:
@@ -462,30 +488,3 @@ async def seq_of(store: Store, thread_id: str, moment: MomentLike) -> int:
         case datetime() if moment.tzinfo is not None:
             return min(head, await store.seq_at(thread_id, to_us(moment)))
     raise SeqNotInLog(thread_id, moment, head)
-
-
-PROJECTION = "imported"
-VERSION = 1
-
-
-class Imported(msgspec.Struct, frozen=True):
-    """The events of a thread, its shared past included, that came from files: those after one seq up to another."""
-
-    ranges: tuple[tuple[int, int], ...] = ()
-
-    def __contains__(self, seq: object) -> bool:
-        return isinstance(seq, int) and any(after < seq <= upto for after, upto in self.ranges)
-
-
-def imported(after: int, upto: int) -> ProjectionChange:
-    """The change that notes that the events after one seq up to another came from a file."""
-    return ProjectionChange(PROJECTION, VERSION, {f"{after:010d}": str(upto).encode()}, upto)
-
-
-async def imported_of(store: Store, thread_id: str) -> Imported:
-    """The ranges of events that came from files. Raises `ThreadNotFound`."""
-    ranges: list[tuple[int, int]] = []
-    for record, _, last in await lineage(store, thread_id):
-        _, rows = await store.rows(PROJECTION, VERSION, record.id)
-        ranges += ((int(after), min(int(upto), last)) for after, upto in rows.items())
-    return Imported(tuple(ranges))
