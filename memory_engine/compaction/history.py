@@ -196,9 +196,8 @@ class Aftermath:
 async def read_steps(reader: LogReader, thread_id: str, upto: int, known: Steps | None = None, after: int = 0) -> Steps:
     """Read the compactions of a log, without fates: those `known` up to `after`, and those that came since."""
     steps = Steps() if known is None else known.copied()
-    async for page in reader.pages(thread_id, after=after, upto=upto, types=STEPS):
-        for stored in page:
-            steps.step(thread_id, stored, reader.registry)
+    async for stored in reader.walk(thread_id, after=after, upto=upto, types=STEPS):
+        steps.step(thread_id, stored, reader.registry)
     return steps
 
 
@@ -223,18 +222,17 @@ async def read_aftermath(reader: LogReader, thread_id: str, state: State, *, aft
     successors = Successors()
     forgettings: list[tuple[int, Targets]] = []
     ended = False
-    async for page in reader.pages(thread_id, after=after, upto=state.seq):
-        for stored in page:
-            ended = ended or stored.type == SessionEnded.event_type
-            if may_take(stored.record):
-                successors.note(stored.seq, decode_record(thread_id, stored).operations)
-            if stored.type in _TELLING:
-                event, reduction = decode_row(thread_id, stored, reader.registry)
-                if isinstance(event, MemoryForget):
-                    forgettings.append((stored.seq, Targets(event)))
-                if stored.type == CompactionUndone.event_type:
-                    made = ((chunk.parent_ids[0], chunk.id) for chunk in reduction.chunks if chunk.parent_ids)
-                    successors.note_restored(stored.seq, made)
+    async for stored in reader.walk(thread_id, after=after, upto=state.seq):
+        ended = ended or stored.type == SessionEnded.event_type
+        if may_take(stored.record):
+            successors.note(stored.seq, decode_record(thread_id, stored).operations)
+        if stored.type in _TELLING:
+            event, reduction = decode_row(thread_id, stored, reader.registry)
+            if isinstance(event, MemoryForget):
+                forgettings.append((stored.seq, Targets(event)))
+            if stored.type == CompactionUndone.event_type:
+                made = ((chunk.parent_ids[0], chunk.id) for chunk in reduction.chunks if chunk.parent_ids)
+                successors.note_restored(stored.seq, made)
     return Aftermath(state, Forgettings(forgettings), ended, successors)
 
 

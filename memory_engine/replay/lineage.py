@@ -32,11 +32,10 @@ async def carriers(
         return found.carried
     # most events bring chunks without parents: those are not read
     types = kernel.events.of_chunks("any", "versions", "copies", "summaries")
-    async for page in kernel.reader.pages(thread_id, after=after, upto=upto, types=types):
-        for stored in page:
-            if stored.record:
-                record = decode_record(thread_id, stored)
-                found.note(record.operations, record.chunks)
+    async for stored in kernel.reader.walk(thread_id, after=after, upto=upto, types=types):
+        if stored.record:
+            record = decode_record(thread_id, stored)
+            found.note(record.operations, record.chunks)
     return found.carried
 
 
@@ -104,9 +103,8 @@ async def _there(past: PastHandle, low: int, middle: int) -> tuple[int, Collecti
 async def _taken_between(past: PastHandle, low: int, high: int, chunk_ids: Collection[str]) -> dict[str, int]:
     """The seqs of the events that took these chunks away by themselves, among those after one seq up to another."""
     found: dict[str, int] = {}
-    async for page in past.kernel.reader.pages(past.id, after=low, upto=high):
-        for stored in page:
-            if stored.record:
-                gone = taken(decode_record(past.id, stored).operations)
-                found.update((one.chunk, stored.seq) for one in gone if one.chunk in chunk_ids)
+    async for stored in past.kernel.reader.walk(past.id, after=low, upto=high):
+        if stored.record:
+            gone = taken(decode_record(past.id, stored).operations)
+            found.update((one.chunk, stored.seq) for one in gone if one.chunk in chunk_ids)
     return found

@@ -261,9 +261,8 @@ class Tracer:
 
     async def _find_started(self, completed: RecordedEvent, compaction_id: str) -> None:
         thread_id, seq = completed.thread_id, completed.seq
-        rows = await self._kernel.store.read(
-            thread_id, after=max(0, seq - 9), upto=seq - 1, limit=8, types={CompactionStarted.event_type}
-        )
+        types = {CompactionStarted.event_type}
+        rows = await self._kernel.reader.walk(thread_id, after=max(0, seq - 9), upto=seq - 1, types=types).all()
         for stored in reversed(rows):
             started = self._kernel.reader.decode(thread_id, stored)
             if isinstance(started.event, CompactionStarted) and started.event.compaction_id == compaction_id:

@@ -33,10 +33,9 @@ async def elsewhere(kernel: Kernel, thread_id: str, event_ids: Collection[str]) 
     for other, head in await kernel.store.threads(near):
         if other.id == thread_id or not head.marks.get(_TYPE):
             continue
-        async for page in kernel.reader.pages(other.id, after=0, upto=head.seq, types=(_TYPE,)):
-            for stored in page:
-                if _holds(kernel.reader.decode(other.id, stored).event, wanted):
-                    copies.setdefault(other.id, []).append(stored.id)
+        async for stored, event in kernel.reader.events_of(ContextRecalled, other.id, upto=head.seq):
+            if wanted.is_source_of(event, stored.seq):
+                copies.setdefault(other.id, []).append(stored.id)
     return copies
 
 

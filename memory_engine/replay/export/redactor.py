@@ -295,12 +295,8 @@ class RedactedLog:
         hidden = Hidden(thread_id=thread.id, seqs=set(rules.seqs))
         if rules.forgotten:
             head = await kernel.store.head(thread.id)
-            pages = kernel.reader.pages(thread.id, after=0, upto=head.seq, types=frozenset({MemoryForget.event_type}))
-            async for page in pages:
-                for stored in page:
-                    event, _ = decode_row(thread.id, stored, kernel.events)
-                    if isinstance(event, MemoryForget):
-                        hidden.forget(event)
+            async for _, event in kernel.reader.events_of(MemoryForget, thread.id, upto=head.seq):
+                hidden.forget(event)
         await learn(hidden, kernel)
         secret = kernel.ids.salt() + kernel.ids.salt()
         return cls(kernel, thread, upto, LogRedactor(rules, kernel.events, hidden, secret, takes_unread=True))
