@@ -26,7 +26,7 @@ from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.forgetting import Forgettings, Targets
-from memory_engine.core.lineage import Descent, covered, opened
+from memory_engine.core.lineage import Descent, covered, opened, place
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
@@ -434,7 +434,7 @@ class LogReader:
         found: dict[str, None] = {}
 
         def older(chunk: Chunk, kind: str) -> tuple[str, ...]:
-            versions = chunk.parent_ids if kind in copies else ()
+            versions = tuple(one for one in chunk.parent_ids if place(one)[0]) if kind in copies else ()
             found.update(dict.fromkeys(versions))
             return versions
 

@@ -389,19 +389,40 @@ class Quoted(Event):
     parents: tuple[str, ...]
 
 
+@QUOTING.event("forget_copied", chunks="copies")
+class Copied(Event):
+    """The same, for a chunk that says what another says and no more."""
+
+    content: str
+    parents: tuple[str, ...]
+
+
 @QUOTING.reducer(Quoted)
 def reduce_quoted(_view: StateView, event: Quoted, ctx: ReduceContext) -> Reduction:
     """The chunk."""
-    chunk = Chunk(id=ctx.new_id(), type="quoted", content=event.content, parent_ids=event.parents)
+    return _quoting(event.content, event.parents, ctx)
+
+
+@QUOTING.reducer(Copied)
+def reduce_copied(_view: StateView, event: Copied, ctx: ReduceContext) -> Reduction:
+    """The chunk."""
+    return _quoting(event.content, event.parents, ctx)
+
+
+def _quoting(content: str, parents: tuple[str, ...], ctx: ReduceContext) -> Reduction:
+    chunk = Chunk(id=ctx.new_id(), type="quoted", content=content, parent_ids=parents)
     return Reduction(operations=(Add(chunk.id),), chunks=(chunk,))
 
 
-async def test_a_chunk_whose_parents_are_no_chunks_ids_stops_no_forgetting() -> None:
+@pytest.mark.parametrize("kind", [Quoted, Copied])
+@pytest.mark.parametrize("by", ["the first", "the copy"])
+async def test_a_parent_that_is_no_chunks_id_stops_no_forgetting(kind: type[Quoted | Copied], by: str) -> None:
     """A reducer may name any parent: those that are ids are followed, all others are passed over."""
     async with memory_engine.open(":memory:", plugins=[QUOTING]) as engine:
         thread = await engine.create_thread()
-        said_at = await thread.dispatch(UserMessage(content=SAID))
-        await thread.dispatch(Quoted(content="of nobody", parents=("https://example.org/1", "§ 5")))
-        await thread.dispatch(Quoted(content=SAID, parents=("note 3", said_at.chunks[0].id)))
-        await thread.forget(chunk_ids=[said_at.chunks[0].id])
-        assert ["of nobody"] == [chunk.text for chunk in (await thread.state()).chunks()]
+        said_at = (await thread.dispatch(UserMessage(content=SAID))).chunks[0].id
+        await thread.dispatch(kind(content="of nobody", parents=("https://example.org/1", "\u00a7 5")))
+        copy = (await thread.dispatch(kind(content=SAID, parents=("note 3", said_at)))).chunks[0].id
+        await thread.forget(chunk_ids=[said_at if by == "the first" else copy])
+        left = [chunk.text for chunk in (await thread.state()).chunks()]
+        assert (["of nobody"] if kind is Copied or by == "the first" else [SAID, "of nobody"]) == left
