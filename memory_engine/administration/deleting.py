@@ -1,10 +1,8 @@
 """Deletes whole threads. Says whether a thread is still the one that an act meant: another may have its id by now."""
 
 from contextlib import suppress
-from functools import partial
 
 from memory_engine.administration.proof import ErasedPieces
-from memory_engine.core.aside import aside
 from memory_engine.core.threads import DELETED, ThreadRecord
 from memory_engine.errors import EventDecodeError, IntegrityError, ThreadNotFound, UnreadableRow
 from memory_engine.runtime.kernel import Kernel
@@ -41,8 +39,7 @@ async def delete_thread(kernel: Kernel, thread_id: str, created_at_us: int, piec
         with suppress(*UNREADABLE):  # a log that cannot be read can be deleted
             first = record.forked_from.seq if record.forked_from is not None else 0
             upto = (await kernel.store.head(thread_id)).seq
-            async for page in kernel.reader.pages(thread_id, after=first, upto=upto):
-                await aside(partial(own.note_deleted, page), items=len(page))
+            await kernel.reader.walk(thread_id, after=first, upto=upto).feed(own.note_deleted)
             runtime = await threads.taken(thread_id)
             await runtime.idle()
         if not await is_there(kernel, thread_id, created_at_us):  # others may have been first while this read the log

@@ -355,7 +355,7 @@ class _ThreadErasing:
         event_ids = [stored.id for stored in await kernel.store.find(self._thread_id, list(event_ids))]
         if not event_ids:  # a backup whose moment was before them
             return 0
-        hidden = Hidden(self._thread_id)
+        hidden = Hidden(thread_id=self._thread_id)
         if kernel.kind(record.kind).pooled:  # what was withdrawn there shows nowhere; its rows know no forgetting
             hidden.seqs.update(stored.seq for stored in await kernel.store.find(self._thread_id, event_ids))
         else:
@@ -483,18 +483,17 @@ class _StandIns:
     async def advance(self, upto: int) -> None:
         """Read on up to a seq. Rows before the thread's own are those of the log that it was forked from."""
         has_read = self._seq > 0
-        async for page in self._kernel.reader.pages(self._thread_id, after=self._seq, upto=upto):
-            for stored in page:
-                self.are_outdated |= has_read and stored.type == EventsErased.event_type
-                less = await self.log.row(stored)
-                self._seq = stored.seq
-                if less.seq < self._first:
-                    continue
-                digest = stand_in_digest(less) if is_redacted(less) else ""
-                if digest and self._attested.digest(less.seq) != digest:
-                    self.named.append(ErasedRow(less.seq, digest))
-                if less is not stored:
-                    self.replaced.append(less)
-                    self.pieces.note(stored, less)
-                if stored.seq % PAUSE_ROWS == 0:
-                    await asyncio.sleep(0)
+        async for stored in self._kernel.reader.walk(self._thread_id, after=self._seq, upto=upto):
+            self.are_outdated |= has_read and stored.type == EventsErased.event_type
+            less = await self.log.row(stored)
+            self._seq = stored.seq
+            if less.seq < self._first:
+                continue
+            digest = stand_in_digest(less) if is_redacted(less) else ""
+            if digest and self._attested.digest(less.seq) != digest:
+                self.named.append(ErasedRow(less.seq, digest))
+            if less is not stored:
+                self.replaced.append(less)
+                self.pieces.note(stored, less)
+            if stored.seq % PAUSE_ROWS == 0:
+                await asyncio.sleep(0)

@@ -98,10 +98,9 @@ class ErasedPieces:
         stays = frozenset(self._packed_texts(less))
         self._note(stored, stays, lambda piece: piece not in kept)
 
-    def note_deleted(self, rows: Iterable[StoredEvent]) -> None:
-        """Rows of which nothing stays."""
-        for stored in rows:
-            self._note(stored, frozenset(), lambda _piece: True)
+    def note_deleted(self, stored: StoredEvent) -> None:
+        """A row of which nothing stays."""
+        self._note(stored, frozenset(), lambda _piece: True)
 
     def _note(self, stored: StoredEvent, stays: frozenset[str], is_gone: Callable[[bytes], bool]) -> None:
         if len(stored.salt) > _SHORT and not is_redacted(stored):  # else commitments replace it, and stay

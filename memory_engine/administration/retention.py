@@ -34,7 +34,6 @@ from memory_engine.store.acts import DESTROYING, Act
 from memory_engine.store.protocol import ThreadFilter
 
 RETENTION = "retention"
-_PAGE = 500
 _SAID = frozenset({"user", "assistant", "tool"})
 _OWN = frozenset({EventsErased.event_type, MemoryForget.event_type, ThreadCleared.event_type})
 """Events of erasing itself: a thread is not in use because something was erased from it."""
@@ -264,14 +263,12 @@ class _Following:
         return chosen
 
     async def _is_idle(self, record: ThreadRecord, head: Head, before_us: int) -> bool:
-        store = self._kernel.store
-        after = await store.seq_at(record.id, before_us)
-        while after < head.seq:
-            rows = await store.read(record.id, after=after, upto=head.seq, limit=_PAGE)
-            if not rows or any(row.type not in _OWN for row in rows):
+        after = await self._kernel.store.seq_at(record.id, before_us)
+        async for row in self._kernel.reader.walk(record.id, after=after, upto=head.seq, raw=True):
+            if row.type not in _OWN:
                 return False
-            after = rows[-1].seq
-        return True
+            after = row.seq
+        return after >= head.seq
 
     async def _events(self, found: Sequence[tuple[ThreadRecord, Head]], before_us: int) -> dict[str, Sequence[str]]:
         """The events that were recorded until then, but for those that are forgotten, or erased, already."""
@@ -285,13 +282,8 @@ class _Following:
             after = record.forked_from.seq if record.forked_from is not None else 0  # the others are its origin's
             hidden = await self._hidden(record.id) if self._rule.act == "forget" else frozenset()
             gone = {one for plan in done if plan.means(record) for one in plan.events.get(record.id, ())}
-            ids: list[str] = []
-            while after < upto:
-                rows = await kernel.store.read(record.id, after=after, upto=upto, limit=_PAGE, types=types)
-                if not rows:
-                    break
-                after = rows[-1].seq
-                ids += [row.id for row in rows if row.seq not in hidden and row.id not in gone]
+            rows = kernel.reader.walk(record.id, after=after, upto=upto, types=types, raw=True)
+            ids = [row.id async for row in rows if row.seq not in hidden and row.id not in gone]
             if ids:
                 chosen[record.id] = ids
         return chosen

@@ -42,11 +42,11 @@ from memory_engine.replay.verify import Verifier
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.acts import DESTROYING, Act
+from memory_engine.store.attested import PROJECTION as IMPORTED
+from memory_engine.store.attested import VERSION as IMPORTED_VERSION
 from memory_engine.store.broken import broken_of, mark_broken
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, ThreadFilter
 from memory_engine.store.reader import PAGE
-from memory_engine.store.reader import PROJECTION as IMPORTED
-from memory_engine.store.reader import VERSION as IMPORTED_VERSION
 
 CopyProgress = Callable[[str, int, int], None]
 """Called with what is done (`copying`, then `verifying`), and the threads and the events of which it is done."""

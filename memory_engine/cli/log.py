@@ -73,14 +73,13 @@ async def _check_type(engine: Engine, asked: argparse.Namespace) -> None:
         return
     if asked.thread is not None:
         head = (await engine.store.head(asked.thread)).seq
-        is_there = bool(await engine.store.read(asked.thread, after=0, upto=head, limit=1, types={asked.type}))
-    else:
-        correlated = await engine.correlated(asked.correlation, tenant_id=asked.tenant)
-        is_there = any(recorded.type == asked.type for recorded in correlated)
-    if not is_there:
-        known = [cls.event_type for cls in registry.classes()]
-        near = did_you_mean(asked.type, known) or "; `memory-engine log` shows the types of a thread's events"
-        raise WrongArgument(f"there is no event type {asked.type!r}{near}")
+        async for _ in engine.reader.walk(asked.thread, upto=head, types={asked.type}, raw=True):
+            return
+    elif any(one.type == asked.type for one in await engine.correlated(asked.correlation, tenant_id=asked.tenant)):
+        return
+    known = [cls.event_type for cls in registry.classes()]
+    near = did_you_mean(asked.type, known) or "; `memory-engine log` shows the types of a thread's events"
+    raise WrongArgument(f"there is no event type {asked.type!r}{near}")
 
 
 async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> AsyncIterator[RecordedEvent]:
@@ -156,11 +155,10 @@ class _Events:
     async def between(self, after: int, upto: int) -> AsyncIterator[RecordedEvent]:
         """Those with `after` < seq <= `upto`, in order."""
         reader = self.engine.reader
-        async for page in reader.pages(self.thread_id, after=after, upto=upto, types=self.types):
-            for stored in page:
-                recorded = reader.decode(self.thread_id, stored)
-                if self.is_wanted(recorded):
-                    yield recorded
+        async for stored in reader.walk(self.thread_id, after=after, upto=upto, types=self.types):
+            recorded = reader.decode(self.thread_id, stored)
+            if self.is_wanted(recorded):
+                yield recorded
 
     async def chosen(self, after: int | None, limit: int | None, head: int) -> AsyncIterator[RecordedEvent]:
         """Those after a seq, at most the first `limit`; without a seq, the latest."""

@@ -3,7 +3,6 @@
 from memory_engine.core.chain import decode_row
 from memory_engine.core.events.compaction import CompactionStarted
 from memory_engine.core.events.memory import ThreadUpdated
-from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadRecord, readable_policy
 from memory_engine.store.reader import LogReader
 
@@ -18,10 +17,7 @@ async def applied_policy(
     Use the policy of the latest compaction up to that seq, or a policy that the thread received later. If the log
     records neither, return the thread's own policy, or else `default`, the engine's policy.
     """
-    rows: list[StoredEvent] = []
-    async for page in reader.pages(record.id, after=0, upto=upto, types=_TELLING):
-        rows += page
-    for row in reversed(rows):
+    for row in reversed(await reader.walk(record.id, upto=upto, types=_TELLING).all()):
         event, _ = decode_row(record.id, row, reader.registry)
         if isinstance(event, ThreadUpdated) and event.default_policy:
             return default

@@ -12,10 +12,9 @@ from attrs import define, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import decode_row
+from memory_engine.core.chain import decode_record, decode_row
 from memory_engine.core.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
-from memory_engine.core.codec import decode_reduction
 from memory_engine.core.events.compaction import (
     STEPS,
     CompactionAbandoned,
@@ -28,14 +27,12 @@ from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.forgetting import Forgettings, Targets
 from memory_engine.core.json_form import JsonForm
-from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
+from memory_engine.core.lineage import Fate, Successors, covered, may_take, opened
+from memory_engine.core.operations import BatchReplace, Operation, flattened
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
-from memory_engine.errors import IntegrityError
-from memory_engine.store.reader import LogReader, covered_in, opened
+from memory_engine.store.reader import LogReader
 
-_TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
-"""Recorded operations of an event that remove a chunk from the state or replace it."""
 _TELLING = (MemoryForget.event_type, CompactionUndone.event_type)
 """Events that are decoded as a whole, not only their operations."""
 
@@ -107,22 +104,6 @@ class Compaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     def dropped(self) -> tuple[str, ...]:
         """Ids of the chunks that were dropped without a summary."""
         return tuple(chunk_id for one in self.replaced if not one.summaries for chunk_id in one.covers)
-
-
-class Fate(msgspec.Struct, frozen=True):
-    """Fate of a chunk: `live` under an id, or taken by the event at `seq` (0: removed with its container)."""
-
-    status: Literal["live", "covered", "gone"]
-    chunk_id: str = ""
-    seq: int = 0
-
-
-class _Link(msgspec.Struct, frozen=True):
-    """Chunk that replaced another (`""`: none), the seq of the event that did so, and whether it is a summary."""
-
-    chunk_id: str
-    seq: int
-    covers: bool = False
 
 
 @define
@@ -201,33 +182,22 @@ class Aftermath:
     state: State
     forgettings: Forgettings
     sessions_ended: bool
-    _links: dict[str, _Link] = field(repr=False)
+    _successors: Successors = field(repr=False)
 
     def fate(self, chunk_id: str) -> Fate:
         """Return the fate of a chunk: live as itself, as a later version or restored; else the event that took it."""
-        while self.state.get(chunk_id) is None:
-            link = self._links.get(chunk_id)
-            if link is None or not link.chunk_id:
-                return Fate("gone", seq=link.seq if link is not None else 0)
-            if link.covers:
-                return Fate("covered", seq=link.seq)
-            chunk_id = link.chunk_id
-        return Fate("live", chunk_id)
+        return self._successors.fate(chunk_id, self.state.get)
 
     def standing(self, chunk_id: str) -> str:
         """Return the id that represents a chunk in the state: its own or a summary's, at any depth; `""` if none."""
-        while chunk_id and self.state.get(chunk_id) is None:
-            link = self._links.get(chunk_id)
-            chunk_id = link.chunk_id if link is not None else ""
-        return chunk_id
+        return self._successors.standing(chunk_id, self.state.get)
 
 
 async def read_steps(reader: LogReader, thread_id: str, upto: int, known: Steps | None = None, after: int = 0) -> Steps:
     """Read the compactions of a log, without fates: those `known` up to `after`, and those that came since."""
     steps = Steps() if known is None else known.copied()
-    async for page in reader.pages(thread_id, after=after, upto=upto, types=STEPS):
-        for stored in page:
-            steps.step(thread_id, stored, reader.registry)
+    async for stored in reader.walk(thread_id, after=after, upto=upto, types=STEPS):
+        steps.step(thread_id, stored, reader.registry)
     return steps
 
 
@@ -249,38 +219,21 @@ def _finished(known: Compaction, event: CompactionCompleted, operations: Iterabl
 
 async def read_aftermath(reader: LogReader, thread_id: str, state: State, *, after: int) -> Aftermath:
     """Read the fates, up to the given state, of the chunks in the state after the event at `after`."""
-    links: dict[str, _Link] = {}
+    successors = Successors()
     forgettings: list[tuple[int, Targets]] = []
     ended = False
-    async for page in reader.pages(thread_id, after=after, upto=state.seq):
-        for stored in page:
-            ended = ended or stored.type == SessionEnded.event_type
-            if any(word in stored.record for word in _TAKES):
-                _follow(thread_id, stored, links)
-            if stored.type in _TELLING:
-                event, reduction = decode_row(thread_id, stored, reader.registry)
-                if isinstance(event, MemoryForget):
-                    forgettings.append((stored.seq, Targets(event)))
-                if stored.type == CompactionUndone.event_type:
-                    made = (chunk for chunk in reduction.chunks if chunk.parent_ids)
-                    links.update((chunk.parent_ids[0], _Link(chunk.id, stored.seq)) for chunk in made)
-    return Aftermath(state, Forgettings(forgettings), ended, links)
-
-
-def _follow(thread_id: str, stored: StoredEvent, links: dict[str, _Link]) -> None:
-    try:
-        operations = decode_reduction(stored.record).operations
-    except ValueError as error:
-        raise IntegrityError(thread_id, stored.seq, str(error)) from error
-    for operation in flattened(operations):
-        match operation:
-            case Update() | Replace():
-                links[operation.chunk] = _Link(operation.by, stored.seq)
-            case BatchReplace():
-                by = operation.by[0] if operation.by else ""
-                links.update(dict.fromkeys(operation.chunks, _Link(by, stored.seq, bool(by))))
-            case Delete():
-                links[operation.chunk] = _Link("", stored.seq)
+    async for stored in reader.walk(thread_id, after=after, upto=state.seq):
+        ended = ended or stored.type == SessionEnded.event_type
+        if may_take(stored.record):
+            successors.note(stored.seq, decode_record(thread_id, stored).operations)
+        if stored.type in _TELLING:
+            event, reduction = decode_row(thread_id, stored, reader.registry)
+            if isinstance(event, MemoryForget):
+                forgettings.append((stored.seq, Targets(event)))
+            if stored.type == CompactionUndone.event_type:
+                made = ((chunk.parent_ids[0], chunk.id) for chunk in reduction.chunks if chunk.parent_ids)
+                successors.note_restored(stored.seq, made)
+    return Aftermath(state, Forgettings(forgettings), ended, successors)
 
 
 async def read_compactions(reader: LogReader, thread_id: str, state: State, open_at: int | None) -> list[Compaction]:
@@ -310,21 +263,13 @@ def with_fate(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Com
 
 async def summary_root(reader: LogReader, thread_id: str, chunk_id: str) -> str:
     """Return the id that a compaction gave a summary, from the id of any later version; `""` for any other chunk."""
-    while True:
-        rows = await reader.rows_at(thread_id, {_seq(chunk_id)})
-        found = [c for row in rows.values() for c in decode_row(thread_id, row, reader.registry)[1].chunks]
-        chunk = next((c for c in found if c.id == chunk_id), None)
-        if chunk is None or chunk.type != ChunkType.COMPACTED:
-            return ""
-        if any(row.type == CompactionCompleted.event_type for row in rows.values()):
-            return chunk_id
-        if not chunk.parent_ids:
-            return ""
-        chunk_id = chunk.parent_ids[0]
 
+    def earlier(chunk: Chunk, kind: str) -> tuple[str, ...]:
+        return () if kind == CompactionCompleted.event_type else covered(chunk)[:1]
 
-def _seq(chunk_id: str) -> int:
-    return int(chunk_id.partition(".")[0])
+    levels = reader.levels(thread_id, [chunk_id], earlier, strict=False)
+    found = [chunk async for level in levels for chunk in level.values()]
+    return found[-1].id if found and covered(found[-1]) else ""
 
 
 class LogOriginals(msgspec.Struct, frozen=True):
@@ -339,26 +284,19 @@ class LogOriginals(msgspec.Struct, frozen=True):
         Return `None` if they take more than `tokens_max`, or if some of them were forgotten.
         """
         known: dict[str, Chunk] = {}
-        tokens, waiting = 0, list(summary.parent_ids)
+        tokens = 0
         if summary.status == REDACTED:
             return None
-        while waiting:
-            found = await self.reader.chunks(self.thread_id, waiting)
-            known |= found
-            tokens += sum(chunk.tokens for chunk in found.values() if chunk.type != ChunkType.COMPACTED)
-            if tokens > tokens_max or any(_is_redacted(chunk) for chunk in found.values()):
+        async for level in self.reader.levels(self.thread_id, summary.parent_ids, lambda chunk, _type: covered(chunk)):
+            known |= level
+            tokens += sum(chunk.tokens for chunk in level.values() if chunk.type != ChunkType.COMPACTED)
+            if tokens > tokens_max or any(_is_redacted(chunk) for chunk in level.values()):
                 return None
-            waiting = covered_in(found.values(), known)
         return list(opened(summary.parent_ids, known))
 
     async def afresh(self, chunk_ids: Sequence[str], forgettings: Forgettings) -> list[Chunk]:
         """Return the originals of these chunks, without a size limit and without forgotten chunks."""
-        known: dict[str, Chunk] = {}
-        waiting = list(chunk_ids)
-        while waiting:
-            found = await self.reader.chunks(self.thread_id, waiting)
-            known |= found
-            waiting = covered_in(found.values(), known)
+        known = await self.reader.inside(self.thread_id, chunk_ids)
         whole = (forgettings.kept(chunk, since=chunk.seq) for chunk in opened(chunk_ids, known))
         return [chunk for chunk in whole if chunk is not None]
 

@@ -245,7 +245,7 @@ class CompactionService:
     async def _close(self, runtime: ThreadRuntime, is_ours: bool | None) -> None:
         """Record the end of an open compaction, if no other process can."""
         seq = runtime.head.open_compaction
-        for stored in await self._kernel.store.read(runtime.id, after=seq - 1, upto=seq, limit=1) if seq else ():
+        for stored in await self._kernel.store.read_at(runtime.id, [seq] if seq else []):
             event = self._kernel.reader.decode(runtime.id, stored).event
             if not isinstance(event, CompactionStarted):
                 return

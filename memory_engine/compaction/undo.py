@@ -13,7 +13,6 @@ from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.history import (
     Aftermath,
     Compaction,
-    Fate,
     LogOriginals,
     Steps,
     read_aftermath,
@@ -28,6 +27,7 @@ from memory_engine.core.arguments import checked_text
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.compaction import CompactionUndone, RestoredChunk
 from memory_engine.core.lazy import regex
+from memory_engine.core.lineage import Fate
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy
@@ -36,7 +36,8 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.reader import PAGE, LogReader
+from memory_engine.store.reader import LogReader
+from memory_engine.store.walk import spans_back
 
 
 @frozen
@@ -159,8 +160,6 @@ def versions(chunk: Chunk) -> tuple[str, ...]:
 
 
 _CHUNK_ID = regex(r"[0-9]{1,18}\.[0-9]{1,18}")
-_FURTHER = 4
-"""Factor by which the range of searched events grows while the compaction is not found."""
 
 
 async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str) -> Receipt:
@@ -356,16 +355,13 @@ async def _named(reader: LogReader, thread: _ThreadNow, named: str, *, undone: b
     """
     checked_text("compaction", named)
     root = await summary_root(reader, thread.id, named) if _CHUNK_ID.fullmatch(named) else ""
-    upto, span = thread.state.seq, PAGE
-    while True:
-        steps = await read_steps(reader, thread.id, upto, after=max(upto - span, 0))
+    upto, steps, found = thread.state.seq, Steps(), list[Compaction]()
+    for after in spans_back(upto):
+        steps = await read_steps(reader, thread.id, upto, after=after)
         found = _matching(steps.finished, named, root)
         standing = [one for one in found if undone or one.seq not in steps.undone]
         if standing:
             return standing[-1], steps
-        if span >= upto:
-            break
-        span *= _FURTHER
     if named and found:
         return found[-1], steps
     raise CompactionNotLive(thread.id, named, _why_none(steps, named))

@@ -44,8 +44,7 @@ async def asked_at(reader: LogReader, thread_id: str, seq: int) -> ContextAsked 
     """Return the latest `ContextAsked` up to a seq, or `None`; its `window` is the one that the loop asked for then."""
     found = (await reader.rows_at(thread_id, {seq})).get(seq)
     if found is None or found.type != _TYPE:  # usually unnecessary: the head knows the seq
-        async for page in reader.pages(thread_id, after=0, upto=seq, types=(_TYPE,)):
-            found = page[-1]
+        found = await reader.walk(thread_id, upto=seq, types=(_TYPE,)).last()
     event = reader.decode(thread_id, found).event if found is not None else None
     return event if isinstance(event, ContextAsked) else None
 

@@ -125,13 +125,10 @@ async def read_reports(reader: LogReader, thread_id: str, *, upto: int) -> list[
     """Return the latest reports of a thread up to a seq, in order."""
     counted: dict[int, int] = {}
     reports = 0
-    async for page in reader.pages(thread_id, after=0, upto=upto, types=(_TYPE,)):
-        for stored in page:
-            event = reader.decode(thread_id, stored).event
-            if isinstance(event, ContextAsked):
-                if event.counted and event.reports > reports:
-                    counted[stored.seq] = event.counted
-                reports = event.reports
+    async for stored, event in reader.events_of(ContextAsked, thread_id, upto=upto):
+        if event.counted and event.reports > reports:
+            counted[stored.seq] = event.counted
+        reports = event.reports
     return await _reported(reader, thread_id, dict(list(counted.items())[-REPORTS_MAX:]), upto)
 
 

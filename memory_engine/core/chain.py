@@ -7,7 +7,7 @@ import msgspec
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.clock import to_datetime
-from memory_engine.core.codec import GENESIS, commitment, decode_reduction, link, resolve_chunks
+from memory_engine.core.codec import GENESIS, ReductionRecord, commitment, decode_reduction, link, resolve_chunks
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import (
     CompactionAbandoned,
@@ -124,11 +124,19 @@ def read_back(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> R
 def decode_row(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> tuple[Event | UnknownEvent, Reduction]:
     """The event and the reduction of a row. Raises `IntegrityError` naming thread and seq for unreadable bytes."""
     event = decode_event(thread_id, stored, registry)
+    record = decode_record(thread_id, stored)
+    return event, Reduction(record.operations, resolve_chunks(record, event))
+
+
+def decode_record(thread_id: str, stored: StoredEvent) -> ReductionRecord:
+    """The reduction of a row without its event: chunks lack what they share with it. No hash is checked.
+
+    Raises `IntegrityError` as `decode_row` does.
+    """
     try:
-        record = decode_reduction(stored.record)
+        return decode_reduction(stored.record)
     except _UNREADABLE as error:
         raise IntegrityError(thread_id, stored.seq, str(error)) from error
-    return event, Reduction(record.operations, resolve_chunks(record, event))
 
 
 def decode_event(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> Event | UnknownEvent:

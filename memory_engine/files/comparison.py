@@ -17,7 +17,6 @@ from memory_engine.compaction.base import CompactionContext, CompactionResult, C
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.arguments import PathLike
 from memory_engine.core.bounded import open_file
-from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.json_form import JsonForm, as_data
@@ -277,12 +276,9 @@ async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> Co
 async def _compacted(log: ForkLog) -> list[Chunk]:
     """The messages that were compacted in a rerun, in order, each once; summaries of summaries not."""
     covered: dict[str, None] = {}
-    types = {CompactionCompleted.event_type}
-    async for page in log.reader.pages(log.thread_id, after=log.point, upto=log.head.seq, types=types):
-        for stored in page:
-            event, _ = decode_row(log.thread_id, stored, log.reader.registry)
-            if isinstance(event, CompactionCompleted):
-                covered.update((chunk_id, None) for one in event.replacements for chunk_id in one.covers)
+    span = log.reader.events_of(CompactionCompleted, log.thread_id, after=log.point, upto=log.head.seq)
+    async for _, event in span:
+        covered.update((chunk_id, None) for one in event.replacements for chunk_id in one.covers)
     chunks = await log.reader.chunks(log.thread_id, list(covered))
     return [chunk for chunk in chunks.values() if chunk.type != ChunkType.COMPACTED]
 

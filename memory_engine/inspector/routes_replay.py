@@ -1,8 +1,7 @@
 """Routes that explain: where a chunk comes from, how two points differ, and what broke the prompt cache."""
 
-import asyncio
-
 from memory_engine.core.chain import decode_row
+from memory_engine.core.records import StoredEvent
 from memory_engine.inspector.answers import Inspection, Query, Route, TooMuch, WrongQuery
 from memory_engine.inspector.differences import difference
 from memory_engine.inspector.offload import apart
@@ -70,25 +69,27 @@ async def _calls_in_all(inspection: Inspection, upto: Seen) -> int | None:
         return None
     reader, count = inspection.engine.reader, 0
     runs = Runs(inspection.engine.events)
-    async for page in reader.pages(upto.id, after=0, upto=upto.seq):
-        for stored in page:
-            _, is_new = runs.next(decode_row(upto.id, stored, reader.registry)[0], stored.id)
-            count += is_new
-        await asyncio.sleep(0)
+
+    def step(stored: StoredEvent) -> None:
+        nonlocal count
+        _, is_new = runs.next(decode_row(upto.id, stored, reader.registry)[0], stored.id)
+        count += is_new
+
+    await reader.walk(upto.id, upto=upto.seq).feed(step)
     return count
 
 
 async def _calls_ago(inspection: Inspection, upto: Seen, calls: int) -> int:
     """The seq before a model's latest answers, or as far back as a ledger goes."""
-    store, registry = inspection.engine.store, inspection.engine.events
+    reader, registry = inspection.engine.reader, inspection.engine.events
     types = {cls.event_type for cls in registry.classes() if cls.event_role == "assistant"}
     last, found, least = upto.seq, 0, max(0, upto.seq - LEDGER_EVENTS_MAX)
     while last > least:
         first = max(least, last - _WINDOW)
-        page = await store.read(upto.id, after=first, upto=last, limit=_WINDOW, types=types)
-        if found + len(page) >= calls:
-            return page[found + len(page) - calls].seq - 1
-        found, last = found + len(page), first
+        rows = await reader.walk(upto.id, after=first, upto=last, types=types, raw=True).all()
+        if found + len(rows) >= calls:
+            return rows[found + len(rows) - calls].seq - 1
+        found, last = found + len(rows), first
     return least
 
 

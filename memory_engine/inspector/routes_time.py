@@ -121,7 +121,7 @@ async def waterfall(inspection: Inspection, query: Query) -> object:
     if not exchange.first <= past.seq <= exchange.last:
         raise SeqNotInLog(past.id, past.seq, walk.seq)
     last = min(exchange.last, exchange.first + BARS_MAX - 1)
-    rows = await inspection.engine.store.read(past.id, after=exchange.first - 1, upto=last, limit=BARS_MAX)
+    rows = await inspection.engine.reader.walk(past.id, after=exchange.first - 1, upto=last).all()
     bars = _Bars(LogClock(inspection.engine.events), exchange.begun_us)
     for row in rows:
         event, reduction = decode_row(past.id, row, inspection.engine.reader.registry)

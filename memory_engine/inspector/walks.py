@@ -107,8 +107,8 @@ class Walks:
         kept = self._nearest(thread_id, seq)
         if kept.seq < seq:
             draft = kept.draft()
-            async for page in self._reader.pages(thread_id, after=kept.seq, upto=seq):
-                apply_rows(draft, page, thread_id, None)
+            walk_on = self._reader.walk(thread_id, after=kept.seq, upto=seq)
+            await walk_on.feed(lambda stored: apply_rows(draft, (stored,), thread_id, None))
             kept = draft.freeze(seq)
             self._keep(thread_id, kept)
         return kept

@@ -303,8 +303,6 @@ async def _gone(thread: Thread) -> Set[int]:
         if isinstance(recorded.event, MemoryForget) and recorded.event.reason != LEFT:
             seqs |= recorded.event.origins()
     mark = (await reader.head(thread.id)).marks.get(EventsErased.event_type, 0)
-    async for page in reader.pages(thread.id, after=0, upto=mark, types=(EventsErased.event_type,)):
-        for stored in page:
-            act = cast("EventsErased", reader.decode(thread.id, stored).event)
-            seqs.update(row.seq for row in act.rows)
+    async for _, act in reader.events_of(EventsErased, thread.id, upto=mark):
+        seqs.update(row.seq for row in act.rows)
     return seqs

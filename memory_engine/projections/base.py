@@ -1,7 +1,7 @@
 """Projections: pure folds of one thread's events into keyed rows."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import lru_cache
 from inspect import iscoroutinefunction
 from typing import Generic, Literal, Protocol, TypeVar, get_args
@@ -370,12 +370,6 @@ def _holds_no_mutable(info: msgspec.inspect.Type, seen: set[type]) -> bool:
         msgspec.inspect.CustomType, msgspec.inspect.ByteArrayType, msgspec.inspect.DataclassType,
     )  # fmt: skip
     return not isinstance(info, mutable)
-
-
-def apply_all(projection: Projection[V], rows: Rows[V], events: Iterable[RecordedEvent]) -> None:
-    """Apply events in their order. Raises what `apply_one` does."""
-    for event in events:
-        apply_one(projection, rows, event)
 
 
 def apply_one(projection: Projection[V], rows: Rows[V], event: RecordedEvent) -> None:

@@ -3,12 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from functools import partial
 from weakref import WeakValueDictionary
 
-from memory_engine.core.aside import aside
+from memory_engine.core.records import StoredEvent
 from memory_engine.errors import MemoryEngineError
-from memory_engine.projections.base import Projection, Rows, apply_all
+from memory_engine.projections.base import Projection, Rows, apply_one
 from memory_engine.store.protocol import ProjectionChange, Store
 from memory_engine.store.reader import LogReader
 
@@ -85,10 +84,13 @@ class ProjectionWorker:
     async def _apply(
         self, projection: Projection[object], thread_id: str, rows: Rows[object], checkpoint: int, head: int
     ) -> None:
-        async for page in self._reader.pages(thread_id, after=checkpoint, upto=head):
-            events = (self._reader.decode(thread_id, stored) for stored in page)
-            await aside(partial(apply_all, projection, rows, events), items=len(page))
+        def apply(stored: StoredEvent) -> None:
+            apply_one(projection, rows, self._reader.decode(thread_id, stored))
+
+        async def write(page: Sequence[StoredEvent]) -> None:
             changes = rows.changes()
             change = ProjectionChange(projection.name, projection.version, changes.rows, page[-1].seq, changes.ranges)
             await self._store.write_projection(thread_id, change)
             rows.keep()
+
+        await self._reader.walk(thread_id, after=checkpoint, upto=head).feed(apply, then=write)

@@ -6,14 +6,12 @@ to date, so a thread's views cost nothing until their first use.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from typing import TypeVar, cast
 
-from memory_engine.core.aside import aside
-from memory_engine.core.records import RecordedEvent
+from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.threads import Head
 from memory_engine.errors import HeadMoved, ReducerError
-from memory_engine.projections.base import Projection, RowChanges, Rows, apply_all, apply_one, event_types, is_lazy
+from memory_engine.projections.base import Projection, RowChanges, Rows, apply_one, event_types, is_lazy
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 from memory_engine.store.reader import LogReader
 
@@ -99,10 +97,12 @@ class InlineProjections:
         types = self._plan.types[projection.name]
         if checkpoint >= (head.seq if types is None else last_of(head, types)):
             return rows
-        async for page in self._reader.pages(thread_id, after=checkpoint, upto=head.seq):
-            concerned = (row for row in page if types is None or row.type in types)
-            events = (self._reader.decode(thread_id, row) for row in concerned)
-            await aside(partial(apply_all, projection, rows, events), items=len(page))
+
+        def apply(stored: StoredEvent) -> None:
+            if types is None or stored.type in types:
+                apply_one(projection, rows, self._reader.decode(thread_id, stored))
+
+        await self._reader.walk(thread_id, after=checkpoint, upto=head.seq).feed(apply)
         change = _change(projection, rows.changes(), head.seq)
         try:
             # in one commit, since another process may write the same rows with its next event

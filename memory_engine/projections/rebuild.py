@@ -3,7 +3,7 @@
 Projections are folded again in one pass over the log: for rebuilding, verifying, and views of the past.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from attrs import define, field
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import apply_rows, decode_event, live_chunk
 from memory_engine.core.events.memory import MemoryForget
-from memory_engine.core.records import RecordedEvent, StoredEvent
+from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State, StateDraft
 from memory_engine.core.threads import Head, LiveChunk
 from memory_engine.errors import MemoryEngineError
@@ -70,22 +70,19 @@ async def rows_at(projection: Projection[V], reader: LogReader, thread_id: str, 
     kept_at, stored = await reader.snapshots.nearest_rows(thread_id, view, seq)
     rows = Rows(projection.row, stored)
     after = kept_at
+
+    def fold(stored: StoredEvent) -> None:
+        apply_one(projection, rows, reader.decode(thread_id, stored))
+        rows.keep()
+
     while after < seq:
         upto = min(seq, after + WINDOW)
-        async for page in reader.pages(thread_id, after=after, upto=upto, types=types):
-            events = (reader.decode(thread_id, stored) for stored in page)
-            await aside(partial(_fold, projection, rows, events), items=len(page))
+        await reader.walk(thread_id, after=after, upto=upto, types=types).feed(fold)
         after = upto
         if upto - kept_at >= max(WINDOW, ROWS_SHARE * len(rows)):
             await reader.snapshots.keep_rows(thread_id, view, upto, rows.encoded())
             kept_at = upto
     return rows
-
-
-def _fold(projection: Projection[V], rows: Rows[V], events: Iterable[RecordedEvent]) -> None:
-    for event in events:
-        apply_one(projection, rows, event)
-        rows.keep()
 
 
 async def shown_rows_at(projection: Projection[V], reader: LogReader, thread_id: str, seq: int) -> Rows[V]:
@@ -134,20 +131,17 @@ class Remaking:
 
     async def advance(self, upto: int, progress: Callable[[int], None] | None = None) -> None:
         """Read on. Raises `IntegrityError`, and `ReducerError` where a projection or an extractor fails."""
-        async for page in self.reader.pages(self.thread_id, after=self.seq, upto=upto, types=self.wanted.types):
-            await aside(partial(self._take, page), items=len(page))
-            if progress is not None:
-                progress(page[-1].seq)
+        walk = self.reader.walk(self.thread_id, after=self.seq, upto=upto, types=self.wanted.types)
+        await walk.feed(self._take, progress=progress)
         self.seq = upto
 
-    def _take(self, page: Sequence[StoredEvent]) -> None:
+    def _take(self, stored: StoredEvent) -> None:
         if self.wanted.state:
-            apply_rows(self.draft, page, self.thread_id, None)
-            page = [unlinked(stored) for stored in page]  # their hashes have just been checked
-        for stored in page:
-            self.seen[stored.type] = stored.seq
-            self.refolding.apply(stored)
-            self._index(stored)
+            apply_rows(self.draft, (stored,), self.thread_id, None)
+            stored = unlinked(stored)  # its hash has just been checked
+        self.seen[stored.type] = stored.seq
+        self.refolding.apply(stored)
+        self._index(stored)
 
     def _index(self, stored: StoredEvent) -> None:
         if self.wanted.extractors is None:

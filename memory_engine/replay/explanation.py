@@ -15,9 +15,9 @@ from memory_engine.core.events.memory import ThreadCleared
 from memory_engine.core.excerpts import WIDTH, Line, columns, counted, line, number, one_line, plain, spaced
 from memory_engine.core.executor import describe
 from memory_engine.core.json_form import JsonForm
+from memory_engine.core.lineage import batches, heirs, is_covering, place
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.reduction import ReducerRegistry
-from memory_engine.replay.lineage import batch_replaced, is_covering, place
 from memory_engine.replay.trace import ChunkRef, EventRef, LineageTrace, Link
 
 NodeKind = Literal["context", "block", "passage", "row", "chunk", "compaction", "line", "fact", "event"]
@@ -150,13 +150,13 @@ class Tree:
         ref = removed.thread_id, removed.seq
         if ref not in self._heirs:
             told = {one for thread_id, one in self._trace.chunks if thread_id == removed.thread_id}
-            self._heirs[ref] = _heirs(removed, told)
+            self._heirs[ref] = heirs(removed.operations, removed.chunks, told)
         return self._heirs[ref].get(chunk_id, [])
 
     def _behind(self, thread_id: str, chunk: Chunk, level: int) -> tuple[Why, ...]:
         """The event that made a chunk, and its parents; for a summary the compaction, and what it covers."""
         recorded = self._trace.events[thread_id, chunk.seq]
-        replaced = batch_replaced(recorded.operations).get(chunk.id, ())
+        replaced = batches(recorded.operations).get(chunk.id, ())
         if isinstance(recorded.event, CompactionCompleted) and chunk.type == ChunkType.COMPACTED:
             return (self._compaction(recorded, recorded.event, chunk, level),)
         nodes = [self.event((thread_id, chunk.seq), relation="made by", level=level)]
@@ -319,18 +319,6 @@ def event_text(recorded: RecordedEvent) -> str:
 def _chunk_text(chunk: Chunk) -> str:
     calls = "\n".join(f"{call.name}({call.arguments})" for call in chunk.calls)
     return "\n".join(filter(None, (chunk.text, calls)))
-
-
-def _heirs(removed: RecordedEvent, told: set[str]) -> Mapping[str, list[str]]:
-    """The chunks of an event that took the places of others, by these: of those that are told."""
-    found: dict[str, dict[str, None]] = {}
-    for by, taken in batch_replaced(removed.operations).items():
-        for chunk_id in told.intersection(taken):
-            found.setdefault(chunk_id, {})[by] = None
-    for chunk in removed.chunks:
-        for chunk_id in told.intersection(chunk.parent_ids):
-            found.setdefault(chunk_id, {})[chunk.id] = None
-    return {chunk_id: list(ids) for chunk_id, ids in found.items()}
 
 
 def _time(recorded: RecordedEvent) -> str:

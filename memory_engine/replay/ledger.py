@@ -1,22 +1,20 @@
 """The cache ledger: how much a provider's prompt cache could keep from call to call, and which event broke it."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 from attrs import field, frozen
 
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.core.arguments import checked_call, checked_type
-from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_row
-from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.replay.cache_breaks import BESIDE, CacheBreak, LedgerRow, LedgerWalk, PromptCall, Runs
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.handle import PastHandle
+from memory_engine.store.walk import spans_back
 
 __all__ = ["CacheBreak", "CacheLedger", "CacheTotals", "PromptCall", "cache_ledger"]
 
@@ -84,15 +82,12 @@ async def cache_ledger(
         checked_type("max_tokens", max_tokens, int, give="a number of tokens")
     walk = LedgerWalk(ContextSeries(state, thread_id, max_tokens, messages), after.seq, Runs(kernel.events))
 
-    def step(page: Sequence[StoredEvent]) -> None:
-        for stored in page:
-            event, reduction = decode_row(thread_id, stored, kernel.events)
-            walk.step(LedgerRow(stored.seq, stored.id, stored.type, event, reduction.operations, reduction.chunks))
+    def step(stored: StoredEvent) -> None:
+        event, reduction = decode_row(thread_id, stored, kernel.events)
+        walk.step(LedgerRow(stored.seq, stored.id, stored.type, event, reduction.operations, reduction.chunks))
 
-    async for page in kernel.reader.pages(thread_id, after=begin, upto=upto.seq):
-        await aside(partial(step, page), items=len(page))
-        if progress is not None:
-            progress(page[-1].seq - begin)
+    told = (lambda seq: progress(seq - begin)) if progress is not None else None
+    await kernel.reader.walk(thread_id, after=begin, upto=upto.seq).feed(step, progress=told)
     return CacheLedger(
         thread_id=thread_id,
         after=after.seq,
@@ -106,35 +101,20 @@ async def cache_ledger(
 async def _last_call(past: PastHandle) -> int:
     """The seq of the state that the last call up to a moment was made with; that of the moment if there was none."""
     registry = past.kernel.events
-    async for rows in _backwards(past):
+    for after in spans_back(past.seq, WINDOW):
+        rows = await past.kernel.reader.walk(past.id, after=after, upto=past.seq).all()
         runs, found = Runs(registry), 0
-        is_certain = bool(rows) and rows[0][0] == 1  # the first answer may be the rest of one from before the window
-        for seq, event in rows:
-            _, is_new = runs.next(event, str(seq))
+        is_certain = after == 0 and bool(rows)  # the first answer may be the rest of one from before the window
+        for stored in rows:
+            event, _ = decode_row(past.id, stored, registry)
+            _, is_new = runs.next(event, str(stored.seq))
             if is_new and is_certain:
-                found = seq
-            event_type = event.type if isinstance(event, UnknownEvent) else event.event_type
-            is_within = event_type in BESIDE or registry.role(event_type) == "assistant"
+                found = stored.seq
+            is_within = stored.type in BESIDE or registry.role(stored.type) == "assistant"
             is_certain = is_certain or not is_within
         if found:
             return found - 1
     return past.seq
-
-
-async def _backwards(past: PastHandle) -> AsyncIterator[list[tuple[int, Event | UnknownEvent]]]:
-    """The events up to a moment, in windows that each begin further back."""
-    reader, window = past.kernel.reader, WINDOW
-    while True:
-        first = max(0, past.seq - window)
-        rows = [
-            (stored.seq, decode_row(past.id, stored, reader.registry)[0])
-            async for page in reader.pages(past.id, after=first, upto=past.seq)
-            for stored in page
-        ]
-        yield rows
-        if not first:
-            return
-        window *= 4
 
 
 def ledger_lines(

@@ -1,27 +1,15 @@
-"""The later fate of chunks: when they left the state, which chunks are versions of them, which summaries hold them."""
+"""The later fate of chunks, read from logs: when they left the state, which chunks are versions of them or cover them.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+What one event says of it is in `core.lineage`.
+"""
 
-from memory_engine.core.chain import decode_row
-from memory_engine.core.chunks import Chunk, ChunkType
-from memory_engine.core.codec import ReductionRecord, decode_reduction
-from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
-from memory_engine.core.records import StoredEvent
-from memory_engine.errors import IntegrityError
+from collections.abc import Collection, Iterable, Sequence
+
+from memory_engine.core.chain import decode_record, decode_row
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.lineage import Carriers, place, taken
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
-
-_ID_CHARS_MAX = 40
-Carried = Mapping[str, bool]
-"""The ids of the chunks that another stands for: whether it covers them, or is a version of them."""
-
-
-def place(chunk_id: str) -> tuple[int, int]:
-    """The seq and number of a chunk's id, to be compared; (0, 0) for any other text: reducers may name any parent."""
-    seq, _, number = chunk_id.partition(".")
-    if len(chunk_id) > _ID_CHARS_MAX or not (chunk_id.isascii() and seq.isdecimal() and number.isdecimal()):
-        return 0, 0
-    return int(seq), int(number)
 
 
 async def read_chunks(kernel: Kernel, thread_id: str, chunk_ids: Iterable[str]) -> dict[str, Chunk]:
@@ -39,57 +27,16 @@ async def carriers(
     kernel: Kernel, thread_id: str, base: Collection[str], *, after: int, upto: int
 ) -> dict[str, dict[str, bool]]:
     """Every chunk that was made after one seq, up to another, of chunks in `base`, with those, at any remove."""
-    carried: dict[str, dict[str, bool]] = {}
+    found = Carriers(base)
     if not base or upto <= after:
-        return carried
+        return found.carried
     # most events bring chunks without parents: those are not read
     types = kernel.events.of_chunks("any", "versions", "copies", "summaries")
-    async for page in kernel.reader.pages(thread_id, after=after, upto=upto, types=types):
-        for stored in page:
-            if stored.record:
-                _carry(_record(thread_id, stored), base, carried)
-    return carried
-
-
-def _record(thread_id: str, stored: StoredEvent) -> ReductionRecord:
-    try:
-        return decode_reduction(stored.record)
-    except ValueError as error:
-        raise IntegrityError(thread_id, stored.seq, str(error)) from error
-
-
-def _carry(record: ReductionRecord, base: Collection[str], carried: dict[str, dict[str, bool]]) -> None:
-    replaced: dict[str, tuple[str, ...]] | None = None
-    for chunk in record.chunks:
-        if not chunk.parent_ids:
-            continue
-        if replaced is None:
-            replaced = batch_replaced(record.operations)
-        together = replaced.get(chunk.id, ())
-        found: dict[str, bool] = {}
-        for parent in chunk.parent_ids:
-            covers = is_covering(chunk, parent, together)
-            if parent in base:
-                found[parent] = found.get(parent, False) or covers
-            for origin, covered in carried.get(parent, {}).items():
-                found[origin] = found.get(origin, False) or covers or covered
-        if found:
-            carried[chunk.id] = found
-
-
-def batch_replaced(operations: Iterable[Operation]) -> dict[str, tuple[str, ...]]:
-    """The chunks that a BATCH_REPLACE took away, by each chunk that it put."""
-    return {
-        by: operation.chunks
-        for operation in flattened(operations)
-        if isinstance(operation, BatchReplace)
-        for by in operation.by
-    }
-
-
-def is_covering(chunk: Chunk, parent: str, replaced: Collection[str]) -> bool:
-    """Whether a chunk stands for a parent as a summary does, and not as its next version."""
-    return parent in replaced and (chunk.type == ChunkType.COMPACTED or len(replaced) > 1)
+    async for stored in kernel.reader.walk(thread_id, after=after, upto=upto, types=types):
+        if stored.record:
+            record = decode_record(thread_id, stored)
+            found.note(record.operations, record.chunks)
+    return found.carried
 
 
 async def shared_seq(kernel: Kernel, a: tuple[str, int], b: tuple[str, int]) -> int:
@@ -156,21 +103,8 @@ async def _there(past: PastHandle, low: int, middle: int) -> tuple[int, Collecti
 async def _taken_between(past: PastHandle, low: int, high: int, chunk_ids: Collection[str]) -> dict[str, int]:
     """The seqs of the events that took these chunks away by themselves, among those after one seq up to another."""
     found: dict[str, int] = {}
-    async for page in past.kernel.reader.pages(past.id, after=low, upto=high):
-        for stored in page:
-            if stored.record:
-                taken = taken_by(_record(past.id, stored).operations)
-                found.update((chunk_id, stored.seq) for chunk_id in taken if chunk_id in chunk_ids)
+    async for stored in past.kernel.reader.walk(past.id, after=low, upto=high):
+        if stored.record:
+            gone = taken(decode_record(past.id, stored).operations)
+            found.update((one.chunk, stored.seq) for one in gone if one.chunk in chunk_ids)
     return found
-
-
-def taken_by(operations: Sequence[Operation]) -> list[str]:
-    """The chunks that operations take out of the state, without those that stand inside them."""
-    taken: list[str] = []
-    for operation in flattened(operations):
-        match operation:
-            case BatchReplace():
-                taken += operation.chunks
-            case Update() | Replace() | Delete():
-                taken.append(operation.chunk)
-    return taken

@@ -10,8 +10,9 @@ from attrs import evolve, frozen
 from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.json_form import JsonForm, as_data
+from memory_engine.core.lineage import Carried, place
 from memory_engine.core.state import Placed, State
-from memory_engine.replay.lineage import Carried, carriers, place, read_chunks
+from memory_engine.replay.lineage import carriers, read_chunks
 from memory_engine.runtime.handle import PastHandle
 
 _NOT_CONTENT = frozenset({"id", "parent_ids"})

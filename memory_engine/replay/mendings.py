@@ -2,7 +2,6 @@
 
 from hashlib import sha256
 
-from memory_engine.core.chain import decode_row
 from memory_engine.core.events.compaction import ThreadRereduced
 from memory_engine.core.records import StoredEvent
 from memory_engine.store.reader import LogReader
@@ -16,13 +15,9 @@ def digest_of(record: bytes) -> str:
 async def mendings(reader: LogReader, thread_id: str, upto: int) -> list[tuple[StoredEvent, ThreadRereduced]]:
     """The mendings of a log that are not undone, in order."""
     found: dict[int, tuple[StoredEvent, ThreadRereduced]] = {}
-    async for page in reader.pages(thread_id, after=0, upto=upto, types=(ThreadRereduced.event_type,)):
-        for stored in page:
-            event, _ = decode_row(thread_id, stored, reader.registry)
-            if not isinstance(event, ThreadRereduced):
-                continue
-            if event.undoes:
-                found.pop(event.undoes, None)
-            else:
-                found[stored.seq] = stored, event
+    async for stored, event in reader.events_of(ThreadRereduced, thread_id, upto=upto):
+        if event.undoes:
+            found.pop(event.undoes, None)
+        else:
+            found[stored.seq] = stored, event
     return list(found.values())

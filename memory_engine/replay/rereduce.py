@@ -7,7 +7,6 @@ that go, worked out from two states: the one that stands, and the one that today
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import msgspec
 from attrs import define, evolve, field, frozen
@@ -88,8 +87,7 @@ async def _made(kernel: Kernel, thread_id: str, now: State, from_seq: int, reaso
     if type(from_seq) is not int or not 1 <= from_seq <= now.seq:
         raise SeqNotInLog(thread_id, from_seq, now.seq)
     run = await _Mending.begin(kernel, thread_id, from_seq)
-    async for page in kernel.reader.pages(thread_id, after=from_seq - 1, upto=now.seq):
-        await aside(partial(run.take, page), items=len(page))
+    await kernel.reader.walk(thread_id, after=from_seq - 1, upto=now.seq).feed(run.step)
     found = _Transition(now, run.wanted, run.aliases)
     restored, removed = await aside(lambda: (tuple(found.restored()), tuple(found.removed())), items=len(now))
     if not (restored or removed):
@@ -136,11 +134,6 @@ class _Mending:
         """Both begin with the same state."""
         state = await kernel.reader.state_at(thread_id, from_seq - 1)
         return cls(kernel, thread_id, from_seq, state, state)
-
-    def take(self, page: Sequence[StoredEvent]) -> None:
-        """Go on by several events. Raises what `step` does."""
-        for stored in page:
-            self.step(stored)
 
     def step(self, stored: StoredEvent) -> None:
         """Go on by one event. Raises `CannotRereduce` where today's reducers cannot take it."""

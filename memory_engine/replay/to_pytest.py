@@ -137,9 +137,7 @@ async def to_pytest(first: PastHandle, last: PastHandle, *, name: str = "") -> s
         raise NoSuchTest(piece.what, "the last is before the first" if piece.last else "nothing has happened yet")
     reader = first.kernel.reader
     before = await reader.state_at(first.id, piece.first - 1)
-    stored: list[StoredEvent] = []
-    async for page in reader.pages(first.id, after=piece.first - 1, upto=piece.last):
-        stored += page
+    stored = await reader.walk(first.id, after=piece.first - 1, upto=piece.last).all()
     for row in stored:
         if is_redacted(row):
             why = f"the texts of event {row.seq} were taken out, so reducers make something else of it; leave it out"

@@ -16,10 +16,11 @@ from memory_engine.core.events.base import UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.roles import Source, sources_in
+from memory_engine.core.lineage import place, taken
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ThreadNotFound, UnknownChunk
-from memory_engine.replay.lineage import place, removed_at, taken_by
+from memory_engine.replay.lineage import removed_at
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import ThreadFilter
@@ -117,7 +118,7 @@ class Tracer:
         for thread_id, chunk_id in trace.chunks:
             told[thread_id].add(chunk_id)
         for (thread_id, seq), event in trace.events.items():
-            for chunk_id in told[thread_id].intersection(taken_by(event.operations)):
+            for chunk_id in told[thread_id].intersection(one.chunk for one in taken(event.operations)):
                 trace.gone.setdefault((thread_id, chunk_id), seq)
         unknown: dict[str, list[str]] = defaultdict(list)
         for thread_id, chunk_id in trace.chunks:
@@ -260,9 +261,8 @@ class Tracer:
 
     async def _find_started(self, completed: RecordedEvent, compaction_id: str) -> None:
         thread_id, seq = completed.thread_id, completed.seq
-        rows = await self._kernel.store.read(
-            thread_id, after=max(0, seq - 9), upto=seq - 1, limit=8, types={CompactionStarted.event_type}
-        )
+        types = {CompactionStarted.event_type}
+        rows = await self._kernel.reader.walk(thread_id, after=max(0, seq - 9), upto=seq - 1, types=types).all()
         for stored in reversed(rows):
             started = self._kernel.reader.decode(thread_id, stored)
             if isinstance(started.event, CompactionStarted) and started.event.compaction_id == compaction_id:

@@ -53,10 +53,10 @@ from memory_engine.replay.differences import (
 from memory_engine.replay.divergence import Divergence, LackingContext, VerifyReport
 from memory_engine.replay.mendings import digest_of, mendings
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.attested import Attested, acts_in, attested_of
+from memory_engine.store.attested import Attested, Imported, acts_in, attested_of, imported_of
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
-from memory_engine.store.reader import UNVOUCHED, Imported, LogReader, imported_of
+from memory_engine.store.reader import UNVOUCHED, LogReader
 
 VerifyProgress = Callable[[int], None]
 """Called now and then with the number of events done."""
@@ -223,35 +223,29 @@ class Verifier:
         """The report of a log that stops at an event of a plug-in that is not loaded: all such types, at once."""
         types = {found.event_type}
         with suppress(IntegrityError):
-            async for page in self._reader.raw_pages(replay.thread_id, after=found.seq, upto=replay.head.seq):
-                types.update(stored.type for stored in page if not self._events.has_type(stored.type))
+            async for stored in self._reader.walk(replay.thread_id, after=found.seq, upto=replay.head.seq, raw=True):
+                types.update(() if self._events.has_type(stored.type) else (stored.type,))
         report = msgspec.structs.replace(replay.report(found), unloaded_types=tuple(sorted(types)))
         return msgspec.structs.replace(report, divergence=msgspec.structs.replace(found, found=str(report.unloaded)))
 
     async def _run(self, replay: _ThreadReplay, progress: VerifyProgress | None) -> Divergence | None:
         """Replay the log to its head, or to the first divergence."""
-        async for page in self._reader.raw_pages(replay.thread_id, upto=replay.head.seq):
+        return await self._reader.walk(replay.thread_id, upto=replay.head.seq, raw=True).feed(
+            partial(self._check, replay),
+            lambda stored: _derive(replay, stored, self._reader),
+            partial(self._follow, replay),
             # a forgetting asks all that changed since the draft was made
-            size = len(page) + replay.draft.tally.chunks
-            found = await aside(partial(self._check_page, replay, page), items=size)
-            if found is not None:
-                return found
-            if progress is not None:
-                progress(replay.draft.seq)
-        return None
+            items=lambda page: len(page) + replay.draft.tally.chunks,
+            progress=progress,
+        )
 
-    def _check_page(self, replay: _ThreadReplay, page: Sequence[StoredEvent]) -> Divergence | None:
-        own_after, tracks = replay.own_after, self._events.tracks
-        for stored in page:
-            found = self._check(replay, stored) or _derive(replay, stored, self._reader)
-            if found is not None:
-                return found
-            replay.previous = stored.hash
-            if stored.type in MOVES_STATUS and stored.seq > own_after:
-                replay.derived = next_head(replay.derived, stored, NO_TALLY, tracked=False)
-            if tracks(stored.type):
-                replay.marks[stored.type] = stored.seq
-        return None
+    def _follow(self, replay: _ThreadReplay, stored: StoredEvent) -> None:
+        """Note what a row that is as it should be says of the thread's head."""
+        replay.previous = stored.hash
+        if stored.type in MOVES_STATUS and stored.seq > replay.own_after:
+            replay.derived = next_head(replay.derived, stored, NO_TALLY, tracked=False)
+        if self._events.tracks(stored.type):
+            replay.marks[stored.type] = stored.seq
 
     def _check(self, replay: _ThreadReplay, stored: StoredEvent) -> Divergence | None:
         """One row: its place, its hash, and the operations that its reducers give now."""

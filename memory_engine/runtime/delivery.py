@@ -29,8 +29,8 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import scope_of
 from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.store.attested import Imported, imported_of
 from memory_engine.store.protocol import Store, ThreadFilter
-from memory_engine.store.reader import Imported, imported_of
 
 _log = logging.getLogger("memory_engine.relay")
 

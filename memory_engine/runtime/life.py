@@ -62,7 +62,7 @@ async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapp
     loaded = await kernel.store.load(thread.id, sources=False)
     state = await kernel.reader.state_at(thread.id, seq)
     hash_ = b""
-    for stored in await kernel.store.read(thread.id, after=max(0, seq - 1), upto=seq, limit=1):
+    for stored in await kernel.store.read_at(thread.id, [seq] if seq else []):
         hash_ = stored.hash
     origin = loaded.record.mended() if isinstance(loaded.record, DamagedRecord) else loaded.record
     record = msgspec.structs.replace(
@@ -125,11 +125,10 @@ async def unarchive(thread: ThreadHandle) -> None:
 async def _was_paused(kernel: Kernel, runtime: ThreadRuntime) -> bool:
     """Whether the last of the thread's own pauses still stands."""
     types = (ExecutionPause.event_type, ExecutionResume.event_type)
-    origin, last = runtime.record.forked_from, ""
+    origin = runtime.record.forked_from
     after = origin.seq if origin is not None else 0
-    async for page in kernel.reader.pages(runtime.id, after=after, upto=runtime.head.seq, types=types):
-        last = page[-1].type
-    return last == ExecutionPause.event_type
+    last = await kernel.reader.walk(runtime.id, after=after, upto=runtime.head.seq, types=types).last()
+    return last is not None and last.type == ExecutionPause.event_type
 
 
 async def _set_status(kernel: Kernel, runtime: ThreadRuntime, status: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from memory_engine.core.events.context import ContextRecalled
+from memory_engine.core.lineage import Descent
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
@@ -25,26 +26,25 @@ async def elsewhere(kernel: Kernel, thread_id: str, event_ids: Collection[str]) 
     found = await kernel.store.threads(ThreadFilter(id=thread_id))
     if not found or not event_ids:
         return {}
-    record, wanted = found[0][0], frozenset(event_ids)
+    record, wanted = found[0][0], Descent(events=set(event_ids))
     _drop_waiting(kernel, wanted)
     near = ThreadFilter(tenant_id=record.tenant_id, user_id=record.user_id or None)
     copies: dict[str, list[str]] = {}
     for other, head in await kernel.store.threads(near):
         if other.id == thread_id or not head.marks.get(_TYPE):
             continue
-        async for page in kernel.reader.pages(other.id, after=0, upto=head.seq, types=(_TYPE,)):
-            for stored in page:
-                if _holds(kernel.reader.decode(other.id, stored).event, wanted):
-                    copies.setdefault(other.id, []).append(stored.id)
+        async for stored, event in kernel.reader.events_of(ContextRecalled, other.id, upto=head.seq):
+            if wanted.is_source_of(event, stored.seq):
+                copies.setdefault(other.id, []).append(stored.id)
     return copies
 
 
-def _drop_waiting(kernel: Kernel, event_ids: Collection[str]) -> None:
+def _drop_waiting(kernel: Kernel, wanted: Descent) -> None:
     for runtime in kernel[OpenThreads].all():
         for name, note in list(runtime.notes.waiting.items()):
-            if note.event_type == _TYPE and _holds(note.event((), runtime.head), event_ids):
+            if note.event_type == _TYPE and _holds(note.event((), runtime.head), wanted):
                 runtime.notes.pop(name)
 
 
-def _holds(event: object, event_ids: Collection[str]) -> bool:
-    return isinstance(event, ContextRecalled) and any(one.event_id in event_ids for one in event.passages)
+def _holds(event: object, wanted: Descent) -> bool:
+    return isinstance(event, ContextRecalled) and wanted.is_source_of(event, 0)

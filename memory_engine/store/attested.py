@@ -3,6 +3,10 @@
 The hash of a redacted row covers commitments to the recorded texts, so it does not tell stand-ins apart. The
 act that removed the texts was recorded as an event of the same log, which names the digests of the stand-ins. Rows
 that were redacted in an imported file have no such event: the file vouches for them, and `verify` counts them.
+
+Which events of a thread came from a file is kept in the store, as rows of a projection that folds nothing, written by
+the transaction of the events: the facts that they have for others were delivered where they came from. The rows go
+with their thread, and a rebuild does not touch them.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -14,7 +18,7 @@ from memory_engine.core.events.memory import EventsErased
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, ThreadRecord
-from memory_engine.store.protocol import Store, ThreadFilter
+from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
 
 _ALL = 1 << 32
 
@@ -78,3 +82,30 @@ async def lineage(store: Store, thread_id: str) -> list[tuple[ThreadRecord, Head
         origin = record.forked_from
         at, last = (origin.thread_id, min(last, origin.seq)) if origin is not None else ("", last)
     return parts[::-1]
+
+
+PROJECTION = "imported"
+VERSION = 1
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """The events of a thread, its shared past included, that came from files: those after one seq up to another."""
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    def __contains__(self, seq: object) -> bool:
+        return isinstance(seq, int) and any(after < seq <= upto for after, upto in self.ranges)
+
+
+def imported(after: int, upto: int) -> ProjectionChange:
+    """The change that notes that the events after one seq up to another came from a file."""
+    return ProjectionChange(PROJECTION, VERSION, {f"{after:010d}": str(upto).encode()}, upto)
+
+
+async def imported_of(store: Store, thread_id: str) -> Imported:
+    """The ranges of events that came from files. Raises `ThreadNotFound`."""
+    ranges: list[tuple[int, int]] = []
+    for record, _, last in await lineage(store, thread_id):
+        _, rows = await store.rows(PROJECTION, VERSION, record.id)
+        ranges += ((int(after), min(int(upto), last)) for after, upto in rows.items())
+    return Imported(tuple(ranges))

@@ -1,36 +1,42 @@
-"""Reading the log: pages of events, states in the past, originals of summaries, moments as people name them.
-
-Which events of a thread came from a file is kept in the store too, as rows of a projection that folds nothing, written
-by the transaction of the events: the facts that they have for others were delivered where they came from. The rows go
-with their thread, and a rebuild does not touch them.
-"""
+"""Reading the log: pages of events, states in the past, originals of summaries, moments as people name them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import apply_rows, decode_row, is_redacted, load_state, read_back, unreadable_marks
+from memory_engine.core.chain import (
+    apply_rows,
+    decode_event,
+    decode_row,
+    is_redacted,
+    load_state,
+    read_back,
+    unreadable_marks,
+)
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import CompactionUndone
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.events.registry import EventRegistry
-from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.forgetting import Forgettings, Targets
+from memory_engine.core.lineage import Descent, covered, opened, place
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, InvalidOperation, SeqNotInLog, UnknownChunk
-from memory_engine.store.attested import attested_of, lineage
-from memory_engine.store.protocol import ProjectionChange, Store
+from memory_engine.store.attested import attested_of, imported_of
+from memory_engine.store.protocol import Store
 from memory_engine.store.snapshots import AtHand, Moments, Snapshots, forgotten_at
+from memory_engine.store.walk import LogWalk
+
+E = TypeVar("E", bound=Event)
 
 PAGE = 512
 """Rows read in one go."""
@@ -87,11 +93,35 @@ class LogReader:
         self.snapshots.clear()
         self.moments.clear()
 
-    async def raw_pages(self, thread_id: str, *, after: int = 0, upto: int) -> AsyncIterator[Sequence[StoredEvent]]:
-        """The store's rows with `after` < seq <= `upto`, for the caller to check."""
-        while after < upto and (page := await self._store.read(thread_id, after=after, upto=upto, limit=PAGE)):
+    async def raw_pages(
+        self, thread_id: str, *, after: int = 0, upto: int, types: Collection[str] | None = None
+    ) -> AsyncIterator[Sequence[StoredEvent]]:
+        """The same rows unchecked, for the caller to check."""
+        while after < upto:
+            page = await self._store.read(thread_id, after=after, upto=upto, limit=PAGE, types=types)
+            if not page:
+                return
             yield [unlinked(stored) for stored in page]
             after = page[-1].seq
+
+    def walk(
+        self, thread_id: str, *, after: int = 0, upto: int, types: Collection[str] | None = None, raw: bool = False
+    ) -> LogWalk:
+        """A walk of the rows that `pages` reads, or `raw_pages`."""
+        pages = self.raw_pages if raw else self.pages
+        return LogWalk(pages(thread_id, after=after, upto=upto, types=types))
+
+    async def events_of(
+        self, cls: type[E], thread_id: str, *, after: int = 0, upto: int
+    ) -> AsyncIterator[tuple[StoredEvent, E]]:
+        """The events of a class with `after` < seq <= `upto`, in order, each with its row.
+
+        Those of a version that is not known here are left out. Raises `IntegrityError`.
+        """
+        async for stored in self.walk(thread_id, after=after, upto=upto, types=(cls.event_type,)):
+            event = decode_event(thread_id, stored, self.registry)
+            if isinstance(event, cls):
+                yield stored, event
 
     async def load(self, thread_id: str) -> LoadedThread:
         """A thread's live state with the events behind it, checked as far as `pages` says.
@@ -164,8 +194,7 @@ class LogReader:
         if found is None or found.mark != mark:
             events = [
                 read_back(thread_id, stored, self.registry)
-                async for page in self.pages(thread_id, after=0, upto=mark, types=(MemoryForget.event_type,))
-                for stored in page
+                async for stored in self.walk(thread_id, upto=mark, types=(MemoryForget.event_type,))
             ]
             each = [(one.seq, one.event) for one in events if isinstance(one.event, MemoryForget)]
             targets = Forgettings([(seq, Targets(event)) for seq, event in each])
@@ -178,10 +207,9 @@ class LogReader:
 
     async def cleared_at(self, thread_id: str, seq: int) -> int:
         """The seq at which the thread was last cleared up to `seq`, 0 if it never was."""
-        found, mark = 0, (await self.head(thread_id)).marks.get(ThreadCleared.event_type, 0)  # in a fork, too high
-        async for page in self.pages(thread_id, after=0, upto=min(seq, mark), types=(ThreadCleared.event_type,)):
-            found = page[-1].seq
-        return found
+        mark = (await self.head(thread_id)).marks.get(ThreadCleared.event_type, 0)  # in a fork, too high
+        last = await self.walk(thread_id, upto=min(seq, mark), types=(ThreadCleared.event_type,)).last()
+        return last.seq if last is not None else 0
 
     async def shown_at(self, thread_id: str, seq: int) -> State:
         """The state after the event at `seq`, without content that was forgotten since."""
@@ -232,11 +260,10 @@ class LogReader:
         """The state with the events that came between two heads; `None` if they do not go on from there."""
         draft, digest = state.draft(), known.hash
         try:
-            async for page in self.pages(thread_id, after=known.seq, upto=head.seq):
-                for stored in page:
-                    _, reduction = decode_row(thread_id, stored, self.registry)
-                    apply_to_draft(draft, reduction.operations, reduction.chunks, seq=stored.seq)
-                    digest = stored.hash
+            async for stored in self.walk(thread_id, after=known.seq, upto=head.seq):
+                _, reduction = decode_row(thread_id, stored, self.registry)
+                apply_to_draft(draft, reduction.operations, reduction.chunks, seq=stored.seq)
+                digest = stored.hash
         except (InvalidOperation, IntegrityError):
             return None
         fits = digest == head.hash and (draft.tally.chunks, draft.tally.tokens) == (head.chunks, head.tokens)
@@ -273,12 +300,19 @@ class LogReader:
 
     async def found_chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
         """Those of the chunks that there are, by id."""
-        rows = (await self.rows_at(thread_id, {_seq(chunk_id) for chunk_id in chunk_ids})).values()
-        found = await aside(
-            lambda: {c.id: c for row in rows for c in decode_row(thread_id, row, self.registry)[1].chunks},
-            items=len(rows),
-        )
-        return {chunk_id: found[chunk_id] for chunk_id in chunk_ids if chunk_id in found}
+        made = await self._made_at(thread_id, chunk_ids)
+        return {chunk_id: made[chunk_id][0] for chunk_id in chunk_ids if chunk_id in made}
+
+    async def _made_at(self, thread_id: str, chunk_ids: Collection[str]) -> dict[str, tuple[Chunk, str]]:
+        """Those of the chunks that there are, each with the type of its event, by id, in the order of the log."""
+        rows = (await self.rows_at(thread_id, set(map(_seq, chunk_ids)))).values()
+        wanted = frozenset(chunk_ids)
+
+        def made() -> dict[str, tuple[Chunk, str]]:
+            read = ((row.type, decode_row(thread_id, row, self.registry)[1].chunks) for row in rows)
+            return {chunk.id: (chunk, kind) for kind, chunks in read for chunk in chunks if chunk.id in wanted}
+
+        return await aside(made, items=len(rows))
 
     async def ids_at(self, thread_id: str, seqs: Collection[int]) -> list[str]:
         """The ids of the events at these seqs."""
@@ -311,32 +345,61 @@ class LogReader:
 
         A chunk that an undone compaction had put back is given as it first was.
         """
-        known: dict[str, Chunk] = {}
-        waiting = list(summary.parent_ids)
-        while waiting:
-            found = await self.chunks(thread_id, waiting)
-            known |= found
-            waiting = covered_in(found.values(), known)
+        known = await self.inside(thread_id, summary.parent_ids)
         ordered = list(opened(summary.parent_ids, known))
         first = await self.as_first(thread_id, ordered)
         return [first[chunk.id] for chunk in ordered]
 
+    async def inside(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
+        """Chunks and, for each summary, those that it covers, at any depth, by id. Raises `UnknownChunk`."""
+        levels = self.levels(thread_id, chunk_ids, lambda chunk, _type: covered(chunk))
+        return {chunk_id: chunk async for level in levels for chunk_id, chunk in level.items()}
+
+    async def levels(
+        self,
+        thread_id: str,
+        chunk_ids: Iterable[str],
+        further: Callable[[Chunk, str], Iterable[str]],
+        *,
+        strict: bool = True,
+    ) -> AsyncIterator[dict[str, Chunk]]:
+        """Chunks by id, level by level: first these, then those that they come from, each once.
+
+        `further` names the ones that a chunk comes from; it is given the chunk and the type of its event, in the order
+        of the log. Raises `UnknownChunk` for a chunk that never was, or leaves it out where it is not `strict`.
+        """
+        waiting = list(dict.fromkeys(chunk_ids))
+        known: set[str] = set()
+        while waiting:
+            made = await self._made_at(thread_id, waiting)
+            missing = [chunk_id for chunk_id in waiting if chunk_id not in made]
+            if missing and strict:
+                raise UnknownChunk("read", missing[0])
+            known.update(waiting)
+            behind = dict.fromkeys(one for chunk, kind in made.values() for one in further(chunk, kind))
+            yield {chunk_id: made[chunk_id][0] for chunk_id in waiting if chunk_id in made}
+            waiting = [chunk_id for chunk_id in behind if chunk_id not in known]
+
     async def as_first(self, thread_id: str, chunks: Iterable[Chunk]) -> dict[str, Chunk]:
         """By chunk id: the first form of a chunk that an undone compaction had put back, else the chunk itself."""
         found = {chunk.id: chunk for chunk in chunks}
-        types: dict[int, str] = {}
-        while True:
-            seqs = {chunk.seq for chunk in found.values() if chunk.parent_ids and chunk.seq not in types}
-            types |= {seq: row.type for seq, row in (await self.rows_at(thread_id, seqs)).items()}
-            restored = {
-                chunk_id: chunk.parent_ids[0]
-                for chunk_id, chunk in found.items()
-                if chunk.parent_ids and types[chunk.seq] == CompactionUndone.event_type
-            }
-            if not restored:
-                break
-            earlier = await self.chunks(thread_id, list(restored.values()))
-            found |= {chunk_id: earlier[original] for chunk_id, original in restored.items()}
+        originals: dict[str, str] = {}
+
+        def original(chunk: Chunk, kind: str) -> tuple[str, ...]:
+            before = chunk.parent_ids[:1] if kind == CompactionUndone.event_type else ()
+            originals.update((chunk.id, one) for one in before)
+            return before
+
+        derived = [chunk.id for chunk in found.values() if chunk.parent_ids]
+        known: dict[str, Chunk] = {}
+        async for level in self.levels(thread_id, derived, original):
+            known |= level
+        for chunk_id in found:
+            first = chunk_id
+            while first in originals:
+                first = originals[first]
+            if first != chunk_id:
+                found[chunk_id] = known[first]
         return found
 
     async def made_of(
@@ -347,83 +410,47 @@ class LogReader:
         They are other versions of the chunks (marked, shortened, ticked off, put back by an undone compaction), chunks
         recalled from them, and the summaries of any of these. Reads the log from the earliest of them on.
         """
-        recalled_from = frozenset(event_ids)
         versions = await self._older(thread_id, chunk_ids)
-        reached = {*chunk_ids, *versions}
+        known = Descent(seqs=set(seqs), events=set(event_ids), chunks={*chunk_ids, *versions})
         summaries: list[str] = []
-        first = min((*seqs, *map(_seq, reached)), default=0)
+        first = min((*seqs, *map(_seq, known.chunks)), default=0)
         head = await self._store.head(thread_id)
         types = self.registry.of_chunks("recalled", "versions", "copies", "summaries")
-        async for page in self.pages(thread_id, after=first, upto=head.seq):
-            for stored in page:
-                if stored.type not in types:
-                    continue
-                event, reduction = decode_row(thread_id, stored, self.registry)
-                if _recalls(event, recalled_from, reached, seqs):
-                    versions += (chunk.id for chunk in reduction.chunks)
-                    reached.update(chunk.id for chunk in reduction.chunks)
-                for chunk in reduction.chunks:
-                    if any(p in reached or _seq(p) in seqs for p in chunk.parent_ids):
-                        reached.add(chunk.id)
-                        (summaries if _is_summary(chunk) else versions).append(chunk.id)
+        async for stored in self.walk(thread_id, after=first, upto=head.seq):
+            if stored.type not in types:
+                continue
+            event, reduction = decode_row(thread_id, stored, self.registry)
+            if _recalls(event) and known.is_source_of(event, stored.seq):
+                made = [chunk.id for chunk in reduction.chunks]
+                versions += made
+                known.chunks.update(made)
+            for chunk in known.follow(reduction.chunks):
+                (summaries if chunk.type == ChunkType.COMPACTED else versions).append(chunk.id)
         return versions, summaries
 
     async def _older(self, thread_id: str, chunk_ids: Collection[str]) -> list[str]:
         """The older versions of these chunks: they hold the same words."""
         copies = self.registry.of_chunks("copies")
         found: dict[str, None] = {}
-        waiting = set(chunk_ids)
-        while waiting:
-            rows = await self.rows_at(thread_id, set(map(_seq, waiting)))
-            repeats = (decode_row(thread_id, row, self.registry)[1] for row in rows.values() if row.type in copies)
-            parents = [p for made in repeats for chunk in made.chunks if chunk.id in waiting for p in chunk.parent_ids]
-            waiting = {parent for parent in parents if parent not in found}
-            found.update(dict.fromkeys(parents))
+
+        def older(chunk: Chunk, kind: str) -> tuple[str, ...]:
+            versions = tuple(one for one in chunk.parent_ids if place(one)[0]) if kind in copies else ()
+            found.update(dict.fromkeys(versions))
+            return versions
+
+        async for _ in self.levels(thread_id, chunk_ids, older, strict=False):
+            pass
         return list(found)
+
+
+def _recalls(event: Event | UnknownEvent) -> TypeGuard[Event]:
+    """Whether an event shows a model the words of others."""
+    return isinstance(event, Event) and event.event_chunks == "recalled"
 
 
 def unlinked(stored: StoredEvent) -> StoredEvent:
     """A row whose hash is not checked when it is decoded."""
     return msgspec.structs.replace(stored, previous=None)
-
-
-def _recalls(
-    event: Event | UnknownEvent, event_ids: Collection[str], chunk_ids: Collection[str], seqs: Collection[int]
-) -> bool:
-    """Whether an event shows the words of one of these events, or was made for one of these chunks."""
-    if isinstance(event, UnknownEvent) or event.event_chunks != "recalled":
-        return False
-    for source, value in sources_in(event):
-        if source is Source.EVENT and value in event_ids:
-            return True
-        if source is Source.CHUNK and isinstance(value, str) and (value in chunk_ids or _seq(value) in seqs):
-            return True
-    return False
-
-
-def covered_in(chunks: Iterable[Chunk], known: Mapping[str, Chunk]) -> list[str]:
-    """The ids that the summaries among the chunks cover, if they are not known yet."""
-    covered = (parent for chunk in chunks if _is_summary(chunk) for parent in chunk.parent_ids)
-    return [chunk_id for chunk_id in dict.fromkeys(covered) if chunk_id not in known]
-
-
-def opened(chunk_ids: Sequence[str], known: Mapping[str, Chunk]) -> Iterator[Chunk]:
-    """The chunks in this order, each summary opened in its place; every chunk once."""
-    waiting = list(reversed(chunk_ids))
-    seen: set[str] = set()
-    while waiting:
-        chunk = known[waiting.pop()]
-        if chunk.id in seen:
-            continue
-        seen.add(chunk.id)
-        if _is_summary(chunk) and chunk.parent_ids:
-            waiting += reversed(chunk.parent_ids)
-        else:
-            yield chunk
-
-
-def _is_summary(chunk: Chunk) -> bool:
-    return chunk.type == ChunkType.COMPACTED
 
 
 SEQ_DIGITS_MAX = 19
@@ -461,30 +488,3 @@ async def seq_of(store: Store, thread_id: str, moment: MomentLike) -> int:
         case datetime() if moment.tzinfo is not None:
             return min(head, await store.seq_at(thread_id, to_us(moment)))
     raise SeqNotInLog(thread_id, moment, head)
-
-
-PROJECTION = "imported"
-VERSION = 1
-
-
-class Imported(msgspec.Struct, frozen=True):
-    """The events of a thread, its shared past included, that came from files: those after one seq up to another."""
-
-    ranges: tuple[tuple[int, int], ...] = ()
-
-    def __contains__(self, seq: object) -> bool:
-        return isinstance(seq, int) and any(after < seq <= upto for after, upto in self.ranges)
-
-
-def imported(after: int, upto: int) -> ProjectionChange:
-    """The change that notes that the events after one seq up to another came from a file."""
-    return ProjectionChange(PROJECTION, VERSION, {f"{after:010d}": str(upto).encode()}, upto)
-
-
-async def imported_of(store: Store, thread_id: str) -> Imported:
-    """The ranges of events that came from files. Raises `ThreadNotFound`."""
-    ranges: list[tuple[int, int]] = []
-    for record, _, last in await lineage(store, thread_id):
-        _, rows = await store.rows(PROJECTION, VERSION, record.id)
-        ranges += ((int(after), min(int(upto), last)) for after, upto in rows.items())
-    return Imported(tuple(ranges))

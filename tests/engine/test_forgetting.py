@@ -5,7 +5,23 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 import memory_engine
-from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmToolCall, Thread, ToolCall, ToolResult, UserMessage
+from memory_engine import (
+    Add,
+    Chunk,
+    CompactionPolicy,
+    Engine,
+    EngineConfig,
+    Event,
+    LlmToolCall,
+    Plugin,
+    ReduceContext,
+    Reduction,
+    StateView,
+    Thread,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from memory_engine import events as e
 from memory_engine.agents import AgentLifecycle
 from memory_engine.core.records import StoredEvent
@@ -360,3 +376,53 @@ async def test_a_forgetting_reads_the_sources_of_all_lines_at_once() -> None:
         store.reads = 0
         await thread.forget(chunk_ids=[receipts[9].chunks[0].id])
         assert store.reads < 20
+
+
+QUOTING = Plugin("quoting")
+
+
+@QUOTING.event("forget_quoted", chunks="versions")
+class Quoted(Event):
+    """A chunk that repeats others, by whatever names its tool has for them."""
+
+    content: str
+    parents: tuple[str, ...]
+
+
+@QUOTING.event("forget_copied", chunks="copies")
+class Copied(Event):
+    """The same, for a chunk that says what another says and no more."""
+
+    content: str
+    parents: tuple[str, ...]
+
+
+@QUOTING.reducer(Quoted)
+def reduce_quoted(_view: StateView, event: Quoted, ctx: ReduceContext) -> Reduction:
+    """The chunk."""
+    return _quoting(event.content, event.parents, ctx)
+
+
+@QUOTING.reducer(Copied)
+def reduce_copied(_view: StateView, event: Copied, ctx: ReduceContext) -> Reduction:
+    """The chunk."""
+    return _quoting(event.content, event.parents, ctx)
+
+
+def _quoting(content: str, parents: tuple[str, ...], ctx: ReduceContext) -> Reduction:
+    chunk = Chunk(id=ctx.new_id(), type="quoted", content=content, parent_ids=parents)
+    return Reduction(operations=(Add(chunk.id),), chunks=(chunk,))
+
+
+@pytest.mark.parametrize("kind", [Quoted, Copied])
+@pytest.mark.parametrize("by", ["the first", "the copy"])
+async def test_a_parent_that_is_no_chunks_id_stops_no_forgetting(kind: type[Quoted | Copied], by: str) -> None:
+    """A reducer may name any parent: those that are ids are followed, all others are passed over."""
+    async with memory_engine.open(":memory:", plugins=[QUOTING]) as engine:
+        thread = await engine.create_thread()
+        said_at = (await thread.dispatch(UserMessage(content=SAID))).chunks[0].id
+        await thread.dispatch(kind(content="of nobody", parents=("https://example.org/1", "\u00a7 5")))
+        copy = (await thread.dispatch(kind(content=SAID, parents=("note 3", said_at)))).chunks[0].id
+        await thread.forget(chunk_ids=[said_at if by == "the first" else copy])
+        left = [chunk.text for chunk in (await thread.state()).chunks()]
+        assert (["of nobody"] if kind is Copied or by == "the first" else [SAID, "of nobody"]) == left

@@ -72,6 +72,19 @@ READS_TOML = {
     "memory_engine/views/preferences/domain.py": "a domain that a user declares in a file",
 }
 
+# Files that read pages of a log by themselves, each with the reason; all others take a walk of `store.walk`.
+READS_PAGES = {
+    "memory_engine/administration/store_copy.py": "commits each page in one unit, up to a row that cannot be read",
+    "memory_engine/inspector/routes_log.py": "pages by the bytes of their payloads, as they stand in a broken log",
+    "memory_engine/inspector/walks.py": "several loops go on with one walk, under a lock",
+    "memory_engine/recall/index.py": "writes the passages of each page, and rests between two",
+    "memory_engine/replay/export/export.py": "writes a page at a time, always on a thread",
+    "memory_engine/replay/export/redactor.py": "gives the export such pages",
+    "memory_engine/runtime/commit.py": "the events that another process was ahead with, few of them",
+    "memory_engine/runtime/following.py": "a page for each look at a log that grows",
+}
+PAGES_READ_IN_MAX = 8
+
 # Files that open or unpack something by themselves, each with what it is; all others use `core.bounded`.
 OPENS = {
     "memory_engine/cli/execution.py": "the null device",
@@ -332,6 +345,23 @@ def test_data_files_are_read_in_one_place() -> None:
         )
 
     assert READS_TOML.keys() == {spot.partition(":")[0] for spot in find(SHIPPED, reads_toml)}
+
+
+def test_pages_of_a_log_are_read_in_few_places() -> None:
+    """Whoever reads a log takes a walk, which turns pages, gives way and reports progress for all."""
+
+    def reads(node: ast.AST) -> bool:
+        match node:
+            case ast.Call(func=ast.Attribute(attr="pages" | "raw_pages")):
+                return True
+            case ast.Call(func=ast.Attribute(attr="read", value=ast.Name(id=name) | ast.Attribute(attr=name))):
+                return name.strip("_") == "store"
+        return False
+
+    seam = ("storage/", "memory_engine/store/", "memory_engine/testing/")  # they are the pages
+    files = [path for path in SHIPPED if not place(path).startswith(seam)]
+    assert READS_PAGES.keys() == {spot.partition(":")[0] for spot in find(files, reads)}
+    assert len(READS_PAGES) <= PAGES_READ_IN_MAX
 
 
 def test_files_of_others_are_opened_in_one_place() -> None:

@@ -137,6 +137,19 @@ async def everything(engine: Engine) -> Thread:
     return engine.thread("everything")
 
 
+async def test_what_names_a_chunk_that_said_nothing_stays(engine: Engine, tmp_path: Path) -> None:
+    """An event is taken out with the chunks whose words it may repeat, not for any id that begins with their seq."""
+    thread = await engine.create_thread("t")
+    receipt = await thread.dispatch(UserMessage(content=SAID))
+    for n, said in enumerate(("0", "7")):
+        await thread.dispatch(
+            e.ContextRecalled(content=f"Recalled {said}: invoices.", query="invoices", request=f"1.{said}"),
+            event_id=f"r{n}",
+        )
+    whole = await exported(thread, tmp_path / "t.jsonl", Redaction(seqs=[receipt.seq]))
+    assert [False, True] == [f"Recalled {said}".encode() in whole for said in ("0", "7")]
+
+
 async def test_every_type_can_be_taken_out_whole(engine: Engine, tmp_path: Path) -> None:
     """What is left of each event still is one of its class; types, places and ids are those of the log."""
     thread = await everything(engine)

@@ -28,9 +28,9 @@ from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import check_not_scope
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.attested import imported
 from memory_engine.store.new_file import file_errors
 from memory_engine.store.protocol import CommitUnit, Store, ThreadFilter
-from memory_engine.store.reader import imported
 
 EVENTS_MAX = 512
 BYTES_MAX = 8 * 1024 * 1024

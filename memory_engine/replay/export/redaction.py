@@ -16,8 +16,9 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Body, Event, TakenOut, TextPart
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
-from memory_engine.core.events.roles import Source, roles_of, sources_in
+from memory_engine.core.events.roles import Source, roles_of
 from memory_engine.core.lazy import regex
+from memory_engine.core.lineage import Descent
 from memory_engine.core.spelling import Unescaped, unescaped
 from memory_engine.errors import InvalidRedaction
 from memory_engine.replay.export.log_file import Redacted
@@ -210,19 +211,14 @@ def is_chunk_id(text: str) -> bool:
 
 
 @define
-class Hidden:
-    """Everything taken out of a log so far, while its events go by in order.
+class Hidden(Descent):
+    """Everything taken out of a log so far, while its events go by in order, as events and chunks (see `Descent`).
 
-    `seqs` and `events` (their ids) are of events, `chunks` those derived from them, `calls` the calls they made or
-    answered. `forgotten` are chunks that go by themselves, `lines` digests of summary lines. `texts` are
-    what the events say that are hidden from the start, `made` the ids of their calls. `thread_id` is of the log.
+    `forgotten` are chunks that go by themselves, `lines` digests of summary lines. `texts` are what the events say that
+    are hidden from the start, `made` the ids of their calls. `thread_id` is of the log.
     """
 
-    thread_id: str
-    seqs: set[int] = field(factory=set)
-    events: set[str] = field(factory=set)
-    chunks: set[str] = field(factory=set)
-    calls: set[str] = field(factory=set)
+    thread_id: str = field(kw_only=True)
     forgotten: set[str] = field(factory=set)
     lines: set[str] = field(factory=set)
     texts: dict[str, None] = field(factory=dict)
@@ -265,20 +261,12 @@ class Hidden:
     def is_repeated_by(self, event: Event, seq: int) -> bool:
         """Whether an event names something of it as its source."""
         is_of_cycle = self._is_of_cycle(event, seq)
-        named = [*sources_in(event), *_usual_sources(event)]
-        return is_of_cycle or any(self._holds(source, value, seq) for source, value in named)
+        usual = any(self.holds(source, value, seq) for source, value in _usual_sources(event))
+        return is_of_cycle or usual or self.is_source_of(event, seq)
 
-    def _holds(self, source: Source, value: object, seq: int) -> bool:
-        match source, value:
-            case ((Source.SEQ | Source.WORDS), int()):
-                return (value if value >= 0 else seq + value) in self.seqs
-            case Source.EVENT, str():
-                return value in self.events
-            case Source.CHUNK, str():
-                return value in self.chunks
-            case Source.CALL, str():
-                return value in self.calls
-        return False
+    def holds(self, source: Source, value: object, seq: int) -> bool:
+        """See `Descent.holds`. A chunk of an event that was taken out counts only if it held any text."""
+        return value in self.chunks if source is Source.CHUNK else super().holds(source, value, seq)
 
     def _is_of_cycle(self, event: Event, seq: int) -> bool:
         """Take out an exchange that ends the open cycle without naming it: it goes whole, with its question."""

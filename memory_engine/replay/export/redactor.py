@@ -221,10 +221,8 @@ class LogRedactor:
 
     def _is_copy(self, chunk: Chunk) -> bool:
         """Whether a chunk derives from a hidden one, or from a hidden event; or is hidden itself."""
-        if chunk.id in self._hidden.forgotten or not self._hidden.chunks.isdisjoint(chunk.parent_ids):
-            return True
-        heads = (parent_id.partition(".")[0] for parent_id in chunk.parent_ids)  # mended, it brought no chunk itself
-        return any(head.isdecimal() and int(head) in self._hidden.seqs for head in heads)
+        # by its parents' events too: a mended one brought no chunk itself
+        return chunk.id in self._hidden.forgotten or self._hidden.is_behind(chunk)
 
     def _tells(self, summary: Chunk, line: SummaryLine) -> bool:
         """Whether a line of such a summary may repeat hidden texts: it cites a hidden chunk, or cites nothing."""
@@ -294,15 +292,11 @@ class RedactedLog:
     @classmethod
     async def of(cls, kernel: Kernel, thread: ThreadRecord, upto: int, rules: Redaction) -> "RedactedLog":
         """The log; first reads which chunks were forgotten, after `upto` too."""
-        hidden = Hidden(thread.id, seqs=set(rules.seqs))
+        hidden = Hidden(thread_id=thread.id, seqs=set(rules.seqs))
         if rules.forgotten:
             head = await kernel.store.head(thread.id)
-            pages = kernel.reader.pages(thread.id, after=0, upto=head.seq, types=frozenset({MemoryForget.event_type}))
-            async for page in pages:
-                for stored in page:
-                    event, _ = decode_row(thread.id, stored, kernel.events)
-                    if isinstance(event, MemoryForget):
-                        hidden.forget(event)
+            async for _, event in kernel.reader.events_of(MemoryForget, thread.id, upto=head.seq):
+                hidden.forget(event)
         await learn(hidden, kernel)
         secret = kernel.ids.salt() + kernel.ids.salt()
         return cls(kernel, thread, upto, LogRedactor(rules, kernel.events, hidden, secret, takes_unread=True))

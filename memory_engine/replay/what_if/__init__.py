@@ -228,11 +228,10 @@ async def rerun(setting: Setting, progress: VerifyProgress | None = None) -> Rer
     digest = there[begin].hash if begin else b""
     run = Rerun.begin(setting, await kernel.reader.state_at(thread_id, begin), digest)
     try:
-        async for page in kernel.reader.pages(thread_id, after=begin, upto=setting.upto):
-            for stored in page:
-                await run.step(stored)
-                if progress is not None and stored.seq % TOLD_EVERY == 0:
-                    progress(stored.seq - begin)
+        async for stored in kernel.reader.walk(thread_id, after=begin, upto=setting.upto):
+            await run.step(stored)
+            if progress is not None and stored.seq % TOLD_EVERY == 0:
+                progress(stored.seq - begin)
         await run.finish()
     except BaseException:  # after any error, drop the unfinished fork; it goes on to the caller
         if run.log is not None:

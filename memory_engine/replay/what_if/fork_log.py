@@ -32,8 +32,9 @@ from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store import snapshots
+from memory_engine.store.attested import imported
 from memory_engine.store.protocol import CommitUnit, Store
-from memory_engine.store.reader import LogReader, imported
+from memory_engine.store.reader import LogReader
 
 BATCH = 512
 """Events of one commit."""

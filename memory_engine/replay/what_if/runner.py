@@ -30,6 +30,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.forgetting import Targets
 from memory_engine.core.ids import uuid7
+from memory_engine.core.lineage import Descent
 from memory_engine.core.records import NewEvent, Receipt, StateHandle, StoredEvent
 from memory_engine.core.reduction import ReduceContext, Reduction, reduce_into
 from memory_engine.core.state import State, StateDraft
@@ -99,7 +100,7 @@ class Rerun:
     _cause: StoredEvent | None = None
     _made: int = 0
     _forgets: list[Targets] = field(factory=list)
-    _reworded: set[str] = field(factory=set)
+    _reworded: Descent = field(factory=Descent)
 
     @classmethod
     def begin(cls, setting: Setting, state: State, digest: bytes) -> "Rerun":
@@ -296,14 +297,15 @@ class Rerun:
         if not isinstance(event, CompactionCompleted):
             return ""
         covered = (chunk_id for replacement in event.replacements for chunk_id in replacement.covers)
-        other = next((chunk_id for chunk_id in covered if chunk_id in self._reworded), "")
+        other = next((chunk_id for chunk_id in covered if self._reworded.has(chunk_id)), "")
         return f"chunk {other} says something else than what was summarised" if other else ""
 
     def _note_reworded(self, step: Reduced, *, is_new: bool) -> None:
         """Remember the chunks that hold an edit's replacement, and their later versions."""
-        if is_new or self._reworded:
-            chunks = step.reduction.chunks
-            self._reworded.update(c.id for c in chunks if is_new or not self._reworded.isdisjoint(c.parent_ids))
+        if is_new:
+            self._reworded.chunks.update(chunk.id for chunk in step.reduction.chunks)
+        else:
+            self._reworded.follow(step.reduction.chunks)
 
     def _named(self, stored: StoredEvent, error: ReducerError) -> ReducerError:
         why = f"event {stored.seq}: {error.why}"

@@ -8,7 +8,7 @@ decoded; of all others only the hashes are checked.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 
@@ -24,7 +24,7 @@ from memory_engine.errors import ThreadNotFound
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
-from memory_engine.store.reader import LogReader, seq_of
+from memory_engine.store.reader import seq_of
 from memory_engine.views.brief.standing import settle
 from memory_engine.views.brief.talk import TYPES, Talk
 
@@ -109,27 +109,28 @@ async def _read_up_to(thread: ThreadHandle, seq: int) -> Talk:
     async with kept.lock:
         if seq >= kept.now.seq:
             await _skip(thread, kept, seq)
-            async for digest in _read_on(thread, kept.now, seq):
-                _store(thread, kept, digest)
+            await _read_on(thread, kept.now, seq, partial(_store, thread, kept))
             return kept.now
         talk = kept.past.pop(seq, None)
         if talk is None:
             talk = await _stored(thread, seq) or Talk()
-            async for _ in _read_on(thread, talk, seq):
-                pass
+            await _read_on(thread, talk, seq)
         kept.past[seq] = talk
         while len(kept.past) > PAST_MAX:
             del kept.past[next(iter(kept.past))]
         return talk
 
 
-async def _read_on(thread: ThreadHandle, talk: Talk, seq: int) -> AsyncIterator[bytes]:
-    """Extend a talk up to `seq`. Yields the log's hash at every seq up to which the talk covers all events."""
-    reader = thread.kernel.reader
-    async for page in reader.pages(thread.id, after=talk.seq, upto=seq):  # all rows: a spoilt type would hide one
-        await aside(partial(_take, talk, reader, thread.id, page), items=4 * len(page))
+async def _read_on(thread: ThreadHandle, talk: Talk, seq: int, advanced: Callable[[bytes], None] | None = None) -> None:
+    """Extend a talk up to `seq`. Calls `advanced` with an event's hash whenever the talk covers all events up to it."""
+
+    async def advance(page: Sequence[StoredEvent]) -> None:
         talk.seq = page[-1].seq
-        yield page[-1].hash
+        if advanced is not None:
+            advanced(page[-1].hash)
+
+    walk = thread.kernel.reader.walk(thread.id, after=talk.seq, upto=seq)  # all rows: a spoilt type would hide one
+    await walk.feed(partial(_take, talk, thread), items=lambda page: 4 * len(page), then=advance)
     talk.seq = max(talk.seq, seq)
 
 
@@ -166,13 +167,12 @@ def _store(thread: ThreadHandle, kept: TalkCache, digest: bytes) -> None:
     thread.kernel.tasks.spawn(thread.kernel.reader.snapshots.keep_rows(thread.id, VIEW, talk.seq, rows))
 
 
-def _take(talk: Talk, reader: LogReader, thread_id: str, page: Sequence[StoredEvent]) -> None:
-    for stored in page:
-        if stored.type not in _TYPES:
-            check_hash(thread_id, stored)
-            continue
-        talk.take(stored.seq, reader.decode(thread_id, stored).event)
-        settle(talk)
+def _take(talk: Talk, thread: ThreadHandle, stored: StoredEvent) -> None:
+    if stored.type not in _TYPES:
+        check_hash(thread.id, stored)
+        return
+    talk.take(stored.seq, thread.kernel.reader.decode(thread.id, stored).event)
+    settle(talk)
 
 
 async def record_of(thread: ThreadHandle) -> ThreadRecord | None:

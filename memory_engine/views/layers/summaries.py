@@ -202,25 +202,22 @@ async def covered_rows(
     if window is not None:
         after = max(after, summary.upto - window)
     rows: dict[int, EntryRow] = {}
-    async for page in reader.pages(thread.id, after=after, upto=head if at is None else min(at, head)):
-        for stored in page:
-            if stored.type not in _TYPES:
-                continue
-            event = reader.decode(thread.id, stored)
-            match event.event:
-                case MemoryAppended(layer=layer) as appended:
-                    if layer == summary.layer and event.seq <= summary.upto:
-                        rows[event.seq] = recorded_row(event, appended)
-                case MemoryForget(seqs=seqs):
-                    _drop(
-                        rows, [*seqs, *(seq for seq, row in rows.items() if not set(seqs).isdisjoint(row.drawn_from))]
-                    )
-                case MemoryRemoved(layer=layer, seqs=seqs) if layer == summary.layer:
-                    _drop(rows, seqs)
-                case MemoryCleared(layers=layers) if summary.layer in layers:
-                    rows.clear()
-                case SessionEnded() if summary.layer == "working":
-                    rows.clear()
+    async for stored in reader.walk(thread.id, after=after, upto=head if at is None else min(at, head)):
+        if stored.type not in _TYPES:
+            continue
+        event = reader.decode(thread.id, stored)
+        match event.event:
+            case MemoryAppended(layer=layer) as appended:
+                if layer == summary.layer and event.seq <= summary.upto:
+                    rows[event.seq] = recorded_row(event, appended)
+            case MemoryForget(seqs=seqs):
+                _drop(rows, [*seqs, *(seq for seq, row in rows.items() if not set(seqs).isdisjoint(row.drawn_from))])
+            case MemoryRemoved(layer=layer, seqs=seqs) if layer == summary.layer:
+                _drop(rows, seqs)
+            case MemoryCleared(layers=layers) if summary.layer in layers:
+                rows.clear()
+            case SessionEnded() if summary.layer == "working":
+                rows.clear()
     return [rows[seq] for seq in sorted(rows)]
 
 

@@ -28,8 +28,8 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import ThreadKind
 from memory_engine.runtime.queue import Prepared
 from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.store.attested import Imported, imported_of
 from memory_engine.store.protocol import RowSpan, Store
-from memory_engine.store.reader import Imported, imported_of
 from memory_engine.views.patterns.events import PatternPublished, PatternRevoked, PatternWithdrawn
 from memory_engine.views.patterns.fold import ORPHAN, PATTERN, PATTERNS, Pattern, PatternHit, ShareRow, orphans, shares
 from memory_engine.views.promotion.wording import same_text
