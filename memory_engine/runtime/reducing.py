@@ -6,7 +6,7 @@ import msgspec
 
 from memory_engine.core.chain import live_chunk, next_head
 from memory_engine.core.codec import checked_record
-from memory_engine.core.reduction import ReduceContext, reduce_into
+from memory_engine.core.reduction import ReduceContext, reduce_onto
 from memory_engine.core.slices import Steps
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LiveChunk
@@ -34,17 +34,16 @@ def reduced_onto(kernel: Kernel, attempt: Attempt, request: Request, before: Seq
         request.check(state)
     for sent in (*before, *request.pending) if before else request.pending:
         prepared = kind.admit(sent) if kind.admit is not None else sent
-        event, draft = prepared.event, state.draft()
+        event = prepared.event
         if event.event_delivers:
             check_destinations(event, tenant_id)
         context = ReduceContext(head.seq + 1, prepared.id, now_us, prepared.tokens_of_text)
         entries = kernel.reducers.of_type(event.event_type)
-        reduction = reduce_into(draft, entries, event, context, thread_id)
+        state, reduction, places = reduce_onto(state, entries, event, context, thread_id)
         record = checked_record(reduction, event, thread_id=thread_id, reducers=entries)
         stored = linked_row(prepared, record, head, now_us)
-        for chunk_id, placed in draft.touched.items():
+        for chunk_id, placed in places.items():
             live[chunk_id] = live_chunk(placed)
-        state = draft.freeze(stored.seq)
         head = next_head(head, stored, state.tally, tracked=event.event_tracked)
         reduced.append(Reduced(stored, event, reduction))
     return state, head, reduced, live
