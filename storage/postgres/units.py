@@ -40,7 +40,7 @@ KEY, PREFIX, EVENT, TWIN, ORIGIN, DROP, DROP_KEY = range(7)
 """What an event ends or destroys, as `end_passages` numbers it."""
 
 
-class UnitAgain(CommitUnit, frozen=True):
+class UnitAgain(CommitUnit):
     """A unit that makes a thread of an id whose thread was deleted."""
 
 
