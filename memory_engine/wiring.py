@@ -457,7 +457,7 @@ def _services(
     relay = kernel.provide(Relay, Relay(kernel))
     recall = kernel.provide(Recall, Recall(kernel, models))
     kernel.provide(CompactionService, compaction)
-    observers = kernel.provide(Observers, Observers())
+    kernel.provide(Observers, Observers(threads.on_commit))
 
     async def compacted(thread_id: str) -> None:
         with suppress(IntegrityError):  # nothing is under way in a log that cannot be read
@@ -465,14 +465,15 @@ def _services(
 
     asked = kernel.provide(AskedWindows, AskedWindows(kernel))
     threads.on_open += [asked.read, compaction.recover]
-    # the queue is blocked first, if it must be
-    threads.on_commit += [compaction.after_commit, recall.after_commit, relay.after_commit, observers.after_commit]
+    threads.on_due += [compaction.after_commit]
+    relay.listen(threads)
     if worker.is_needed:
         threads.on_commit += [lambda runtime, _: worker.touched(runtime.id)]
     threads.keeping += [compaction.is_running]
     # work of an event loop that has ended has no waiter any more
-    kernel.home.moved += [kernel.tasks.moved, kernel.entrance.moved, kernel.caches.clear, threads.moved, relay.moved]
-    kernel.home.moved.append(kernel.store.moved)
+    kernel.home.moved += [kernel.moved, kernel.tasks.moved, kernel.entrance.moved, kernel.caches.clear, threads.moved]
+    kernel.home.moved += [relay.moved, kernel.store.moved]
+    recall.listen(threads)
     threads.before_context += [compaction.before_context]
     threads.before_scopes += [relay.recover]
     for attach in attachments:

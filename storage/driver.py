@@ -97,7 +97,7 @@ class StoreFile:
         """
         if self._key is not None:
             cipher()
-        if not _size(self.path):
+        if not size_of(self.path):
             return
         self._check_others()
         if self._key is None:
@@ -120,7 +120,7 @@ class StoreFile:
         """Make a new file with a salt of its own, in the lock between processes; check one that is there by now."""
         if self._key is None:
             return
-        if _size(self.path):
+        if size_of(self.path):
             self.check()
             return
         self._salt = os.urandom(SALT_BYTES)
@@ -200,7 +200,7 @@ def plain_path(path: str) -> str:
 
 def needs_key(path: str) -> bool:
     """Whether a file is encrypted, judged by its first page. Writes and creates nothing."""
-    refused = _refused(path, "") if _size(path) else None
+    refused = _refused(path, "") if size_of(path) else None
     return refused is not None and isinstance(not_a_database(path, refused), KeyNeeded)
 
 
@@ -264,16 +264,17 @@ def code_of(error: BaseException) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 - as in `size_of`
-    except OSError:
-        return 0
-
-
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)  # noqa: PTH116 - as in `size_of`
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def size_of(path: str) -> int:
+    """The bytes of a file; 0 where there is none."""
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - a third of the cost of a Path, and at every commit
+    except OSError:
+        return 0

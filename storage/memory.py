@@ -148,7 +148,7 @@ class MemoryStore:
             if row is None:
                 kept.live.pop(chunk_id, None)
             else:
-                kept.live[chunk_id] = row
+                kept.live[chunk_id] = LiveChunk(chunk_id, row.key, row.container)
         kept.head = unit.head
         if unit.record is not None:
             changed = _copied(unit.record)

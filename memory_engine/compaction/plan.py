@@ -4,6 +4,7 @@ A plan takes whole, closed atoms, DISPOSABLE chunks first. It never takes CRITIC
 the message that is being worked on.
 """
 
+import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -62,6 +63,12 @@ def is_due(tally: Tally, policy: CompactionPolicy) -> bool:
     The counters include all compactable chunks. `plan_auto` determines whether a compaction may take enough of them.
     """
     return policy.enabled and (_passes(tally, policy, policy.threshold, 1) or _exceeds(tally, policy.soft_tokens))
+
+
+def due_from(policy: CompactionPolicy) -> int:
+    """Return the tokens of compactable chunks below which an applied policy asks for no compaction, however many."""
+    least = [tokens for tokens in (policy.tokens_min, policy.soft_tokens) if tokens is not None]
+    return min(least, default=0) if policy.enabled else sys.maxsize
 
 
 def is_pressing(tally: Tally, policy: CompactionPolicy) -> bool:

@@ -16,16 +16,23 @@ from memory_engine.compaction.failures import Failures, RestoredChunks, back_off
 from memory_engine.compaction.history import LogOriginals
 from memory_engine.compaction.hooks import CompactionHooks, UpcomingCompaction, Wishes
 from memory_engine.compaction.leases import ModelsAtWork, abandonment, leased
-from memory_engine.compaction.plan import is_due, is_flooded, is_needed, is_overdue, is_pressing, plan_auto, plan_manual
+from memory_engine.compaction.plan import (
+    due_from,
+    is_due,
+    is_flooded,
+    is_needed,
+    is_overdue,
+    is_pressing,
+    plan_auto,
+    plan_manual,
+)
 from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.aside import aside
 from memory_engine.core.cancellation import fail, finished, observed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted, CompactorStoodIn
-from memory_engine.core.loops import OfLoop
 from memory_engine.core.records import NewEvent, Receipt
-from memory_engine.core.slices import Pace
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.errors import (
@@ -67,7 +74,6 @@ class CompactionService:
         self.fallback = fallback
         self._running: dict[str, asyncio.Future[None]] = {}
         kernel.home.moved.append(self._running.clear)
-        self._pace = OfLoop(Pace)
         self._restored = RestoredChunks()
         self._failures: WeakKeyDictionary[ThreadRuntime, Failures] = WeakKeyDictionary()
         self._models = ModelsAtWork()
@@ -95,10 +101,12 @@ class CompactionService:
 
         The compaction is recorded as caused by the last event of the commit.
         """
-        self._pace.here.committed()
         policy = self.policy_of(runtime)
         tally = runtime.state.tally
-        if not is_due(tally, policy) or self._kernel.tasks.closing:
+        if not is_due(tally, policy):
+            runtime.due_tokens = due_from(policy)
+            return
+        if self._kernel.tasks.closing:
             return
         if self.is_running(runtime.id):
             if self._is_too_much(runtime, tally, policy):
@@ -218,14 +226,14 @@ class CompactionService:
     async def _end_of(self, runtime: ThreadRuntime) -> None:
         """Wait until no compaction is running. Give up a model that takes longer than a context may wait."""
         if runtime.id in self._models:
-            with self._pace.here.awaited():
+            with self._kernel.pace.awaited():
                 await asyncio.wait([self._running[runtime.id]], timeout=HARD_DEADLINE_S)
             self._models.give_up(runtime.id)
         await self.settle(runtime)
 
     async def settle(self, runtime: ThreadRuntime) -> None:
         """Wait until no compaction of the thread is running. Its outcome is in the log."""
-        with self._pace.here.awaited():
+        with self._kernel.pace.awaited():
             while runtime.id in self._running:
                 await asyncio.wait([self._running[runtime.id]])
 
@@ -270,7 +278,7 @@ class CompactionService:
             wishes = await self._wishes(runtime, upcoming)
             if is_blocked and hooked:
                 await self._block(runtime)
-            pace, presses = self._pace.here, lambda: is_pressing(runtime.state.tally, self.policy_of(runtime))
+            pace, presses = self._kernel.pace, lambda: is_pressing(runtime.state.tally, self.policy_of(runtime))
             if ahead:
                 await pace.quiet(presses)
             async with pace.after_others(presses) if ahead else nullcontext():
@@ -466,7 +474,7 @@ class CompactionService:
             afresh=again.afresh,
             failure=failure,
             ready=partial(self._block, runtime),
-            pause=self._pace.here.pause,
+            pause=self._kernel.pace.pause,
             ahead=self._works_ahead(trigger),
             wishes=wishes,
             mask=self._kernel.mask,

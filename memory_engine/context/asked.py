@@ -108,13 +108,13 @@ class AskedWindows:
             return
         if recorded is not None and mark > asking.seq:
             asking.follow(recorded, mark)
-            runtime.window = recorded.window
+            _take_window(runtime, recorded.window)
 
     async def begin(self, runtime: ThreadRuntime, max_tokens: int) -> None:
         """Make the first budget of a thread its window at once: its content may need a compaction to fit."""
         await self.read(runtime)
         if runtime.window is None:
-            runtime.window = max_tokens
+            _take_window(runtime, max_tokens)
 
     async def ask(self, runtime: ThreadRuntime, max_tokens: int, counted: int, unsaid: Sequence[Weighed] = ()) -> None:
         """Register a context that a thread's loop asked for, with our own count of its tokens (0: the count is exact).
@@ -154,7 +154,7 @@ class AskedWindows:
             if isinstance(event, ContextAsked):
                 asking.follow(event, seq)
                 asking.is_first = False
-                runtime.window = event.window
+                _take_window(runtime, event.window)
 
         runtime.notes.put(_NOTE, Note(event_type=_TYPE, made_at=upto, event=event, recorded=recorded))
 
@@ -170,3 +170,8 @@ def _messages(thread_id: str, unsaid: Sequence[Weighed]) -> tuple[int, ...]:
 def reports_usage(sent: Prepared) -> bool:
     """Return whether an event belongs to a response whose provider reports how many tokens it read."""
     return '"usage"' in getattr(sent.event, "native", "")
+
+
+def _take_window(runtime: ThreadRuntime, window: int) -> None:
+    """Make a budget the window of a thread: its limits are shares of it."""
+    runtime.window, runtime.due_tokens = window, 0

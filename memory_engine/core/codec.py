@@ -68,7 +68,7 @@ def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
     `@event`, `UnknownEventClass` for one that the registry does not have.
     """
     cls = type(event)
-    decoder = registry.decoder_of(cls)
+    decoder = registry.decoders.get(cls)
     if decoder is None:
         _explain_unknown(event, registry)
     try:
@@ -159,7 +159,8 @@ def checked_record(
     """
     try:
         record = encode_reduction(reduction, event)
-        decode_reduction(record)
+        if record:
+            _REDUCTION_DECODER.decode(record)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         why = f"what it returned cannot be recorded: {error}"
         names = ", ".join([entry.name for entry in reducers])
@@ -241,17 +242,14 @@ def encode_json(value: object) -> bytes:
     return _ENCODER.encode(value)
 
 
-def is_large(event: object) -> bool:
-    """Whether an event has so much text that encoding it would be felt on the loop."""
-    return isinstance(event, Event) and _chars(event) > LARGE_CHARS
-
-
-def _chars(value: msgspec.Struct) -> int:
-    """The characters of the texts in a struct, those in its tuples and lists of structs among them."""
+def chars_of(value: object) -> int:
+    """The characters of the texts in a struct, those in its tuples and lists of structs among them; else 0."""
+    if not isinstance(value, msgspec.Struct):
+        return 0
     total = 0
     for item in msgspec.structs.astuple(value):
         if type(item) is str:
             total += len(item)
         elif item and type(item) in _SERIES:
-            total += sum([_chars(one) for one in item if isinstance(one, msgspec.Struct)])
+            total += sum(map(chars_of, item))
     return total

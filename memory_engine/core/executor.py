@@ -1,6 +1,6 @@
 """The executor: validates operations and applies them to a draft of the state."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -18,7 +18,7 @@ from memory_engine.core.operations import (
     operation_name,
 )
 from memory_engine.core.persistent import key_between
-from memory_engine.core.state import Placed, State, StateDraft
+from memory_engine.core.state import Placed, State, StateDraft, is_plain
 from memory_engine.errors import (
     ConflictingPosition,
     CriticalChunk,
@@ -44,9 +44,27 @@ def apply(state: State, operations: Sequence[Operation], chunks: Sequence[Chunk]
 
     Raises the `InvalidOperation` that names the first operation which does not fit.
     """
+    return applied(state, operations, chunks, seq=seq)[0]
+
+
+def applied(
+    state: State, operations: Sequence[Operation], chunks: Sequence[Chunk], *, seq: int
+) -> tuple[State, Sequence[Chunk], Mapping[str, Placed | None]]:
+    """The state after the operations (see `apply`), the chunks (see `apply_to_draft`), and each new place by chunk id.
+
+    `None` is the place of a chunk that is removed.
+    """
+    if is_append(operations, chunks) and is_plain(chunks[0]):
+        after, placed = state.appended(chunks[0], seq)
+        return after, chunks, {chunks[0].id: placed}
     draft = state.draft()
-    apply_to_draft(draft, operations, chunks, seq=seq)
-    return draft.freeze(seq)
+    made = apply_to_draft(draft, operations, chunks, seq=seq)
+    return draft.freeze(seq), made, draft.touched
+
+
+def is_append(operations: Sequence[Operation], chunks: Sequence[Chunk]) -> bool:
+    """Whether operations put one chunk at the end of the state: those of most events do."""
+    return len(operations) == 1 == len(chunks) and operations[0] == Add(chunks[0].id)
 
 
 def apply_to_draft(
@@ -57,7 +75,7 @@ def apply_to_draft(
     Returns the chunks, with the parents that those have now which replace others.
     """
     draft.seq = seq
-    if len(operations) == 1 == len(chunks) and operations[0] == Add(chunks[0].id):  # a chunk at the end: most events
+    if is_append(operations, chunks):
         draft.append(chunks[0])
         return chunks
     run = _Application(draft, {chunk.id: chunk for chunk in chunks})

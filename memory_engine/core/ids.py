@@ -39,21 +39,17 @@ class RandomIds:
         """Draw again: the drawn ones belong to the process that this one was forked from."""
         self._drawn = iter(())
 
-    def _draw(self) -> bytes:
-        """16 bytes that no other id has."""
+    def event_id(self, now_us: int) -> str:
+        """A UUIDv7 in canonical form."""
+        return uuid7(now_us // 1000, self.salt()[:10])
+
+    def salt(self) -> bytes:
+        """16 bytes from the operating system that no other id has."""
         try:
             return next(self._drawn)[0]
         except StopIteration:
             self._drawn = struct.iter_unpack("16s", os.urandom(_DRAWN))
             return next(self._drawn)[0]
-
-    def event_id(self, now_us: int) -> str:
-        """A UUIDv7 in canonical form."""
-        return uuid7(now_us // 1000, self._draw()[:10])
-
-    def salt(self) -> bytes:
-        """16 bytes from the operating system."""
-        return self._draw()
 
 
 _DRAWING: "WeakSet[RandomIds]" = WeakSet()

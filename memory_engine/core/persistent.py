@@ -206,6 +206,19 @@ class SortedSequence(msgspec.Struct, Generic[K], frozen=True, eq=False):
         last.at_end = not last.kept_behind
         return [one for one in (*found, last) if one.removed or one.added]
 
+    def next_key(self) -> bytes:
+        """The key of an item that is put behind all others."""
+        return key_after(self._blocks[-1][-1].key) if self._blocks else ZERO
+
+    def appended(self, item: K) -> "SortedSequence[K]":
+        """With an item behind all others. Copies the last block, or halves it where it is full."""
+        if not self._blocks:
+            return SortedSequence(((item,),))
+        *others, last = self._blocks
+        if len(last) >= 2 * _BLOCK:
+            return SortedSequence((*others, last[:_BLOCK], (*last[_BLOCK:], item)))
+        return SortedSequence((*others, (*last, item)))
+
     def draft(self) -> "SequenceDraft[K]":
         """A mutable copy that shares every block until it is touched."""
         return SequenceDraft(list(self._blocks))

@@ -85,14 +85,14 @@ class StateHandle(msgspec.Struct, eq=False, gc=False):
 
     seq: int
     _state: State | None
-    _generation: int
+    _epoch: int
     _load: Callable[[int, int], Awaitable[State]]
-    """Reads the state of the thread that bore the id in a generation, at a seq."""
+    """Reads the state at a seq of the thread that bore the id in an epoch."""
 
     async def load(self) -> State:
         """The state after the event. Raises `StateNotSent` for a receipt that was pickled."""
         if self._state is None:
-            self._state = await self._load(self._generation, self.seq)
+            self._state = await self._load(self._epoch, self.seq)
         return self._state
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ def _without_store(seq: int) -> StateHandle:
     return StateHandle(seq, None, 0, _unreachable)
 
 
-async def _unreachable(_generation: int, seq: int) -> State:
+async def _unreachable(_epoch: int, seq: int) -> State:
     raise StateNotSent(seq)
 
 

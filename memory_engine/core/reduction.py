@@ -4,7 +4,8 @@ Unlike in Redux, a reducer returns operations, not a state, so that the log can 
 """
 
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -13,9 +14,9 @@ from attrs import field, frozen
 from memory_engine.core.arguments import with_tuples
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event
-from memory_engine.core.executor import apply_to_draft, check_ids
+from memory_engine.core.executor import applied, apply_to_draft, check_ids
 from memory_engine.core.operations import Add, Operation
-from memory_engine.core.state import StateDraft, StateView
+from memory_engine.core.state import Placed, State, StateDraft, StateView
 from memory_engine.core.tokens import estimate_chunk, recorded_tokens
 from memory_engine.errors import DuplicateRegistration, EventRefused, InvalidOperation, ReducerError
 
@@ -130,6 +131,27 @@ class ReducerRegistry:
         self._by_type[entry.event_type] = tuple(sorted(entries, key=lambda e: e.order))
 
 
+def reduce_onto(
+    state: State, reducers: Sequence[RegisteredReducer], event: Event, ctx: ReduceContext, thread_id: str
+) -> tuple[State, Reduction, Mapping[str, Placed | None]]:
+    """Reduce an event onto a state: the state after it, the whole reduction, and each new place by chunk id.
+
+    `None` is the place of a removed chunk. Raises what `reduce_into` raises; `state` itself is as it was.
+    """
+    if len(reducers) != 1:
+        draft = state.draft()
+        whole = reduce_into(draft, reducers, event, ctx, thread_id)
+        return draft.freeze(ctx.seq), whole, draft.touched
+    try:
+        proposal = _proposed(state, reducers[0], event, ctx, thread_id)
+        after, chunks, places = applied(state, proposal.operations, proposal.chunks, seq=ctx.seq)
+    except ReducerError:
+        raise
+    except Exception as error:  # the boundary to user code: every error becomes the typed one
+        raise _as_reducer_error(error, thread_id, event, reducers[0]) from error
+    return after, proposal if chunks is proposal.chunks else Reduction(proposal.operations, tuple(chunks)), places
+
+
 def reduce_into(
     draft: StateDraft, reducers: Iterable[RegisteredReducer], event: Event, ctx: ReduceContext, thread_id: str
 ) -> Reduction:
@@ -153,38 +175,48 @@ def run_reducer(
     draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str
 ) -> Reduction:
     """Run one reducer on the draft: see `reduce_into`. It leaves the draft's `seq` alone where it does nothing."""
-    ctx.reducer = entry.name
     try:
-        reduction = _reduced(draft, entry, event, ctx, thread_id)
-        if not reduction.operations and not reduction.chunks:
+        proposal = _proposed(draft, entry, event, ctx, thread_id)
+        if proposal is NOTHING:
             return NOTHING
-        stamped = [_stamped(chunk, ctx.tokens_of_text) for chunk in reduction.chunks]
-        check_ids(stamped, seq=ctx.seq)
-        placed = apply_to_draft(draft, reduction.operations, stamped, seq=ctx.seq)
-        return Reduction(tuple(reduction.operations), tuple(placed))
+        chunks = apply_to_draft(draft, proposal.operations, proposal.chunks, seq=ctx.seq)
+        return Reduction(proposal.operations, tuple(chunks))
     except ReducerError:
         raise
-    except InvalidOperation as error:
-        operation = str(getattr(error, "operation", ""))
-        raise ReducerError(thread_id, event.event_type, entry.name, operation, str(error)) from error
     except Exception as error:  # the boundary to user code: every error becomes the typed one
-        why = f"{type(error).__name__}: {error}"
-        raise ReducerError(thread_id, event.event_type, entry.name, "", why) from error
+        raise _as_reducer_error(error, thread_id, event, entry) from error
 
 
-def _reduced(
-    draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str
-) -> Reduction:
+def _proposed(view: StateView, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str) -> Reduction:
+    """What a reducer wants done, its chunks' ids checked and their tokens set; `NOTHING` where that is nothing."""
+    ctx.reducer = entry.name
     try:
-        reduction: object = entry.reduce(draft, event, ctx)
+        reduction: object = entry.reduce(view, event, ctx)
     except InvalidOperation as error:
         raise EventRefused(thread_id, event.event_type, entry.name, "", str(error)) from error
-    if isinstance(reduction, Reduction):
-        return reduction
-    if isinstance(reduction, Coroutine):
-        reduction.close()  # else Python warns that it was not awaited
-    why = f"it returned a {type(reduction).__name__}, not a Reduction"
-    raise ReducerError(thread_id, event.event_type, entry.name, "", why)
+    if not isinstance(reduction, Reduction):
+        raise _no_reduction(reduction, thread_id, event, entry)
+    if not reduction.operations and not reduction.chunks:
+        return NOTHING
+    chunks = tuple(map(_stamped, reduction.chunks, repeat(ctx.tokens_of_text)))
+    check_ids(chunks, seq=ctx.seq)
+    return Reduction(tuple(reduction.operations), chunks)
+
+
+def _no_reduction(returned: object, thread_id: str, event: Event, entry: RegisteredReducer) -> ReducerError:
+    if isinstance(returned, Coroutine):
+        returned.close()  # else Python warns that it was not awaited
+    why = f"it returned a {type(returned).__name__}, not a Reduction"
+    return ReducerError(thread_id, event.event_type, entry.name, "", why)
+
+
+def _as_reducer_error(error: Exception, thread_id: str, event: Event, entry: RegisteredReducer) -> ReducerError:
+    """The error of a reducer that raised, or of what it returned."""
+    if isinstance(error, InvalidOperation):
+        operation, why = str(getattr(error, "operation", "")), str(error)
+    else:
+        operation, why = "", f"{type(error).__name__}: {error}"
+    return ReducerError(thread_id, event.event_type, entry.name, operation, why)
 
 
 def _stamped(chunk: Chunk, tokens_of_text: Callable[[str], int]) -> Chunk:

@@ -7,6 +7,7 @@ milliseconds, and each wake-up of the loop, and each statement of a commit, wait
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from math import inf
 from time import perf_counter
 from typing import TypeAlias, TypeVar
 
@@ -62,16 +63,27 @@ async def let_others() -> float:
     return IDLE_S_MAX
 
 
+IN_A_ROW_MAX = 8
+"""Commits that end at once, before the loop has a turn: about a millisecond."""
+
+
 class Pace:
-    """The pauses of background work of an engine: one slice at a time, after a commit or between commits."""
+    """The pace of one engine's commits on an event loop: its turns between them, and the pauses of background work.
+
+    That work is done one slice at a time, after a commit or while there is none. A caller that dispatches in a row
+    never waits for one of its commits; after some of them the loop has a turn. `committed_s` is when the last one
+    ended, by `perf_counter`; those in `at_next_commit` are called once, when the next one has.
+    """
 
     def __init__(self) -> None:
+        self._in_a_row = 0
         self._alone = asyncio.Lock()
         self._line = asyncio.Lock()
         self._turn = asyncio.Lock()
         self._moment: asyncio.Future[bool] | None = None
         self._idle_s = IDLE_S
-        self._committed_s = 0.0
+        self.committed_s = -inf
+        self.at_next_commit: list[Callable[[], None]] = []
         self._awaited = 0
         self._hurry = asyncio.Event()
 
@@ -87,17 +99,29 @@ class Pace:
             if not taking.cancel() and taking.result():
                 self._alone.release()
 
-    def committed(self) -> None:
-        """A commit has ended: the loop and the connection have a moment."""
-        self._committed_s = perf_counter()
+    def is_loops_turn(self) -> bool:
+        """Whether the next request should wait for a round of the loop; then counting starts over."""
+        if self._in_a_row < IN_A_ROW_MAX:
+            return False
+        self._in_a_row = 0
+        return True
+
+    def committed(self, *, at_once: bool = False) -> None:
+        """A commit has ended, `at_once` if no one had to wait for it: the loop and the connection have a moment."""
+        self._in_a_row += at_once
+        self.committed_s = perf_counter()
         if self._moment is not None:
             self._end(after_commit=True)
+        if self.at_next_commit:
+            called, self.at_next_commit = self.at_next_commit, []
+            for call in called:
+                call()
 
     async def quiet(self, presses: Callable[[], bool] = lambda: False) -> None:
         """Wait until commits pause, it presses, or a caller waits for it; not for ever, and in turn."""
         latest_s = perf_counter() + PATIENCE_S
         async with self._line:
-            while not presses() and (left_s := min(self._committed_s + QUIET_S, latest_s) - perf_counter()) > 0:
+            while not presses() and (left_s := min(self.committed_s + QUIET_S, latest_s) - perf_counter()) > 0:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left_s):
                         await self._hurry.wait()

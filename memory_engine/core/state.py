@@ -34,7 +34,7 @@ class Mark(StrEnum):
 _EPHEMERAL, _SNIPPET = Retention.EPHEMERAL, ChunkType.SNIPPET.value
 
 
-def _is_plain(chunk: Chunk) -> bool:
+def is_plain(chunk: Chunk) -> bool:
     """Whether a chunk is neither derived nor found by any name: most are so, and every change of a state asks."""
     marked = chunk.retention is _EPHEMERAL or chunk.status == RECALLED or chunk.type == _SNIPPET
     return not (marked or chunk.name or chunk.parent_ids or chunk.lines or chunk.is_container)
@@ -295,6 +295,20 @@ class State(_StateQueries):
         """A mutable copy that shares the parts it does not touch."""
         return StateDraft(self)
 
+    def appended(self, chunk: Chunk, seq: int) -> "tuple[State, Placed]":
+        """The state at `seq` with a plain chunk (see `is_plain`) at the end of the top, and its place.
+
+        A draft gives the same: this is the change of most events, made without one.
+        """
+        placed = Placed(chunk, self._top.next_key())
+        after = State.__new__(State)
+        after.seq = seq
+        after.tally = self.tally.plus(chunk, 1)
+        after._derived, after._names, after._nested = self._derived, self._names, self._nested
+        after._index = self._index.changed({chunk.id: placed})
+        after._top = self._top.appended(placed)
+        return after, placed
+
 
 class StateDraft(_StateQueries):
     """A state being changed. `touched` collects each chunk's new place (`None`: removed) since it was last cleared."""
@@ -359,7 +373,7 @@ class StateDraft(_StateQueries):
         self.touched.update(ids)
         self.tally = self.tally.without(gone)
         for chunk in gone:
-            if not _is_plain(chunk):
+            if not is_plain(chunk):
                 self._forget_names(chunk)
         self.siblings(container).remove_all([placed.key for placed in several])
 
@@ -377,7 +391,7 @@ class StateDraft(_StateQueries):
         self._index.set(chunk.id, placed)
         self.tally = self.tally.plus(chunk, 1)
         self.touched[chunk.id] = placed
-        if _is_plain(chunk):
+        if is_plain(chunk):
             return
         if _is_derived(chunk):
             self._derived.set(chunk.id, True)

@@ -88,7 +88,8 @@ def estimate_chunk(chunk: Chunk, of_text: Callable[[str], int] = recorded_tokens
 
     `of_text` is the estimate of its content's texts, for a caller that knows it of long ones.
     """
-    total = estimate_content(chunk.content, of_text)
+    content = chunk.content
+    total = of_text(content) if isinstance(content, str) else estimate_content(content, of_text)
     for call in chunk.calls:
         total += recorded_tokens(call.name) + recorded_tokens(call.arguments)
     for line in chunk.lines:

@@ -18,6 +18,18 @@ from memory_engine.store.reader import LogReader
 V = TypeVar("V")
 
 
+class Concerned(dict[str, tuple[Projection[object], ...]]):
+    """Projections by event type: those that read every type, where nothing else is known of one."""
+
+    def __init__(self, always: tuple[Projection[object], ...]) -> None:
+        super().__init__()
+        self._always = always
+
+    def __missing__(self, event_type: str) -> tuple[Projection[object], ...]:
+        self[event_type] = self._always
+        return self._always
+
+
 class InlinePlan:
     """The inline projections of an engine, and those that an event type concerns."""
 
@@ -26,14 +38,11 @@ class InlinePlan:
         self.types = {p.name: event_types(p) for p in inline}
         self.named = {p.name: p for p in inline}
         self.always = tuple(p for p in inline if self.types[p.name] is None)
-        self._of_type: dict[str, tuple[Projection[object], ...]] = {}
+        self.concerned = Concerned(self.always)
+        """The projections that read events of a type, by its name."""
         for projection in inline:
             for name in self.types[projection.name] or ():
-                self._of_type[name] = (*self._of_type.get(name, self.always), projection)
-
-    def concerned(self, event_type: str) -> tuple[Projection[object], ...]:
-        """The projections that read events of a type."""
-        return self._of_type.get(event_type, self.always)
+                self.concerned[name] = (*self.concerned[name], projection)
 
 
 class InlineProjections:
@@ -65,10 +74,7 @@ class InlineProjections:
 
     def missing(self, event_type: str) -> list[Projection[object]]:
         """The projections to bring in before an event of this type can be applied."""
-        concerned = self.concerned(event_type)
-        if not concerned:
-            return []
-        missing = [one for one in concerned if one.name not in self._rows]
+        missing = [one for one in self.concerned[event_type] if one.name not in self._rows]
         if missing and self._is_new:
             self._rows.update({one.name: Rows(one.row, None if is_lazy(one) else {}) for one in missing})
             return []
@@ -120,7 +126,7 @@ class InlineProjections:
         before: dict[str, RowChanges] = {}
         try:
             for event in events:
-                for projection in self.concerned(event.type):
+                for projection in self.concerned[event.type]:
                     rows = self._rows[projection.name]
                     if projection.name not in before:
                         before[projection.name] = rows.changes()

@@ -44,7 +44,7 @@ class Refolding:
 
         Raises `ReducerError` where a projection fails; `failed` then names it.
         """
-        concerned = self._beside + self._plan.concerned(stored.type)
+        concerned = self._beside + self._plan.concerned.get(stored.type, self._plan.always)
         if not concerned:
             return
         event = self._reader.decode(self._thread_id, stored)

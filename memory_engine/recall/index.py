@@ -96,8 +96,6 @@ class Indexing:
         self._locks = OfLoop[WeakValueDictionary[str, asyncio.Lock]](WeakValueDictionary)
         self._under_way = OfLoop[dict[object, Ended]](dict)
         self._waited_s = 0.0
-        self.wrote_s = -QUIET_S
-        """When anything was committed last, by the loop's clock."""
 
     @property
     def passages(self) -> PassageIndex:
@@ -265,7 +263,7 @@ class Indexing:
         """Rest after work that began at a time, where something is written and no search waits; when that ended."""
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        rests = now_s > self._waited_s and now_s - self.wrote_s < QUIET_S
+        rests = now_s > self._waited_s and perf_counter() - self._kernel.pace.committed_s < QUIET_S
         await asyncio.sleep((now_s - began_s) * RESTS if rests else 0)
         return loop.time()
 
@@ -283,47 +281,70 @@ class Indexing:
 class IndexingAhead:
     """Indexes threads that were written to, while nothing is written, so that no first search has to for seconds.
 
-    It begins when the waiting logs have enough events (`AHEAD_MIN`) that a search would take long, and stops at
-    the next commit, to go on when it is quiet again.
+    It begins when the logs in memory without an index have enough events (`AHEAD_MIN`) that a search would take
+    long, and stops at the next commit, to go on when it is quiet again.
     """
 
     def __init__(self, kernel: Kernel, indexing: Indexing) -> None:
         self._kernel = kernel
         self._indexing = indexing
-        self._waiting: dict[str, int] = {}
-        self._events = 0
-        self._wrote_s = 0.0
+        self._given_up: dict[str, int] = {}
+        self._presses = False
         self._task: asyncio.Task[None] | None = None
 
-    def wrote(self, runtime: ThreadRuntime, now_s: float, *, forgot: bool) -> None:
-        """Note a commit to a thread whose index is not there, or not whole; where it `forgot`, that goes on at once.
+    def listen(self) -> None:
+        """Hear of the next commit, which begins a stretch of them."""
+        self._kernel.pace.at_next_commit.append(self._look_later)
 
-        `now_s` is the loop's time.
-        """
-        self._events += runtime.head.seq - self._waiting.get(runtime.id, 0)
-        self._waiting[runtime.id] = runtime.head.seq
-        self._wrote_s = now_s - (QUIET_S if forgot else 0.0)
-        if self._events >= AHEAD_MIN and (self._task is None or self._task.done()) and not self._kernel.tasks.closing:
+    def _look_later(self) -> None:
+        left_s = self._kernel.pace.committed_s + QUIET_S - perf_counter()
+        asyncio.get_running_loop().call_later(left_s, self._look)
+
+    def _look(self) -> None:
+        """Begin, if nothing was written for a while; else look again."""
+        if perf_counter() - self._kernel.pace.committed_s < QUIET_S:
+            self._look_later()
+            return
+        self.listen()
+        self._begin()
+
+    def forgot(self, runtime: ThreadRuntime) -> None:
+        """Go on at once: a thread forgot something."""
+        if not runtime.indexed:
+            self._presses = True
+            self._begin()
+
+    def _begin(self) -> None:
+        is_at_work = self._task is not None and not self._task.done()
+        if not is_at_work and not self._kernel.tasks.closing and self._waiting():
             self._task = self._kernel.tasks.spawn(self._work(), until_close=True)
 
+    def _waiting(self) -> list[ThreadRuntime]:
+        """The threads without an index that were written to; none where that is too little."""
+        found = [
+            runtime
+            for runtime in self._kernel[OpenThreads].all()
+            if runtime.is_written and not runtime.indexed and self._given_up.get(runtime.id) != runtime.head.seq
+        ]
+        return found if sum([runtime.head.seq for runtime in found]) >= AHEAD_MIN else []
+
     async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._waiting:
-            wait_s = self._wrote_s + QUIET_S - loop.time()
-            if wait_s > 0:
-                await asyncio.sleep(wait_s)
-                continue
-            thread_id, began_s = next(iter(self._waiting)), self._wrote_s
+        waiting = self._waiting()
+        while waiting:
+            runtime = waiting.pop()
+            self._presses = False
             try:
-                await self._indexing.catch_up(thread_id, partial(self._go_on, began_s))
+                await self._indexing.catch_up(runtime.id, partial(self._go_on, self._kernel.pace.committed_s))
             except _NotQuietError:
-                continue
+                if not self._presses:
+                    return
+                waiting = self._waiting()
             except MemoryEngineError as error:
-                _log.warning("thread %r is not indexed before it is searched: %s", thread_id, error)
-            self._events -= self._waiting.pop(thread_id)
+                self._given_up[runtime.id] = runtime.head.seq
+                _log.warning("thread %r is not indexed before it is searched: %s", runtime.id, error)
 
     def _go_on(self, began_s: float, _done: int, _all: int) -> None:
-        if self._wrote_s != began_s:
+        if self._kernel.pace.committed_s != began_s:
             raise _NotQuietError
 
 

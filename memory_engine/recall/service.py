@@ -3,7 +3,6 @@
 The arguments of a search are checked first: a wrong value is refused, never searched for as something else.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from datetime import datetime, tzinfo
 from attrs import evolve
 
 from memory_engine.core.clock import to_us, zone_of
+from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.threads import TIMEZONE, WHAT_IF
 from memory_engine.errors import InvalidArgument, InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.base import close
@@ -162,6 +162,7 @@ class Recall:
             with suppress(ThreadNotFound):  # it was deleted meanwhile
                 await embed_all(self._kernel, passages, thread_id, embedder, progress)
         old, self._models.embedder = self.embedder, embedder
+        self._embed_after_commits()
         try:
             for thread_id in threads:
                 await self._let_go_of_old(thread_id)
@@ -179,13 +180,22 @@ class Recall:
             self.embedding.touched(thread_id)
         self._kernel.caches.drop(thread_id)
 
-    def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Queue new passages for their vectors, or their thread to be indexed."""
-        now_s = self.indexing.wrote_s = asyncio.get_running_loop().time()
-        if not runtime.indexed:
-            forgot = bool(reduced) and forgotten_at(runtime.head) >= reduced[0].stored.seq
-            self._ahead.wrote(runtime, now_s, forgot=forgot)
-        elif self._models.embedder is not None:
+    def listen(self, threads: OpenThreads) -> None:
+        """Hear what search has to do after commits: in quiet times, and with an embedder after each."""
+        self._ahead.listen()
+        self._kernel.home.moved.append(self._ahead.listen)
+        threads.on_event[MemoryForget.event_type].append(lambda runtime, _: self._ahead.forgot(runtime))
+        self._threads = threads
+        self._embed_after_commits()
+
+    def _embed_after_commits(self) -> None:
+        """Hear of commits from now on, where an embedder makes vectors of them."""
+        if self._models.embedder is not None and self._queue_passages not in self._threads.on_commit:
+            self._threads.on_commit.append(self._queue_passages)
+
+    def _queue_passages(self, runtime: ThreadRuntime, _reduced: Sequence[Reduced]) -> None:
+        """Queue the new passages of a thread for their vectors."""
+        if runtime.indexed:
             self.embedding.touched(runtime.id)
 
     async def settle(self) -> None:

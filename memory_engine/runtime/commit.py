@@ -1,59 +1,38 @@
-"""A commit in the making: events reduced onto a state, the rows they become, and what the log holds of them already.
+"""A commit: requests reduced onto a thread, the rows they become, and the receipts that their senders get for them."""
 
-Events are encoded when their sender hands them over, so that waiting cannot change them.
-"""
-
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from functools import partial
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
-from memory_engine.core.aside import aside
-from memory_engine.core.chain import read_back
-from memory_engine.core.clock import Clock, checked_us, to_us
-from memory_engine.core.codec import GENESIS, commitment, encode_event, is_large, link
+from memory_engine.core.chain import as_recorded, next_head, read_back
+from memory_engine.core.codec import GENESIS, checked_record, commitment, link
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ThreadUpdated
-from memory_engine.core.events.registry import EventRegistry
-from memory_engine.core.ids import IdSource, check_identifier
-from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent, StateHandle, StoredEvent
-from memory_engine.core.reduction import Reduction
-from memory_engine.core.slices import Steps, finish, in_slices, let_others
-from memory_engine.core.state import State
+from memory_engine.core.reduction import ReduceContext, Reduction, reduce_onto
+from memory_engine.core.state import Placed, State
 from memory_engine.core.threads import (
     PAUSED,
+    SCOPE_EPOCHS,
     UNREADABLE,
     DamagedRecord,
     Head,
-    LiveChunk,
     ThreadRecord,
     check_record,
     decode_policy,
     generation_of,
 )
-from memory_engine.errors import (
-    Conflict,
-    EventTooLarge,
-    IdempotencyConflict,
-    InvalidEvent,
-    MemoryEngineError,
-    ThreadNotFound,
-)
-from memory_engine.runtime.correlation import current_links
+from memory_engine.errors import Conflict, IdempotencyConflict, InvalidEvent, MemoryEngineError, ThreadNotFound
+from memory_engine.projections.inline import InlineProjections
+from memory_engine.projections.outbox import check_destinations
+from memory_engine.runtime.kernel import PLAIN, Kernel, ThreadKind
 from memory_engine.runtime.notes import DueNote
-from memory_engine.runtime.queue import Prepared, Request
-from memory_engine.store.passages import PassageChange, PassageStep
-from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
+from memory_engine.runtime.queue import MANY, Prepared, Request
+from memory_engine.store.passages import PassageStep, passage_step
+from memory_engine.store.protocol import CommitUnit, Store
 from memory_engine.store.reader import LogReader
-
-if TYPE_CHECKING:
-    from memory_engine.core import large_events
-else:
-    large_events = lazy_module("memory_engine.core.large_events")
 
 
 class Reduced(msgspec.Struct, frozen=True, gc=False):
@@ -63,25 +42,66 @@ class Reduced(msgspec.Struct, frozen=True, gc=False):
     event: Event
     reduction: Reduction
 
+    def recorded(self, thread_id: str) -> RecordedEvent:
+        """The event as the log will give it back."""
+        return as_recorded(thread_id, self.stored, self.event, self.reduction)
 
-MANY = 64
-"""Events of one call that are prepared and reduced at once; more are, piece by piece, with others between."""
 
+class ThreadAtWork(Protocol):
+    """What a commit is made of: its thread in memory. `makes`: the store does not have it yet."""
 
-class Attempt(msgspec.Struct, eq=False):
-    """A commit in the making. `notes` are those that it records, each with its seq; no sender awaits them."""
-
-    state: State
-    head: Head
+    id: str
+    kind: ThreadKind
     record: ThreadRecord
-    requests: list[tuple[Request, list[Reduced], State]] = []
-    reduced: list[Reduced] = []
-    live: dict[str, LiveChunk | None] = {}
-    passages: list[PassageStep] = []
-    notes: list[tuple[DueNote, int]] = []
-    now_us: int = 0
-    """When its events are recorded; 0: each request when it joins."""
-    has_receipts: bool = False
+    head: Head
+    state: State
+    makes: ThreadRecord | None
+    projections: InlineProjections
+    indexed: bool
+    log: "RecordedLog"
+
+
+class Commit(CommitUnit, eq=False, kw_only=True, gc=True):
+    """Requests reduced onto a thread: the unit that the store takes, and what the thread is after it.
+
+    A request is reduced onto a commit of its own, which joins the one before it whole, or goes: it has failed then.
+    `record` is the thread's, if an event has changed it, and `known` the one before. `notes` are those that it records,
+    each with its seq; no sender awaits them. `is_viewed`: an event of it changes rows of a view.
+    """
+
+    known: ThreadRecord
+    state: State
+    now_us: int
+    """When its events are recorded."""
+    rows: list[StoredEvent]
+    places: dict[str, Placed | None]
+    """The lists behind `events` and `live`, as they grow."""
+    requests: list[tuple[Request, list[Reduced], State]] = msgspec.field(default_factory=list)
+    reduced: list[Reduced] = msgspec.field(default_factory=list)
+    passage_steps: list[PassageStep] = msgspec.field(default_factory=list)
+    notes: list[tuple[DueNote, int]] = msgspec.field(default_factory=list)
+    is_viewed: bool = False
+
+    @classmethod
+    def begun(cls, kernel: Kernel, thread: ThreadAtWork, before: "Commit | None" = None) -> "Commit":
+        """An empty commit onto a thread's head, or behind one that is in the making."""
+        now_us = kernel.read_time()
+        at = thread if before is None else before
+        rows: list[StoredEvent] = []
+        places: dict[str, Placed | None] = {}
+        return cls(
+            events=rows,
+            rows=rows,
+            live=places,
+            places=places,
+            thread_id=thread.id,
+            expected=at.head,
+            head=at.head,
+            makes=thread.makes if before is None else None,
+            known=thread.record if before is None else before.record or before.known,
+            state=at.state,
+            now_us=now_us if thread.kind is PLAIN else thread.kind.recorded_us(now_us),
+        )
 
     def defers(self, request: Request) -> bool:
         """Whether a further request has to wait for the end of this commit."""
@@ -95,50 +115,75 @@ class Attempt(msgspec.Struct, eq=False):
         ids = {event.id for event in request.events}
         return any(step.stored.id in ids for step in self.reduced)
 
-    def unit(
-        self,
-        expected: Head,
-        known: ThreadRecord,
-        projections: Sequence[ProjectionChange],
-        *,
-        makes: ThreadRecord | None,
-        is_indexed: bool,
-    ) -> CommitUnit:
-        """The attempt as the store takes it, for a thread with this head and record; `makes`: the thread is new."""
-        return CommitUnit(
-            thread_id=known.id,
-            expected=expected,
-            head=self.head,
-            events=[step.stored for step in self.reduced],
-            live=self.live,
-            projections=projections,
-            passages=PassageChange(expected.seq, self.head.seq, self.passages) if is_indexed else None,
-            makes=makes,
-            record=self.record if self.record is not known else None,
-        )
+    def take(self, kernel: Kernel, thread: ThreadAtWork, request: Request, notes: Sequence[DueNote]) -> "Commit":
+        """Reduce a request onto it, behind notes. Raises what reducing raises; then the commit is of no use."""
+        if request.check is not None:
+            request.check(self.state)
+        first = len(self.reduced)
+        for note in notes:
+            sent = NewEvent(note.event, correlation_id=request.events[0].correlation_id)
+            step = self._reduce(kernel, thread.kind, kernel.preparer.one(sent))
+            self.notes.append((note, step.stored.seq))
+        for prepared in request.pending:
+            self._reduce(kernel, thread.kind, prepared)
+        reduced = self.reduced[first:]
+        self.requests.append((request, reduced[len(notes) :], self.state))
+        self._derive(kernel, thread, reduced)
+        return self
 
-    def make_receipts(self, log: "RecordedLog") -> None:
-        """Done while the store is at work: nobody waits for them yet. Those of very many events are there already."""
-        if self.has_receipts:
-            return
-        for request, reduced, state in self.requests:
-            for step in reduced:
-                at_hand = state if state.seq == step.stored.seq else None
-                request.receipts[step.stored.id] = log.receipt(self.head, step.stored, step.reduction, at_hand)
+    def _reduce(self, kernel: Kernel, kind: ThreadKind, sent: Prepared) -> Reduced:
+        prepared = sent if kind.admit is None else kind.admit(sent)
+        event, head = prepared.event, self.head
+        if event.event_delivers:
+            check_destinations(event, self.known.tenant_id)
+        context = ReduceContext(head.seq + 1, prepared.id, self.now_us, prepared.tokens_of_text)
+        reducers = kernel.reducers.of_type(event.event_type)
+        self.state, reduction, places = reduce_onto(self.state, reducers, event, context, self.thread_id)
+        record = checked_record(reduction, event, thread_id=self.thread_id, reducers=reducers)
+        stored = linked_row(prepared, record, head, self.now_us)
+        self.head = next_head(head, stored, self.state.tally, tracked=event.event_tracked)
+        self.places.update(places)
+        if isinstance(event, ThreadUpdated):
+            self.record = updated(self.record or self.known, event)
+        step = Reduced(stored, event, reduction)
+        self.rows.append(stored)
+        self.reduced.append(step)
+        return step
+
+    def _derive(self, kernel: Kernel, thread: ThreadAtWork, reduced: Sequence[Reduced]) -> None:
+        """Compute what else events write: passages for search, where the thread has an index, and rows of views.
+
+        Raises `ReducerError` naming the type, or the projection, for which that fails.
+        """
+        viewed: list[RecordedEvent] = []
+        for step in reduced:
+            if thread.indexed:
+                found = passage_step(kernel.extractors, self.thread_id, step.event, step.stored)
+                if found is not None:
+                    self.passage_steps.append(found)
+            if thread.projections.concerned[step.stored.type]:
+                viewed.append(step.recorded(self.thread_id))
+        if viewed:
+            thread.projections.apply(viewed)
+            self.is_viewed = True
+
+    def join(self, other: "Commit") -> None:
+        """Take in a commit that was begun where this one ends."""
+        self.head, self.state, self.record = other.head, other.state, other.record or self.record
+        self.rows += other.rows
+        self.places.update(other.places)
+        self.requests += other.requests
+        self.reduced += other.reduced
+        self.passage_steps += other.passage_steps
+        self.notes += other.notes
+        self.is_viewed |= other.is_viewed
 
     def void(self, request: Request) -> None:
-        """Void the receipts of a request that was to join piece by piece."""
+        """Take back the receipts of a request: the commit did not happen."""
         for step in self.reduced:
             request.receipts.pop(step.stored.id, None)
 
-    def void_receipts(self) -> None:
-        """Void the receipts: the commit did not happen."""
-        for request, reduced, _ in self.requests:
-            for step in reduced:
-                request.receipts.pop(step.stored.id, None)
 
-
-_NO_IDS = ("", "", "")
 SEEN_PAGE = 64
 """Events that are looked at in one go, when a sender has seen only earlier ones."""
 
@@ -162,13 +207,19 @@ class RecordedLog:
             hash=stored.hash.hex(),
             operations=made.operations,
             chunks=made.chunks,
-            state=StateHandle(stored.seq, at_hand, generation_of(head), self._state),
+            state=StateHandle(stored.seq, at_hand, head.epoch, self._state),
             recorded_at_us=stored.recorded_at_us,
         )
 
-    async def _state(self, generation: int, seq: int) -> State:
+    def make_receipts(self, head: Head, request: Request, reduced: Sequence[Reduced], state: State) -> None:
+        """Make the receipts of a request's events; `state` is the one after the last of them."""
+        for step in reduced:
+            at_hand = state if state.seq == step.stored.seq else None
+            request.receipts[step.stored.id] = self.receipt(head, step.stored, step.reduction, at_hand)
+
+    async def _state(self, epoch: int, seq: int) -> State:
         """The state after an event of this thread. Raises `ThreadNotFound` where another bears its id now."""
-        if generation_of(await self._store.head(self._thread_id)) != generation:
+        if generation_of(await self._store.head(self._thread_id)) != epoch // SCOPE_EPOCHS:
             raise ThreadNotFound(self._thread_id)
         return await self._reader.shown_at(self._thread_id, seq)
 
@@ -216,26 +267,22 @@ class RecordedLog:
             request.fail(Conflict(self._thread_id, request.expected_seq or 0, head.seq))
 
 
-def updated(record: ThreadRecord, reduced: Sequence[Reduced]) -> ThreadRecord:
-    """A thread's record after events. Raises `InvalidEvent` for what a record cannot hold."""
-    for step in reduced:
-        event = step.event
-        if not isinstance(event, ThreadUpdated):
-            continue
-        if isinstance(record, DamagedRecord):
-            why = f"{record.unreadable[0]}; `rebuild` writes it anew"
-            raise InvalidEvent(event.event_type, f"the record of thread {record.id!r}", why)
-        metadata = dict(record.metadata)
-        for entry in event.metadata:
-            metadata.pop(entry.key, None)
-            if not entry.removed:
-                metadata[entry.key] = entry.value
-        try:
-            own = decode_policy(event.policy) if event.policy else record.policy
-        except UNREADABLE as error:
-            raise InvalidEvent(event.event_type, "policy", str(error)) from None
-        record = msgspec.structs.replace(record, metadata=metadata, policy=None if event.default_policy else own)
-        check_record(record)
+def updated(record: ThreadRecord, event: ThreadUpdated) -> ThreadRecord:
+    """A thread's record after an event. Raises `InvalidEvent` for what a record cannot hold."""
+    if isinstance(record, DamagedRecord):
+        why = f"{record.unreadable[0]}; `rebuild` writes it anew"
+        raise InvalidEvent(event.event_type, f"the record of thread {record.id!r}", why)
+    metadata = dict(record.metadata)
+    for entry in event.metadata:
+        metadata.pop(entry.key, None)
+        if not entry.removed:
+            metadata[entry.key] = entry.value
+    try:
+        own = decode_policy(event.policy) if event.policy else record.policy
+    except UNREADABLE as error:
+        raise InvalidEvent(event.event_type, "policy", str(error)) from None
+    record = msgspec.structs.replace(record, metadata=metadata, policy=None if event.default_policy else own)
+    check_record(record)
     return record
 
 
@@ -255,118 +302,3 @@ def linked_row(prepared: Prepared, record: bytes, head: Head, now_us: int) -> St
     committed = prepared.commitment or commitment(salt, payload)
     digest = link(head.hash or GENESIS, header, committed, commitment(salt, record))
     return StoredEvent(*header, payload, record, salt, digest, head.hash)
-
-
-class Preparer(msgspec.Struct, frozen=True):
-    """Encodes and checks events, and gives them ids."""
-
-    events: EventRegistry
-    ids: IdSource
-    clock: Clock
-    bytes_max: int
-    correlate: Callable[[], str] | None = None
-    """Gives the correlation id of an event that has none."""
-
-    def all(self, events: Sequence[Event | NewEvent]) -> list[Prepared]:
-        """Several events of one call. Raises `InvalidEvent` also where two different ones have the same id."""
-        return distinct([self.one(new) for new in map(enveloped, events)])
-
-    def one(self, new: NewEvent) -> Prepared:
-        """One event. Raises `InvalidEvent`, `EventTooLarge`, `UndeclaredEvent`, `InvalidIdentifier`."""
-        return self.parts(new.event, new.id, new.occurred_at, new.causation_id, new.correlation_id)
-
-    def parts(
-        self,
-        event: Event,
-        event_id: str = "",
-        occurred_at: datetime | None = None,
-        causation_id: str = "",
-        correlation_id: str = "",
-    ) -> Prepared:
-        """One event from its parts: see `one`. Missing causes come from the surrounding block."""
-        return self._prepared(encode_event(event, self.events), event_id, occurred_at, causation_id, correlation_id)
-
-    async def beside(self, events: Sequence[Event | NewEvent]) -> list[Prepared]:
-        """Several events of one call, large ones encoded and hashed beside the loop. Raises what `all` does.
-
-        The texts of up to `MANY` are taken before anything is awaited, so that waiting cannot change them.
-        """
-        steps = self._all_begun(events)
-        begun = finish(steps) if len(events) <= MANY else await in_slices(steps, let_others)
-        return distinct([one if isinstance(one, Prepared) else await self._finished(*one) for one in begun])
-
-    def _all_begun(
-        self, events: Sequence[Event | NewEvent]
-    ) -> "Steps[list[Prepared | tuple[NewEvent, large_events.SplitEvent]]]":
-        found: list[Prepared | tuple[NewEvent, large_events.SplitEvent]] = []
-        for new in map(enveloped, events):
-            begun = self._begun(new)
-            found.append(begun if isinstance(begun, Prepared) else (new, begun))
-            yield
-        return found
-
-    def _begun(self, new: NewEvent) -> "Prepared | large_events.SplitEvent":
-        split = large_events.split_event(new.event, self.events) if is_large(new.event) else None
-        return self.one(new) if split is None else split
-
-    async def _finished(self, new: NewEvent, split: "large_events.SplitEvent") -> Prepared:
-        salt = self.ids.salt()
-        encoded = await aside(partial(split.encoded, salt), items=sum(map(len, split.texts)))
-        envelope = new.id, new.occurred_at, new.causation_id, new.correlation_id
-        prepared = self._prepared((encoded.payload, split.recorded), *envelope)
-        return msgspec.structs.replace(
-            prepared, salt=salt, commitment=encoded.commitment, tokens_of_text=encoded.measured.tokens
-        )
-
-    def _prepared(
-        self,
-        encoded: tuple[bytes, Event],
-        event_id: str,
-        occurred_at: datetime | None,
-        causation_id: str,
-        correlation_id: str,
-    ) -> Prepared:
-        payload, recorded = encoded
-        if len(payload) > self.bytes_max:
-            raise EventTooLarge(recorded.event_type, len(payload), self.bytes_max)
-        given = (event_id, causation_id, correlation_id)
-        if given != _NO_IDS:
-            for what, value in zip(("event id", "causation id", "correlation id"), given, strict=True):
-                if value != "":
-                    check_identifier(what, value)
-        links = current_links()
-        return Prepared(
-            event=recorded,
-            payload=payload,
-            id=event_id or self.ids.event_id(self.clock.now_us()),
-            id_is_callers=bool(event_id),
-            salt=self.ids.salt(),
-            occurred_at_us=occurred_us(recorded, occurred_at),
-            causation_id=causation_id or links.causation_id,
-            correlation_id=correlation_id or links.correlation_id or (self.correlate() if self.correlate else ""),
-            links_are_callers=bool(causation_id or correlation_id),
-        )
-
-
-def enveloped(event: Event | NewEvent) -> NewEvent:
-    """An event in its envelope."""
-    return event if isinstance(event, NewEvent) else NewEvent(event)
-
-
-def distinct(prepared: list[Prepared]) -> list[Prepared]:
-    """The events of one call. Raises `InvalidEvent` where two different ones have the same id."""
-    seen: dict[str, bytes] = {}
-    for one in prepared:
-        if seen.setdefault(one.id, one.payload) != one.payload:
-            raise InvalidEvent(one.event.event_type, f"event id {one.id!r}", "two events of the call bear this id")
-    return prepared
-
-
-def occurred_us(event: Event, occurred_at: datetime | None) -> int | None:
-    """The time of an event as its row holds it. Raises `InvalidEvent` for what is not a time of the years 1 to 9999."""
-    if occurred_at is None:
-        return None
-    try:
-        return checked_us(to_us(occurred_at))
-    except ValueError as error:
-        raise InvalidEvent(event.event_type, "occurred_at", str(error)) from None

@@ -23,12 +23,11 @@ from memory_engine.errors import (
     WrongThreadKind,
 )
 from memory_engine.projections.outbox import FACTS, OUTBOX, OutboxFact, WaitingFact, check_destination, is_within
-from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.correlation import UNLINKED, Links, linked
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import scope_of
-from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.attested import Imported, imported_of
 from memory_engine.store.protocol import Store, ThreadFilter
 
@@ -88,13 +87,12 @@ class Relay:
             for thread_id in await owing(self._kernel.store):
                 await self._try(thread_id)
 
-    def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Deliver the facts of a commit for other threads, and, when a pause ends, those that waited for its end."""
-        for step in reduced:
-            if step.event.event_delivers:
-                self.touched(runtime.id)
-            if step.stored.type == ExecutionResume.event_type:
-                self.resumed()
+    def listen(self, threads: OpenThreads) -> None:
+        """Hear of events that have facts for other threads, and of the end of a pause, for which some waited."""
+        for cls in self._kernel.events.classes():
+            if cls.event_delivers:
+                threads.on_event[cls.event_type].append(lambda runtime, _: self.touched(runtime.id))
+        threads.on_event[ExecutionResume.event_type].append(lambda _, __: self.resumed())
 
     def touched(self, thread_id: str) -> None:
         """Deliver the new facts of a thread soon."""

@@ -12,9 +12,8 @@ from memory_engine.core.arguments import checked_count, checked_text, checked_ty
 from memory_engine.core.aside import on_thread
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.clock import to_datetime
-from memory_engine.core.codec import LARGE_CHARS
+from memory_engine.core.codec import LARGE_CHARS, chars_of
 from memory_engine.core.events.base import Event
-from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.state import State
@@ -32,10 +31,9 @@ from memory_engine.errors import (
 from memory_engine.projections.base import Projection, ReadableRows, Rows, decoded_row, origin_of
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.rebuild import shown_rows_at
-from memory_engine.runtime.commit import MANY
 from memory_engine.runtime.config import POLL_S
 from memory_engine.runtime.kernel import Kernel, requested
-from memory_engine.runtime.queue import Prepared, Request
+from memory_engine.runtime.queue import MANY, Prepared, Request, enveloped
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import Ahead
@@ -74,6 +72,7 @@ class ThreadHandle:
         self.kernel = kernel
         self.id = thread_id
         self.as_of = as_of
+        self._threads = kernel[OpenThreads]
         self._state_then: State | None = None
 
     def __repr__(self) -> str:
@@ -149,25 +148,14 @@ class ThreadHandle:
         loop = kernel.home.entered()
         if kernel.tasks.closing:
             raise EngineClosed
-        if kernel.entrance.is_slow(self.id, event):
-            if not isinstance(event, NewEvent):
-                event = NewEvent(event, event_id, occurred_at, causation_id, correlation_id)
+        if not isinstance(event, NewEvent):
+            event = NewEvent(event, event_id, occurred_at, causation_id, correlation_id)
+        if self.id in kernel.entrance.under_way or chars_of(event.event) > LARGE_CHARS:
             return (await self._submitted_large([event], expected_seq))[0]
-        if isinstance(event, NewEvent):
-            prepared = kernel.preparer.one(event)
-        else:
-            prepared = kernel.preparer.parts(event, event_id, occurred_at, causation_id, correlation_id)
-        threads = kernel[OpenThreads]
-        runtime = threads.get(self.id) or await threads.open(self.id)
-        request = Request(  # as `requested` makes one of several
-            events=(prepared,),
-            has_callers_ids=prepared.id_is_callers,
-            future=loop.create_future(),
-            system=type(prepared.event) is ExecutionResume,
-            expected_seq=expected_seq,
-            based_on=expected_seq,
-        )
-        return (await self._submitted(runtime, request))[0]
+        request = Request.of_one(kernel.preparer.one(event), loop, expected_seq)
+        runtime = self._threads.held(self.id) or await self._threads.open(self.id)
+        submit = runtime.submit if kernel.probe is None else partial(self._probed, runtime)
+        return (await submit(request))[0]
 
     async def dispatch_all(
         self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
@@ -179,17 +167,15 @@ class ThreadHandle:
         self.check_present("events")
         if expected_seq is not None:
             checked_count("expected_seq", expected_seq)
-        events = listed(events)
+        events = list(map(enveloped, listed(events)))
         if not events:
             return ()
         kernel = self.kernel
         kernel.home.entered()
-        if not kernel.tasks.closing and (
-            len(events) > MANY or any(kernel.entrance.is_slow(self.id, event) for event in events)
-        ):
+        is_slow = len(events) > MANY or self.id in kernel.entrance.under_way
+        if not kernel.tasks.closing and (is_slow or any(chars_of(one.event) > LARGE_CHARS for one in events)):
             return await self._submitted_large(events, expected_seq)
-        threads = kernel[OpenThreads]
-        runtime = threads.get(self.id) or await threads.open(self.id)
+        runtime = self._threads.held(self.id) or await self._threads.open(self.id)
         return await self._submitted(runtime, kernel.request(events, expected_seq=expected_seq))
 
     async def _submitted_large(
@@ -198,7 +184,7 @@ class ThreadHandle:
         """Very many events, or large ones among them, or behind such that are encoded: nobody overtakes a sender."""
         kernel = self.kernel
         async with kernel.entrance.turn(self.id) as its_turn:
-            prepared = await kernel.preparer.beside(events)
+            prepared = await kernel.entrance.prepared(events)
             await its_turn()
             ahead = await self._found_ahead(prepared)
             runtime = await kernel[OpenThreads].taken(self.id)

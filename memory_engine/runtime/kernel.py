@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 from attrs import Factory, define, field
 
-from memory_engine.core.clock import Clock, checked_us
+from memory_engine.core.clock import Clock, SystemClock, checked_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.events.registry import EventRegistry
@@ -20,14 +20,15 @@ from memory_engine.core.ids import IdSource
 from memory_engine.core.loops import Home
 from memory_engine.core.records import NewEvent
 from memory_engine.core.reduction import ReducerRegistry
+from memory_engine.core.slices import Pace
 from memory_engine.core.state import State
 from memory_engine.errors import EngineClosed, InvalidArgument, ReadOnly
 from memory_engine.language.masking import Mask, MaskInForce
 from memory_engine.projections.base import Projection
-from memory_engine.runtime.commit import Preparer
 from memory_engine.runtime.config import EngineConfig
+from memory_engine.runtime.entrance import Entrance
 from memory_engine.runtime.probe import UNPROBED, Probe, Span
-from memory_engine.runtime.queue import Entrance, Prepared, Request, Turns
+from memory_engine.runtime.queue import Prepared, Preparer, Request
 from memory_engine.runtime.tasks import Tasks
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
@@ -147,10 +148,18 @@ class Kernel:
             takes_self=True,
         ),
     )
+    read_time: Callable[[], int] = field(
+        init=False,
+        default=Factory(
+            lambda k: k.clock.now_us if type(k.clock) is SystemClock else k.now_us,
+            takes_self=True,
+        ),
+    )
+    """As `now_us`, but of the system's own clock without a check."""
     caches: Caches = field(init=False, factory=Caches)
     tasks: Tasks = field(init=False, factory=Tasks)
-    turns: Turns = field(init=False, factory=Turns)
-    entrance: Entrance = field(init=False, factory=Entrance)
+    pace: Pace = field(init=False, factory=Pace)
+    entrance: Entrance = field(init=False, default=Factory(lambda k: Entrance(k.preparer), takes_self=True))
     home: Home = field(
         init=False,
         default=Factory(
@@ -175,6 +184,10 @@ class Kernel:
         if threading.get_ident() != self.home.thread:
             self.home.look()
         return self._reader
+
+    def moved(self) -> None:
+        """Begin on another event loop: what was paced on the one before has ended, or waits for ever."""
+        self.pace = Pace()
 
     def span(self, operation: str, said: Mapping[str, object]) -> Span:
         """A span of the probe, if there is one: `with kernel.span("context", {"thread": id}) as span:`."""

@@ -1,22 +1,32 @@
-"""The queue of one thread: first in, first out, bounded, with reasons to be blocked."""
+"""Events on their way into a thread: encoded, in requests, in its queue: first in, first out, bounded, to be blocked.
+
+Events are encoded when their sender hands them over, so that waiting cannot change them.
+"""
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 
 import msgspec
 
-from memory_engine.core.codec import is_large
+from memory_engine.core.clock import Clock, checked_us, to_us
+from memory_engine.core.codec import encode_event
 from memory_engine.core.events.base import Event
+from memory_engine.core.events.memory import ExecutionResume
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.ids import IdSource, check_identifier
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State
 from memory_engine.core.tokens import recorded_tokens
-from memory_engine.errors import MemoryEngineError, QueueFull
+from memory_engine.errors import EventTooLarge, InvalidEvent, MemoryEngineError, QueueFull
+from memory_engine.runtime.correlation import current_links
 
-IN_A_ROW_MAX = 8
-"""Commits that end at once, before the loop has a turn: about a millisecond."""
+MANY = 64
+"""Events of one call that are prepared and reduced at once; more are, piece by piece, with others between."""
+_NO_IDS = ("", "", "")
 
 
 class BlockingReason(StrEnum):
@@ -44,42 +54,71 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The estimate for a text of its content, which knows those that are long."""
 
 
-class Entrance:
-    """Keeps the senders of a thread in the order in which they came, while a large event is encoded beside the loop."""
+_id: Callable[[Prepared], str] = attrgetter("id")
 
-    def __init__(self) -> None:
-        self._last: dict[str, asyncio.Future[None]] = {}
 
-    def is_slow(self, thread_id: str, event: Event | NewEvent) -> bool:
-        """Whether an event is large, or comes after one of the same thread that is being encoded."""
-        return thread_id in self._last or is_large(event.event if isinstance(event, NewEvent) else event)
+class Preparer(msgspec.Struct, frozen=True):
+    """Encodes and checks events, and gives them ids."""
 
-    def moved(self) -> None:
-        """Wait for nobody of an event loop that has ended."""
-        self._last.clear()
+    events: EventRegistry
+    ids: IdSource
+    clock: Clock
+    bytes_max: int
+    correlate: Callable[[], str] | None = None
+    """Gives the correlation id of an event that has none."""
 
-    @asynccontextmanager
-    async def turn(self, thread_id: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """A block of one sender: it awaits what it is given, then takes its place in the queue at the block's end."""
-        before = self._last.get(thread_id)
-        mine = self._last[thread_id] = asyncio.get_running_loop().create_future()
+    def all(self, events: Sequence[Event | NewEvent]) -> list[Prepared]:
+        """Several events of one call. Raises `InvalidEvent` also where two different ones have the same id."""
+        return distinct([self.one(new) for new in map(enveloped, events)])
 
-        async def came() -> None:
-            if before is not None:
-                await asyncio.wait((before,))
+    def one(self, new: NewEvent, encoded: tuple[bytes, Event] | None = None) -> Prepared:
+        """One event; `encoded` is its payload, and the event as the log will give it back, if they are known already.
 
-        def leave(_: object = None) -> None:
-            mine.set_result(None)
-            if self._last.get(thread_id) is mine:
-                del self._last[thread_id]
+        Missing causes come from the surrounding block. Raises `InvalidEvent`, `EventTooLarge`, `UndeclaredEvent`,
+        `InvalidIdentifier`.
+        """
+        payload, recorded = encoded or encode_event(new.event, self.events)
+        if len(payload) > self.bytes_max:
+            raise EventTooLarge(recorded.event_type, len(payload), self.bytes_max)
+        given = (new.id, new.causation_id, new.correlation_id)
+        if given != _NO_IDS:
+            for what, value in zip(("event id", "causation id", "correlation id"), given, strict=True):
+                if value != "":
+                    check_identifier(what, value)
+        links, occurred = current_links(), new.occurred_at
+        return Prepared(
+            event=recorded,
+            payload=payload,
+            id=new.id or self.ids.event_id(self.clock.now_us()),
+            id_is_callers=bool(new.id),
+            salt=self.ids.salt(),
+            occurred_at_us=None if occurred is None else occurred_us(recorded, occurred),
+            causation_id=new.causation_id or links.causation_id,
+            correlation_id=new.correlation_id or links.correlation_id or (self.correlate() if self.correlate else ""),
+            links_are_callers=bool(new.causation_id or new.correlation_id),
+        )
 
-        try:
-            yield came
-        finally:
-            if before is None or before.done():
-                leave()
-            else:  # it has failed or was cancelled: the next one still waits for those before
-                before.add_done_callback(leave)
+
+def enveloped(event: Event | NewEvent) -> NewEvent:
+    """An event in its envelope."""
+    return event if isinstance(event, NewEvent) else NewEvent(event)
+
+
+def distinct(prepared: list[Prepared]) -> list[Prepared]:
+    """The events of one call. Raises `InvalidEvent` where two different ones have the same id."""
+    seen: dict[str, bytes] = {}
+    for one in prepared:
+        if seen.setdefault(one.id, one.payload) != one.payload:
+            raise InvalidEvent(one.event.event_type, f"event id {one.id!r}", "two events of the call bear this id")
+    return prepared
+
+
+def occurred_us(event: Event, occurred_at: datetime) -> int:
+    """The time of an event as its row holds it. Raises `InvalidEvent` for what is not a time of the years 1 to 9999."""
+    try:
+        return checked_us(to_us(occurred_at))
+    except ValueError as error:
+        raise InvalidEvent(event.event_type, "occurred_at", str(error)) from None
 
 
 class Request(msgspec.Struct, eq=False, kw_only=True):
@@ -104,6 +143,18 @@ class Request(msgspec.Struct, eq=False, kw_only=True):
     looked: bool = False
     tries: int = 0
 
+    @classmethod
+    def of_one(cls, one: Prepared, loop: asyncio.AbstractEventLoop, expected_seq: int | None) -> "Request":
+        """A request for one event: see `kernel.requested`."""
+        return cls(
+            events=(one,),
+            has_callers_ids=one.id_is_callers,
+            future=loop.create_future(),
+            system=type(one.event) is ExecutionResume,
+            expected_seq=expected_seq,
+            based_on=expected_seq,
+        )
+
     @property
     def pending(self) -> Sequence[Prepared]:
         """The events that have no receipt yet, each id once."""
@@ -114,35 +165,12 @@ class Request(msgspec.Struct, eq=False, kw_only=True):
     def resolve(self) -> None:
         """Give the sender the receipts, in the order of the events."""
         if not self.future.done():
-            self.future.set_result(tuple([self.receipts[event.id] for event in self.events]))
+            self.future.set_result(tuple(map(self.receipts.__getitem__, map(_id, self.events))))
 
     def fail(self, error: BaseException) -> None:
         """Give the sender the error, if it still waits."""
         if not self.future.done():
             self.future.set_exception(error)
-
-
-class Turns:
-    """Gives the event loop its turns when commits end at once: a caller dispatching in a row never waits.
-
-    One per engine.
-    """
-
-    __slots__ = ("_in_a_row",)
-
-    def __init__(self) -> None:
-        self._in_a_row = 0
-
-    def ended_at_once(self) -> None:
-        """Count a commit that nobody had to wait for."""
-        self._in_a_row += 1
-
-    def is_over(self) -> bool:
-        """Whether the next request should wait for a round of the loop; then counting starts over."""
-        if self._in_a_row < IN_A_ROW_MAX:
-            return False
-        self._in_a_row = 0
-        return True
 
 
 class ThreadQueue:

@@ -7,7 +7,7 @@ the state and submitting what was computed from it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar, cast
@@ -15,9 +15,8 @@ from typing import TypeVar, cast
 import msgspec
 
 from memory_engine.core.aside import aside
-from memory_engine.core.chain import as_recorded
 from memory_engine.core.events.memory import ThreadUpdated
-from memory_engine.core.records import Receipt, RecordedEvent
+from memory_engine.core.records import Receipt
 from memory_engine.core.slices import in_slices, let_others
 from memory_engine.core.state import State
 from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, LoadedThread, ThreadRecord
@@ -33,13 +32,13 @@ from memory_engine.errors import (
 )
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
-from memory_engine.runtime.commit import MANY, Attempt, RecordedLog, Reduced, updated
+from memory_engine.runtime.commit import Commit, RecordedLog, Reduced
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.runtime.notes import DueNote, Notes
-from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
-from memory_engine.runtime.reducing import joined, reduced_onto
+from memory_engine.runtime.notes import Notes
+from memory_engine.runtime.queue import MANY, BlockingReason, Request, ThreadQueue
+from memory_engine.runtime.reducing import reduced_in_pieces
 from memory_engine.store import snapshots
-from memory_engine.store.passages import LookUp, passage_step
+from memory_engine.store.passages import LookUp, PassageChange
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -59,7 +58,8 @@ class ThreadRuntime:
     """A thread in memory: head, state and queue. The engine makes one for each open thread.
 
     With `makes`, a record, the store does not have the thread yet: its first commit makes it. `window` is the budget in
-    tokens that the thread's loop asks its contexts for, as recorded (`None`: no loop has asked yet).
+    tokens that the thread's loop asks its contexts for, as recorded (`None`: no loop has asked yet). With less than
+    `due_tokens` in its compactable chunks no compaction can be due; 0 where that is not known.
     """
 
     def __init__(  # noqa: PLR0913 - what a thread at work is made of
@@ -73,8 +73,9 @@ class ThreadRuntime:
         makes: ThreadRecord | None = None,
     ) -> None:
         self._kernel = kernel
-        self._makes = makes
-        self._log = RecordedLog(kernel.reader, kernel.store, loaded.record.id)
+        self.makes = makes
+        self._store = kernel.store
+        self.log = RecordedLog(kernel.reader, kernel.store, loaded.record.id)
         self._on_commit = committed
         self.record, self.id = loaded.record, loaded.record.id
         self.kind = kernel.kind(loaded.record.kind)
@@ -87,9 +88,10 @@ class ThreadRuntime:
         self.incompressible: set[str] = set()
         self.notes = Notes()
         self.window: int | None = None
+        self.due_tokens = 0
         self._idle: list[asyncio.Future[None]] = []
         self._woken: list[asyncio.Future[None]] = []
-        self._watching = self._is_stale = False
+        self._watching = self._is_stale = self.is_written = False
         self._looked_s = asyncio.get_running_loop().time()
         self._follow_status()
 
@@ -97,11 +99,11 @@ class ThreadRuntime:
         """Queue a request and wait for its receipts; a cancelled sender's request is dropped if it still waits."""
         if self.record.forked_from is not None and request.has_callers_ids:
             # the store refuses an id twice in one log, not in the past that it shares
-            await self._log.find(self.head, request)
+            await self.log.find(self.head, request)
             if request.future.done():
                 return await request.future
         try:
-            is_over = self._kernel.turns.is_over()
+            is_over = self._kernel.pace.is_loops_turn()
             if not self.busy and self.queue.is_clear and not is_over:
                 self._take_up([request])
             else:
@@ -139,42 +141,44 @@ class ThreadRuntime:
 
     def _take_up(self, requests: Sequence[Request]) -> None:
         """Reduce requests onto the current state, in one commit; requests that cannot join it go back."""
+        turning = self._turning(requests)
+        if turning is not None:
+            self.busy = True
+            self._kernel.tasks.spawn(turning)
+            return
+        commit: Commit | None = None
+        for n, request in enumerate(requests):
+            if commit is not None and commit.defers(request):
+                self.queue.put_back(requests[n:])
+                break
+            commit = self._joined(commit, request)
+        if commit is not None:
+            self._commit(commit)
+
+    def _turning(self, requests: Sequence[Request]) -> Coroutine[object, object, None] | None:
+        """What is to be awaited before these requests are reduced, or instead of that; `None` for most."""
         missing: list[Projection[object]] = []
         is_based_elsewhere = False
         for request in requests:
             is_based_elsewhere |= request.based_on not in (None, self.head.seq)
             for prepared in request.events:
-                missing += self.projections.missing(prepared.event.event_type)
+                if self.projections.concerned[prepared.event.event_type]:
+                    missing += self.projections.missing(prepared.event.event_type)
         if self.notes.waiting:
             missing += self.notes.missing(self.projections)
         if missing:
-            self.busy = True
-            self._kernel.tasks.spawn(self._bring_in(requests, missing))
-            return
+            return self._bring_in(requests, missing)
         if self.head.status == ARCHIVED and not all(request.looked or request.administrative for request in requests):
             for request in requests:
                 request.looked = True
             self.queue.put_back(requests)
-            self.busy = True
-            self._kernel.tasks.spawn(self.look_again())  # another process may have opened it again
-            return
+            return self.look_again()  # another process may have opened it again
         if is_based_elsewhere:
-            self.busy = True
-            self._kernel.tasks.spawn(self._compare(requests))
-            return
+            return self._compare(requests)
         if len(requests[0].events) > MANY:
             self.queue.put_back(requests[1:])
-            self.busy = True
-            self._kernel.tasks.spawn(self._take_up_slowly(requests[0]))
-            return
-        attempt = Attempt(self.state, self.head, self.record)
-        for n, request in enumerate(requests):
-            if attempt.requests and attempt.defers(request):
-                self.queue.put_back(requests[n:])
-                break
-            self._add(attempt, request)
-        if attempt.requests:
-            self._commit(attempt)
+            return self._take_up_slowly(requests[0])
+        return None
 
     def unblock(self, reason: BlockingReason) -> None:
         """Lift a block and go on with the waiting requests."""
@@ -187,55 +191,44 @@ class ThreadRuntime:
         self._follow_status()
         self.pump()
 
-    def _add(self, attempt: Attempt, request: Request) -> None:
-        """Reduce a request onto the attempt, behind the notes that wait; alone where these cannot be reduced.
+    def _joined(self, commit: Commit | None, request: Request) -> Commit | None:
+        """The commit with a request, behind the notes that wait; without these where they cannot be reduced.
 
-        If it fails, the attempt is as before and the sender is told.
+        If the request fails, its sender is told, and the commit is as it was.
         """
-        notes = self.notes.due(attempt.head, request) if self.notes.waiting and not attempt.notes else []
+        takes_notes = self.notes.waiting and not (commit and commit.notes)
+        notes = self.notes.due(commit.head if commit else self.head, request) if takes_notes else []
         try:
             self._check_open(request)
             try:
-                self._join(attempt, request, notes)
+                further = Commit.begun(self._kernel, self, commit).take(self._kernel, self, request, notes)
             except MemoryEngineError:
                 if not notes:
                     raise
-                self._join(attempt, request, [])
+                further = Commit.begun(self._kernel, self, commit).take(self._kernel, self, request, [])
                 self.notes.drop(notes)
         except MemoryEngineError as error:
             self._refuse(request, error)
+            return commit
+        if commit is None:
+            return further
+        commit.join(further)
+        return commit
 
     def _refuse(self, request: Request, error: Exception) -> None:
         """Fail a request that cannot be reduced, unless it is recorded already."""
         if request.has_callers_ids and isinstance(error, MemoryEngineError):
-            self._kernel.tasks.spawn(self._log.find_or_fail(self.head, request, error))
+            self._kernel.tasks.spawn(self.log.find_or_fail(self.head, request, error))
         else:
             request.fail(error)
-
-    def _join(self, attempt: Attempt, request: Request, notes: Sequence[DueNote]) -> None:
-        """Reduce a request, behind notes, onto the attempt. Raises what reducing raises; then it is as before."""
-        prepare = self._kernel.preparer.parts
-        before = [prepare(one.event, correlation_id=request.events[0].correlation_id) for one in notes]
-        state, head, reduced, live = reduced_onto(self._kernel, attempt, request, before)
-        record = updated(attempt.record, reduced)
-        extractors = self._kernel.extractors  # raise `ReducerError` naming the type for which one fails
-        found = [passage_step(extractors, self.id, step.event, step.stored) for step in reduced] if self.indexed else []
-        concerned = [self.recorded(step) for step in reduced if self.projections.concerned(step.stored.type)]
-        if concerned:
-            self.projections.apply(concerned)
-        attempt.state, attempt.head, attempt.record = state, head, record
-        attempt.requests.append((request, reduced[len(notes) :], state))
-        attempt.notes += ((one, step.stored.seq) for one, step in zip(notes, reduced, strict=False))
-        attempt.reduced += reduced
-        attempt.live.update(live)
-        attempt.passages += (step for step in found if step is not None)
 
     def _check_open(self, request: Request) -> None:
         if self._kernel.tasks.closed:
             raise EngineClosed
         if self._kernel.config.read_only:
             raise ReadOnly("an event")
-        self.check_whole()
+        if self.failed is not None:
+            raise self.failed
         if self.head.status == DELETED or (self.head.status == ARCHIVED and not request.administrative):
             raise ThreadClosed(self.id, self.head.status)
 
@@ -246,61 +239,71 @@ class ThreadRuntime:
 
     async def _take_up_slowly(self, request: Request) -> None:
         """Reduce very many events in a commit of their own, with others on the loop between; no commit crosses it."""
-        attempt = Attempt(self.state, self.head, self.record, now_us=self.kind.recorded_us(self._kernel.now_us()))
+        commit = None
         try:
             self._check_open(request)
-            notes = self.notes.due(attempt.head, request) if self.notes.waiting else ()
-            await in_slices(joined(attempt, request, notes, self._join, self._log), let_others)
+            commit = Commit.begun(self._kernel, self)
+            notes = self.notes.due(commit.head, request) if self.notes.waiting else ()
+            await in_slices(reduced_in_pieces(commit, self._kernel, self, request, notes), let_others)
             self._check_open(request)
         except Exception as error:  # passed on: nobody waits for ever
-            attempt.void(request)
+            if commit is not None:
+                commit.void(request)
             self.projections.discard()
             self._refuse(request, error)
             self._rest()
             self._go_on()
         else:
-            self._commit(attempt)
+            self._commit(commit)
 
-    def _commit(self, attempt: Attempt) -> None:
+    def _commit(self, commit: Commit) -> None:
         self.busy = True
-        projections = self.projections.changes(attempt.head.seq)
-        projections += snapshots.of_commit(self.head, attempt.state, attempt.head)
-        unit = attempt.unit(self.head, self.record, projections, makes=self._makes, is_indexed=self.indexed)
-        future = self._kernel.store.commit(unit)
-        attempt.make_receipts(self._log)
+        before, head = self.head, commit.head
+        if commit.is_viewed:
+            commit.projections = self.projections.changes(head.seq)
+        if head.marks is not before.marks or head.seq // snapshots.EVERY > before.seq // snapshots.EVERY:
+            commit.projections = [*commit.projections, *snapshots.of_commit(before, commit.state, head)]
+        if self.indexed:
+            commit.passages = PassageChange(before.seq, head.seq, commit.passage_steps)
+        future = self._store.commit(commit)
         if future.done():
-            self._kernel.turns.ended_at_once()
-            self._committed(attempt, future)
+            self._ended(commit, future, at_once=True)
         else:
-            future.add_done_callback(partial(self._committed, attempt))
+            future.add_done_callback(partial(self._ended, commit))
 
-    def _committed(self, attempt: Attempt, done: "asyncio.Future[None]") -> None:
+    def _ended(self, commit: Commit, done: "asyncio.Future[None]", *, at_once: bool = False) -> None:
+        self._kernel.pace.committed(at_once=at_once)
         error = EngineClosed() if done.cancelled() else done.exception()
         if error is not None:
-            attempt.void_receipts()
-        if isinstance(error, HeadMoved | EventIdTaken):
-            self._kernel.tasks.spawn(self._retry(attempt, error))
+            self._failed(commit, error)
             return
-        self._finish(attempt, error)
-
-    def _finish(self, attempt: Attempt, error: BaseException | None) -> None:
         self._rest()  # before the senders are told: one that sends again at once would overtake all who wait
-        if error is None:
-            self._makes = None
-            self.state, self.record = attempt.state, attempt.record
+        self.makes, self.is_written = None, True
+        if commit.record is not None:
+            self.record, self.due_tokens = commit.record, 0
+        if commit.is_viewed:
             self.projections.keep()
-            was, self.head = self.head.status, attempt.head
-            if self.head.status != was:
-                self._follow_status()
-            if attempt.notes:
-                self.notes.recorded(attempt.notes)
-            for request, _, _ in attempt.requests:
-                request.resolve()
-            self._on_commit(self, attempt.reduced)
-        else:
-            self.projections.discard()
-            for request, _, _ in attempt.requests:
-                request.fail(error)
+        was, self.head, self.state = self.head.status, commit.head, commit.state
+        if self.head.status != was:
+            self._follow_status()
+        if commit.notes:
+            self.notes.recorded(commit.notes)
+        for request, reduced, state in commit.requests:
+            self.log.make_receipts(commit.head, request, reduced, state)
+            request.resolve()
+        self._on_commit(self, commit.reduced)
+        self._go_on()
+
+    def _failed(self, commit: Commit, error: BaseException) -> None:
+        if isinstance(error, HeadMoved | EventIdTaken):
+            for request, _, _ in commit.requests:
+                commit.void(request)
+            self._kernel.tasks.spawn(self._retry(commit, error))
+            return
+        self._rest()
+        self.projections.discard()
+        for request, _, _ in commit.requests:
+            request.fail(error)
         self._go_on()
 
     def _rest(self) -> None:
@@ -320,14 +323,14 @@ class ThreadRuntime:
         elif not self.queue.is_clear:
             self.pump()
 
-    async def _retry(self, attempt: Attempt, error: MemoryEngineError) -> None:
+    async def _retry(self, commit: Commit, error: MemoryEngineError) -> None:
         """Read the thread again, then reduce again: another writer was first, or an id was used before."""
         again: list[Request] = []
         try:
-            for request, _, _ in attempt.requests:
+            for request, _, _ in commit.requests:
                 request.tries += 1
                 if isinstance(error, EventIdTaken) or request.tries > 1:
-                    await self._log.find(self.head, request)
+                    await self.log.find(self.head, request)
                 if request.tries > self._kernel.config.commit_tries_max:
                     request.fail(ContentionError(self.id, request.tries))
                 if not request.future.done():
@@ -336,10 +339,10 @@ class ThreadRuntime:
             if not is_taken or await self._kernel.store.head(self.id) != self.head:
                 await self.catch_up()
         except asyncio.CancelledError:  # the loop is torn down around an open engine: they wait as before
-            again = [request for request, _, _ in attempt.requests if not request.future.done()]
+            again = [request for request, _, _ in commit.requests if not request.future.done()]
             raise
         except Exception as failure:  # every error is passed on, so that nobody waits for ever
-            for request, _, _ in attempt.requests:
+            for request, _, _ in commit.requests:
                 request.fail(failure)
             again = []
         finally:
@@ -374,7 +377,7 @@ class ThreadRuntime:
             if is_behind and await self._kernel.store.head(self.id) != self.head:
                 await self.catch_up()
             for request in expecting:
-                await self._log.rebase(self.head, request)
+                await self.log.rebase(self.head, request)
         except Exception as error:  # passed on: nobody waits for ever
             for request in expecting:
                 request.fail(error)
@@ -444,6 +447,7 @@ class ThreadRuntime:
             self._kernel.caches.drop(self.id)
             self.notes = Notes()
         self.state, self.record, self.head, self.indexed = state, loaded.record, loaded.head, loaded.indexed
+        self.due_tokens = 0
         await self.projections.load()
         self._follow_status()
 
@@ -493,7 +497,3 @@ class ThreadRuntime:
         """Take over the pause that the log holds, whichever process recorded it."""
         follow = self.queue.block if self.head.status == PAUSED else self.queue.unblock
         follow(BlockingReason.PAUSED)
-
-    def recorded(self, step: Reduced) -> RecordedEvent:
-        """A reduced event as the log will give it back."""
-        return as_recorded(self.id, step.stored, step.event, step.reduction)

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
+import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -34,21 +35,25 @@ Observer = Callable[[RecordedEvent], None]
 """Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
 
 
-_UNSHOWN = frozenset({MemoryForget.event_type, ThreadCleared.event_type})
-"""Events after which nothing that was made of earlier ones may be shown from memory."""
-
-
 class Observers:
-    """The observers of one engine."""
+    """The observers of one engine. They stand in `on_commit` while there are any."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_commit: list[Committed]) -> None:
+        self._on_commit = on_commit
         self._observers: list[Observer] = []
         self._waiting: set[asyncio.Event] = set()
 
     def add(self, observer: Observer) -> Callable[[], None]:
         """Tell `observer` from now on; returns a function that ends it."""
+        if not self._observers:
+            self._on_commit.append(self.after_commit)
         self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
+        return lambda: self._remove(observer)
+
+    def _remove(self, observer: Observer) -> None:
+        self._observers.remove(observer)
+        if not self._observers:
+            self._on_commit.remove(self.after_commit)
 
     @contextmanager
     def news(self, thread_id: str | None) -> Iterator[asyncio.Event]:
@@ -74,12 +79,11 @@ class Observers:
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
         """Tell of a commit in the loop's next round, so that its senders go on first."""
-        if self._observers:
-            asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
+        asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
 
     def _tell(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
         for step in reduced:
-            recorded = runtime.recorded(step)
+            recorded = step.recorded(runtime.id)
             for observer in list(self._observers):
                 self._notify(observer, recorded)
 
@@ -94,17 +98,23 @@ class Observers:
 class OpenThreads:
     """Runtimes by thread id, the most recently used last.
 
-    `wiring` fills the lists of hooks: `on_open` runs once a thread was loaded to be written to, `on_commit` after each
-    of its commits, in order; `keeping` says of a thread's id whether somebody is at work on it; `before_context` is
-    awaited before a context is made of its state, `before_delete` before its end, `before_scopes` before a user, tenant
-    or agent is read.
+    `wiring` fills the lists of hooks: `on_open` runs once a thread was loaded to be written to; after each of its
+    commits come those `on_event` of its types, then, where its compactable chunks have `due_tokens`, those `on_due`,
+    and then those `on_commit`, each in order. `keeping` says of a thread's id whether somebody is at work on it;
+    `before_context` is awaited before a context is made of its state, `before_delete` before its end, `before_scopes`
+    before a user, tenant or agent is read.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._plan = InlinePlan(kernel.projections)
-        self._generation = kernel.store.generation
+        self._store = kernel.store
+        self._generation = self._store.generation
         self.on_open: list[Callable[[ThreadRuntime], Awaitable[None]]] = []
+        self.on_event: defaultdict[str, list[Callable[[ThreadRuntime, Reduced], None]]] = defaultdict(list)
+        for hiding in (MemoryForget, ThreadCleared):
+            self.on_event[hiding.event_type].append(self._show_no_more)
+        self.on_due: list[Committed] = []
         self.on_commit: list[Committed] = []
         self.keeping: list[Callable[[str], bool]] = []
         self.before_context: list[Callable[[ThreadRuntime], Awaitable[None]]] = []
@@ -116,8 +126,14 @@ class OpenThreads:
         self._loading: dict[str, asyncio.Task[ThreadRuntime]] = {}
 
     def get(self, thread_id: str) -> ThreadRuntime | None:
-        """The thread, if it is in memory."""
-        if self._generation != (now := self._kernel.store.generation):
+        """The thread, if it is in memory. Raises `WrongEventLoop` to callers from another thread's event loop."""
+        if threading.get_ident() != self._kernel.home.thread:
+            self._kernel.home.look()
+        return self.held(thread_id)
+
+    def held(self, thread_id: str) -> ThreadRuntime | None:
+        """The same for callers that have entered the engine's event loop."""
+        if self._generation != (now := self._store.generation):
             self._generation = now
             self._outdate()
         runtime = self._open.get(thread_id) if thread_id not in self._loading else None
@@ -269,17 +285,24 @@ class OpenThreads:
 
     def _committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
         for step in reduced:
-            if step.stored.type in _UNSHOWN:
-                self._kernel.caches.drop(runtime.id)
-                if step.stored.type == ThreadCleared.event_type:
-                    runtime.compaction_backoff = 0
-                    runtime.incompressible.clear()
+            for heard in self.on_event.get(step.stored.type, ()):
+                heard(runtime, step)
         if runtime.id in self._open:
             self.weigh(runtime)
         elif runtime.id not in self._loading:  # its first commit has made the thread
             self._hold(runtime)
+        if runtime.state.tally.compactable_tokens >= runtime.due_tokens:
+            for told in self.on_due:
+                told(runtime, reduced)
         for told in self.on_commit:
             told(runtime, reduced)
+
+    def _show_no_more(self, runtime: ThreadRuntime, step: Reduced) -> None:
+        """Show nothing from memory that was made of what is hidden now."""
+        self._kernel.caches.drop(runtime.id)
+        if step.stored.type == ThreadCleared.event_type:
+            runtime.compaction_backoff = 0
+            runtime.incompressible.clear()
 
     def _hold(self, runtime: ThreadRuntime) -> None:
         """Hold a thread in memory, as the one that was used last."""

@@ -30,8 +30,24 @@ class ProjectionChange(msgspec.Struct, frozen=True):
     ranges: Sequence[tuple[str, str]] = ()
 
 
-class CommitUnit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Place(Protocol):
+    """Where a chunk is in a state: its order key, and the id of its container (`""`: top level)."""
+
+    @property
+    def key(self) -> bytes:
+        """The order key."""
+        ...
+
+    @property
+    def container(self) -> str:
+        """The id of the container."""
+        ...
+
+
+class CommitUnit(msgspec.Struct, kw_only=True, gc=False):
     """Everything that one commit writes to one thread: computed before, applied whole or not at all.
+
+    `live` has the chunks of the state that come or move, by id, with their places, and those that go (`None`).
 
     With `makes` the thread is made by it too, from this record and the `expected` head. With a `record` its metadata
     and its policy become those of it.
@@ -41,7 +57,7 @@ class CommitUnit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expected: Head
     head: Head
     events: Sequence[StoredEvent] = ()
-    live: Mapping[str, LiveChunk | None] = msgspec.field(default_factory=dict)
+    live: Mapping[str, Place | None] = msgspec.field(default_factory=dict)
     projections: Sequence[ProjectionChange] = ()
     passages: PassageChange | None = None
     makes: ThreadRecord | None = None

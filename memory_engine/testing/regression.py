@@ -14,7 +14,7 @@ from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import checked_record, decode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event
-from memory_engine.core.reduction import ReduceContext, Reduction, RegisteredReducer, reduce_into
+from memory_engine.core.reduction import ReduceContext, Reduction, RegisteredReducer, reduce_onto
 from memory_engine.core.state import Placed, State
 from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.errors import MemoryEngineError
@@ -115,10 +115,9 @@ class _PluginReplay:
     def _reduced(
         self, state: State, entries: Sequence[RegisteredReducer], event: Event, recorded: _Recorded
     ) -> tuple[Reduction, State]:
-        draft = state.draft()
         context = ReduceContext(recorded.seq, recorded.id, recorded.recorded_at_us)
-        reduction = reduce_into(draft, entries, event, context, self._thread_id)
-        return reduction, draft.freeze(recorded.seq)
+        after, reduction, _ = reduce_onto(state, entries, event, context, self._thread_id)
+        return reduction, after
 
     def messages(self, state: State) -> Sequence[object]:
         renderers = {**DEFAULT_RENDERERS, **{kind: render for p in self._plugins for kind, render in p.renderers}}

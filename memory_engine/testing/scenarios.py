@@ -13,7 +13,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import checked_record, decode_reduction, encode_event, resolve_chunks
 from memory_engine.core.executor import describe
 from memory_engine.core.operations import Operation
-from memory_engine.core.reduction import ReduceContext, ReducerRegistry, Reduction, reduce_into
+from memory_engine.core.reduction import ReduceContext, ReducerRegistry, Reduction, reduce_onto
 from memory_engine.core.state import State
 from memory_engine.errors import MemoryEngineError
 from memory_engine.events import Event, EventRegistry
@@ -55,9 +55,9 @@ class Scenario:
         return Outcome(state, reduction)
 
     def _reduce(self, event: Event, context: ReduceContext) -> tuple[Reduction, State]:
-        draft = self.state.draft()
-        reduction = reduce_into(draft, self._reducers.of_type(event.event_type), event, context, THREAD_ID)
-        return reduction, draft.freeze(context.seq)
+        entries = self._reducers.of_type(event.event_type)
+        after, reduction, _ = reduce_onto(self.state, entries, event, context, THREAD_ID)
+        return reduction, after
 
 
 @frozen

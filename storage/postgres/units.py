@@ -40,7 +40,7 @@ KEY, PREFIX, EVENT, TWIN, ORIGIN, DROP, DROP_KEY = range(7)
 """The passages that an event ends or destroys, as `end_passages` numbers them."""
 
 
-class UnitAgain(CommitUnit, frozen=True):
+class UnitAgain(CommitUnit):
     """A unit that makes a thread of an id whose thread was deleted."""
 
 

@@ -62,7 +62,8 @@ class Connection:
         """Whether it reads the file on the assumption that no one writes to it."""
         self._opened = opened
         self._worker: aiosqlite.Connection | None = None
-        self._sqlite: sqlite3.Connection | None = None
+        self.sqlite: sqlite3.Connection | None = None
+        """SQLite's own connection, once it is open; for other threads only a `writer`'s, while nothing started runs."""
         self._open = True
         self._written = self._apart_from = ""
         self._changing = Lock()
@@ -135,19 +136,13 @@ class Connection:
             raise EngineClosed
         self._put(_ThreadFuture(asyncio.get_running_loop(), lambda: False, ended, ended), lambda: work(self._raw()))
 
-    def here(self) -> sqlite3.Connection:
-        """SQLite's own connection, for the caller's thread. Only of a `writer`, and while nothing started runs."""
-        if not self._open or self._sqlite is None:
-            raise EngineClosed
-        return self._sqlite
-
     def _raw(self) -> sqlite3.Connection:
         """SQLite's own connection, opened now if it is not yet. On the connection's thread."""
-        if self._sqlite is None:
-            self._sqlite = self._opened()
+        if self.sqlite is None:
+            self.sqlite = self._opened()
             if not self._written:
-                self._sqlite.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        return self._sqlite
+                self.sqlite.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        return self.sqlite
 
     def reopened(self) -> sqlite3.Connection:
         """Open SQLite's own connection again, whether it was closed or not. On the connection's thread."""
@@ -155,7 +150,7 @@ class Connection:
         return self._raw()
 
     def _shut(self) -> None:
-        there, self._sqlite = self._sqlite, None
+        there, self.sqlite = self.sqlite, None
         if there is not None:
             there.close()
 

@@ -26,10 +26,9 @@ from attrs import frozen
 
 from memory_engine.core.lazy import lazy_module
 from memory_engine.errors import EngineClosed, KeyNeeded, SchemaError, StorageFailed, WrongKey
-from memory_engine.storage.driver import StoreFile, errors, real_path
+from memory_engine.storage.driver import StoreFile, errors, real_path, size_of
 from memory_engine.storage.sqlite.connection import Connection, Readers, is_written, storage_error
 from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
-from memory_engine.storage.sqlite.sizes import size_of
 
 if TYPE_CHECKING:
     import shutil

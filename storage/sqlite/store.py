@@ -16,7 +16,7 @@ from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import MemoryEngineError, StorageFailed
-from memory_engine.storage.driver import StoreFile
+from memory_engine.storage.driver import StoreFile, size_of
 from memory_engine.storage.passage_rows import forget_texts
 from memory_engine.storage.sqlite import erasing, reads, texts
 from memory_engine.storage.sqlite.checks import faults_of
@@ -32,7 +32,6 @@ from memory_engine.storage.sqlite.file import (
 )
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.sizes import size_of
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
     create,

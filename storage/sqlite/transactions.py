@@ -5,6 +5,7 @@ import logging
 import math
 import sqlite3
 from collections.abc import Sequence
+from itertools import repeat
 
 import msgspec
 
@@ -53,6 +54,10 @@ _PUT_BLOB = "INSERT OR IGNORE INTO blobs (tid, digest, body) VALUES (?, ?, ?)"
 _PUT_LIVE = "INSERT OR REPLACE INTO live (tid, seq, n, key, container) VALUES (?, ?, ?, ?, ?)"
 _DROP_LIVE = "DELETE FROM live WHERE tid = ? AND seq = ? AND n = ?"
 
+HERE_BYTES = 32 * 1024
+"""Bytes of events that are committed on the event loop's own thread at most."""
+HERE_ROWS = 16
+"""Rows besides."""
 UNINDEXED_MAX = 8_192
 """The most passages of a thread that wait for the writer to be idle."""
 _ID_TAKEN, _PLACE_TAKEN = (f"UNIQUE constraint failed: events.{key}" for key in ("id, events.tid", "pos"))
@@ -71,6 +76,8 @@ class Transactions:
         self._unindexed: dict[int, int] = {}
         self.full: set[int] = set()
         """Threads with very many passages that wait to be indexed."""
+        self.bytes = 0
+        """Bytes of events that were written in all."""
 
     def commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
         """Write the units in one transaction. Returns for each the error that refused it, or `None`.
@@ -129,11 +136,12 @@ class Transactions:
         gone: list[tuple[object, ...]] = []
         placed: list[tuple[object, ...]] = []
         for unit in units:
-            tid, epoch = self._place_of(raw, unit)
+            # the row id of a thread that is made now is not kept: the commit may not happen
+            tid, epoch = (self.tid(raw, unit.thread_id), 0) if unit.makes is None else _made(raw, unit)
             tids.append(tid)
             heads.append(_head_row(tid, unit, epoch))
-            events += [self._event_row(raw, tid, stored) for stored in unit.events]
-            if _empties(unit):
+            events += map(self._event_row, repeat(raw), repeat(tid), unit.events)
+            if not unit.head.chunks and _empties(unit):
                 raw.execute("DELETE FROM live WHERE tid = ?", (tid,))
                 continue
             for chunk_id, row in unit.live.items():
@@ -148,16 +156,10 @@ class Transactions:
         try:
             raw.executemany(_INSERT_EVENT, events)
         except errors(sqlite3.IntegrityError) as error:
-            if str(error) == _ID_TAKEN:
-                # The sender may be a retry whose first try was committed by a process that died before its receipt:
-                # the runtime looks the id up and gives that receipt, or `IdempotencyConflict` for another event.
-                raise EventIdTaken from error
-            if str(error) == _PLACE_TAKEN:
-                first = units[0]
-                raise IntegrityError(
-                    first.thread_id, first.expected.seq + 1, "its log goes on past its head"
-                ) from error
-            raise
+            refusal = _refusal(error, units[0])
+            if refusal is None:
+                raise
+            raise refusal from error
         if gone:
             raw.executemany(_DROP_LIVE, gone)
         raw.executemany(_PUT_LIVE, placed)
@@ -193,13 +195,6 @@ class Transactions:
         self.full.clear()
         return found
 
-    def _place_of(self, raw: sqlite3.Connection, unit: CommitUnit) -> tuple[int, int]:
-        """The row id of a unit's thread, and the epoch that all its epochs begin at.
-
-        Made now where the unit makes it. Not kept: the commit may not happen.
-        """
-        return (self.tid(raw, unit.thread_id), 0) if unit.makes is None else create(raw, unit.makes, unit.expected, ())
-
     def tid(self, raw: sqlite3.Connection, thread_id: str) -> int:
         """The row id of a thread. Raises `ThreadNotFound`."""
         tid = self._tids.get(thread_id)
@@ -217,6 +212,7 @@ class Transactions:
         raw.execute(_INSERT_EVENT, self._event_row(raw, tid, stored))
 
     def _event_row(self, raw: sqlite3.Connection, tid: int, stored: StoredEvent) -> tuple[object, ...]:
+        self.bytes += len(stored.payload) + len(stored.record)
         payload: object = _NULL
         spilled: object = _NULL
         if len(stored.payload) > self._spill_bytes:
@@ -247,9 +243,42 @@ def _refusing() -> tuple[type[MemoryEngineError | sqlite3.Error | OverflowError]
     return (*_REFUSALS, *errors(), OverflowError)
 
 
+def _made(raw: sqlite3.Connection, unit: CommitUnit) -> tuple[int, int]:
+    """Make the thread of a unit: its row id, and the epoch that all its epochs begin at."""
+    assert unit.makes is not None, "nothing is to be made"
+    return create(raw, unit.makes, unit.expected, ())
+
+
+def _refusal(error: BaseException, first: CommitUnit) -> MemoryEngineError | None:
+    """The error of a unit some of whose events cannot be inserted; `None` for what says nothing of that."""
+    if str(error) == _ID_TAKEN:
+        # The sender may be a retry whose first try was committed by a process that died before its receipt:
+        # the runtime looks the id up and gives that receipt, or `IdempotencyConflict` for another event.
+        return EventIdTaken()
+    if str(error) == _PLACE_TAKEN:
+        return IntegrityError(first.thread_id, first.expected.seq + 1, "its log goes on past its head")
+    return None
+
+
+def is_small(unit: CommitUnit) -> bool:
+    """Whether it is a matter of microseconds to write it."""
+    rows = len(unit.events) + len(unit.live)
+    for change in unit.projections:
+        rows += len(change.rows)
+    steps = unit.passages.steps if unit.passages is not None else ()
+    if rows + len(steps) > HERE_ROWS:  # before a look at each of very many
+        return False
+    for step in steps:
+        rows += len(step.rows)
+    size = 0
+    for stored in unit.events:
+        size += len(stored.payload) + len(stored.record)
+    return rows <= HERE_ROWS and size <= HERE_BYTES
+
+
 def _empties(unit: CommitUnit) -> bool:
     """Whether a unit leaves nothing of the state: one by one, its 100,000 rows would take a tenth of a second."""
-    return bool(unit.live) and not unit.head.chunks and not any(unit.live.values())
+    return bool(unit.live) and not any(unit.live.values())
 
 
 def begin_passages(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:

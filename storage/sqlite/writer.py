@@ -14,12 +14,11 @@ from memory_engine.core.cancellation import Made, finished, settle, settle_all
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.loops import IDLE, OfLoop
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, StorageFailed
-from memory_engine.storage.driver import StoreFile, errors
+from memory_engine.storage.driver import StoreFile, errors, size_of
 from memory_engine.storage.passage_words import index_words
 from memory_engine.storage.sqlite.connection import Connection, configure, is_busy, storage_error
 from memory_engine.storage.sqlite.locking import FileLock, Generation
-from memory_engine.storage.sqlite.sizes import HERE_ROWS, bytes_of, is_small, size_of
-from memory_engine.storage.sqlite.transactions import Transactions
+from memory_engine.storage.sqlite.transactions import HERE_ROWS, Transactions, is_small
 from memory_engine.store.protocol import Backup, CommitUnit, Copied
 
 if TYPE_CHECKING:
@@ -134,7 +133,11 @@ class Writer:
         if at_once and not waits:
             outcome = self._committed_here(unit)
             if outcome is not _UNDONE:
-                settle(future, self._noted(outcome))
+                answer = self._noted(outcome)
+                if answer is None:
+                    future.set_result(None)
+                else:
+                    settle(future, answer)
                 self._move_on()
                 return future
         if self._tidying.done():  # the engine was opened in a loop that has ended since
@@ -150,14 +153,15 @@ class Writer:
 
     def _committed_here(self, unit: CommitUnit) -> object:
         """Commit a unit on this thread: its error or `None`, or `_UNDONE` where something could make that wait."""
-        if self.failed is not None or not is_small(unit):
+        raw = self._connection.sqlite
+        if raw is None or self.failed is not None or not is_small(unit):
             return _UNDONE
         try:
             if not self._lock.try_enter():
                 return _UNDONE
             try:
                 with self._connection.at_work:
-                    (outcome,) = self._write(self._connection.here(), (unit,), 0)
+                    (outcome,) = self._write(raw, (unit,), 0)
             except BaseException:  # the lock must not stay taken; it goes on to the caller
                 self._lock.leave(failed=True)
                 raise
@@ -382,15 +386,14 @@ class Writer:
         if self._seen != self._lock.marks:
             self._seen = self._lock.marks
             self._transactions.forget()
-        before = raw.total_changes
+        before, bytes_before = raw.total_changes, self._transactions.bytes
         outcomes = self._transactions.commit(raw, units)
         rows = max(0, raw.total_changes - before - HERE_ROWS)
         self._restarts = False
         took = time.perf_counter() - began
         self._slow = FAST if took > SLOW_S * len(units) else max(0, self._slow - 1)
-        self._written += PAGE_BYTES * (2 + 2 * len(units)) + ROW_BYTES * rows
-        for unit in units:
-            self._written += bytes_of(unit)
+        size = self._transactions.bytes - bytes_before
+        self._written += PAGE_BYTES * (2 + 2 * len(units)) + ROW_BYTES * rows + size
         if self._turn_ends_s or any(outcomes):
             self._keep_the_turn(outcomes)
         return outcomes

@@ -13,7 +13,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, Thread, UserMessage
-from memory_engine.storage.sqlite import sizes, writer
+from memory_engine.storage.sqlite import transactions, writer
 from memory_engine.storage.sqlite.store import Durability, SQLiteStore
 
 
@@ -62,7 +62,7 @@ async def test_small_commits_need_no_other_thread(tmp_path: Path) -> None:
         thread = await engine.create_thread()
         await thread.dispatch(UserMessage(content="the first makes the thread"))
         assert {True: 40} == await watched(thread, watch, 40)
-        assert (await watched(thread, watch, 3, "x" * 2 * sizes.HERE_BYTES))[True] == 0
+        assert (await watched(thread, watch, 3, "x" * 2 * transactions.HERE_BYTES))[True] == 0
     async with await opened(tmp_path / "full.db", watch, "full") as engine:
         assert (await watched(await engine.create_thread(), watch, 10))[True] == 0
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_engine import Event, UserMessage, event
-from memory_engine.core.codec import LARGE_CHARS, commitment, encode_event, is_large
+from memory_engine.core.codec import LARGE_CHARS, chars_of, commitment, encode_event
 from memory_engine.core.events.base import FilePart, ImagePart, TextPart
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.large_events import LONG_CHARS, PIECE_CHARS, split_event
@@ -55,9 +55,9 @@ def test_the_payload_is_that_of_encoding_it_at_once(
 
 def test_only_much_text_makes_an_event_large() -> None:
     """In its fields, its parts and its calls."""
-    assert not is_large(UserMessage(content="x" * LARGE_CHARS))
-    assert is_large(UserMessage(content="x" * (LARGE_CHARS + 1)))
-    assert is_large(UserMessage(content=tuple(TextPart(text="x" * 1_000) for _ in range(LARGE_CHARS // 1_000 + 1))))
+    assert LARGE_CHARS == chars_of(UserMessage(content="x" * LARGE_CHARS))
+    parts = tuple(TextPart(text="x" * 1_000) for _ in range(LARGE_CHARS // 1_000 + 1))
+    assert LARGE_CHARS < chars_of(UserMessage(content=parts))
 
 
 def test_many_short_texts_are_encoded_at_once(registry: EventRegistry) -> None:

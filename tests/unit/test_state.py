@@ -157,3 +157,16 @@ def test_a_state_knows_whether_an_event_changed_it() -> None:
     state = with_chunks(chunk("1.0"))
     same, other = apply(state, (), (), seq=2), apply(state, [Delete("1.0")], (), seq=2)
     assert (True, False) == (same.has_chunks_of(state), other.has_chunks_of(state))
+
+
+def test_a_chunk_at_the_end_is_what_a_draft_makes_of_it() -> None:
+    """However many there are: the same order, keys, counts, and neighbours to be found."""
+    state, draft = State(), State().draft()
+    for seq in range(1, 1_200):
+        added = chunk(f"{seq}.0", tokens=seq)
+        state, placed = state.appended(added, seq)
+        draft.append(added)
+        assert draft.placed_at(added.id) == placed
+    expected = draft.freeze(1_199)
+    assert (expected, expected.made_by([7, 900])) == (state, state.made_by([7, 900]))
+    assert [c.id for c in expected.newest()] == [c.id for c in state.newest()]

@@ -25,7 +25,8 @@ class EventRegistry:
     def __init__(self, classes: Iterable[type[Event]] = ()) -> None:
         self._classes: dict[str, type[Event]] = {}
         self._decoders: dict[tuple[str, int], msgspec.json.Decoder[Event]] = {}
-        self._decoder_of: dict[type[Event], msgspec.json.Decoder[Event]] = {}
+        self.decoders: dict[type[Event], msgspec.json.Decoder[Event]] = {}
+        """The decoders for payloads of each known class, in its own version."""
         self._upcasters: dict[tuple[str, int], Upcaster] = {}
         for cls in classes:
             self.register(cls)
@@ -35,7 +36,7 @@ class EventRegistry:
         copied = EventRegistry()
         copied._classes.update(self._classes)
         copied._decoders.update(self._decoders)
-        copied._decoder_of.update(self._decoder_of)
+        copied.decoders.update(self.decoders)
         copied._upcasters.update(self._upcasters)
         return copied
 
@@ -51,7 +52,7 @@ class EventRegistry:
         if self._classes.get(name, cls) is not cls:
             raise DuplicateRegistration("event type", name)
         self._classes[name] = cls
-        self._decoders[name, cls.event_version] = self._decoder_of[cls] = msgspec.json.Decoder(cls)
+        self._decoders[name, cls.event_version] = self.decoders[cls] = msgspec.json.Decoder(cls)
 
     def register_upcaster(self, name: str, from_version: int, upcaster: Upcaster) -> None:
         """Learn how a payload of `from_version` becomes one of `from_version + 1`."""
@@ -61,10 +62,6 @@ class EventRegistry:
 
     def __contains__(self, cls: object) -> bool:
         return isinstance(cls, type) and self._classes.get(getattr(cls, "event_type", "")) is cls
-
-    def decoder_of(self, cls: type[Event]) -> msgspec.json.Decoder[Event] | None:
-        """The decoder for payloads of a class, in its own version; `None` where the class is not known."""
-        return self._decoder_of.get(cls)
 
     def classes(self) -> tuple[type[Event], ...]:
         """Every known class, in the order of registration."""

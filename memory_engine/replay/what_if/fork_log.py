@@ -23,7 +23,7 @@ from memory_engine.core.codec import checked_record, encode_event
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import Receipt, StoredEvent
-from memory_engine.core.reduction import ReduceContext, ReducerRegistry, reduce_into
+from memory_engine.core.reduction import ReduceContext, ReducerRegistry, reduce_onto
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import ACTIVE, CompactionPolicy, ForkPoint, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import CompactorFailed, EventTooLarge
@@ -127,10 +127,10 @@ class ForkLog:
             (payload, event), version = encode_event(event, self._rules.events), event.event_version
             if len(payload) > self._kernel.config.event_bytes_max:
                 raise EventTooLarge(event.event_type, len(payload), self._kernel.config.event_bytes_max)
-        draft, seq = self.state.draft(), self.head.seq + 1
+        seq = self.head.seq + 1
         entries = self._rules.reducers.of_type(event.event_type)
         context = ReduceContext(seq, envelope.id, envelope.recorded_at_us)
-        reduction = reduce_into(draft, entries, event, context, self.thread_id)
+        state, reduction, places = reduce_onto(self.state, entries, event, context, self.thread_id)
         record = checked_record(reduction, event, thread_id=self.thread_id, reducers=entries)
         header = (
             seq, envelope.id, event.event_type, version, envelope.recorded_at_us, envelope.occurred_at_us,
@@ -139,9 +139,9 @@ class ForkLog:
         salt = self._kernel.ids.salt()
         digest = chain_hash(self.head.hash, header, salt, payload, record)
         stored = StoredEvent(*header, payload, record, salt, digest)
-        for chunk_id, placed in draft.touched.items():
+        for chunk_id, placed in places.items():
             self._live[chunk_id] = live_chunk(placed)
-        self.state = draft.freeze(seq)
+        self.state = state
         self.head = next_head(self.head, stored, self.state.tally, tracked=event.event_tracked)
         self._rows[seq] = stored
         self._batch.append(stored)

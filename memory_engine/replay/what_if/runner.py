@@ -41,8 +41,9 @@ from memory_engine.replay.what_if.calls import CallSeries, Measure
 from memory_engine.replay.what_if.change import Compactions, EventCounts, Refused, Script
 from memory_engine.replay.what_if.fork_log import Envelope, ForkLog, ForkOrigin, ForkRules, Recompaction
 from memory_engine.replay.what_if.references import Places, renumbered
-from memory_engine.runtime.commit import Reduced, occurred_us
+from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.queue import occurred_us
 
 
 @frozen(kw_only=True)
@@ -337,7 +338,7 @@ class Rerun:
         return Envelope(
             id=new.id or self._new_id(),
             recorded_at_us=at_us,
-            occurred_at_us=occurred_us(new.event, new.occurred_at),
+            occurred_at_us=None if new.occurred_at is None else occurred_us(new.event, new.occurred_at),
             causation_id=new.causation_id,
             correlation_id=new.correlation_id,
         )
