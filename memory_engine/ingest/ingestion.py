@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 ERRORS_LISTED_MAX = 1_000
 RECORDS_AT_ONCE = 16
+EVENTS_AT_ONCE, CHARS_AT_ONCE = 64, 64 * 1024
+"""Small messages come in one commit: so many records, of no more events and characters."""
 
 
 @frozen(kw_only=True)
@@ -184,6 +186,9 @@ class Ingestion:
         translator = await self._translator(filling)
         try:
             async for some in _beside(conversation.records, 1 if recording.is_followed else RECORDS_AT_ONCE):
+                if (after := await self._all_at_once(some, translator, filling)) is not None:
+                    translator = after
+                    continue
                 for record in some:
                     if isinstance(record, Record) and record.value is PAUSE:
                         self._paused()
@@ -204,6 +209,34 @@ class Ingestion:
             if filling.into is not None:
                 await filling.into.thread.settle()
         return True
+
+    async def _all_at_once(
+        self, records: Sequence[Record | IngestError], translator: Translator, filling: "_Filling"
+    ) -> Translator | None:
+        """Take small messages in one commit, and return the translator of those that follow.
+
+        None, and nothing is taken, where there is anything to say of one: then they are taken one by one.
+        """
+        into = filling.into
+        if into is None or len(records) == 1 or filling.conversation.shape == "event":
+            return None
+        trial = translator.copy()
+        readings: list[RecordReading] = []
+        for record in records:
+            if isinstance(record, IngestError) or record.value is PAUSE:
+                return None
+            try:
+                readings.append(trial.take(record))
+            except (UnusableRecord, RecursionError):
+                return None
+        if not await _taken(readings, into):
+            return None
+        for _ in readings:
+            into.result.messages += 1
+            if self._on_record is not None:
+                self._on_record(self.report)
+        await into.thread.settle()  # else where a compaction stands would depend on the machine
+        return trial
 
     def _paused(self) -> None:
         if self._on_pause is not None:
@@ -295,6 +328,14 @@ class _Target:
     head: int
     result: ThreadIngested
 
+    def note(self, receipts: Iterable[Receipt]) -> None:
+        """Count the events that are new, and those that were known."""
+        for receipt in receipts:
+            is_new = receipt.seq > self.head
+            self.head = max(self.head, receipt.seq)
+            self.result.added += is_new
+            self.result.known += not is_new
+
 
 @define
 class _Filling:
@@ -309,6 +350,22 @@ class _Filling:
     into: _Target | None = None
     is_refused: bool = False
     stop_observing: Callable[[], None] | None = None
+
+
+async def _taken(readings: Sequence[RecordReading], into: _Target) -> bool:
+    """Dispatch the events of small records in one commit; returns False if they cannot be dispatched so."""
+    events = [new for reading in readings for new in reading.events]
+    if (
+        len(events) > EVENTS_AT_ONCE
+        or sum(len(str(getattr(new.event, "content", ""))) for new in events) > CHARS_AT_ONCE
+    ):
+        return False
+    try:
+        await _check_open(events, into.thread)
+        into.note(await into.thread.dispatch_all(events))
+    except (IdempotencyConflict, InvalidInput, ReducerError, UnusableRecord):
+        return False
+    return True
 
 
 async def _take(translator: Translator, reading: RecordReading, into: _Target) -> str:
@@ -326,11 +383,7 @@ async def _take(translator: Translator, reading: RecordReading, into: _Target) -
     except (InvalidInput, ReducerError, UnusableRecord) as error:
         translator.refused()
         return str(error)
-    for receipt in receipts:
-        is_new = receipt.seq > into.head
-        into.head = max(into.head, receipt.seq)
-        into.result.added += is_new
-        into.result.known += not is_new
+    into.note(receipts)
     return ""
 
 
