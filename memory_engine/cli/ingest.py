@@ -67,6 +67,11 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=N,…",
         help="other limits of reading, such as json_values=9000000",
     )
+    parser.add_argument(
+        "--no-branches",
+        action="store_true",
+        help="only count the branches of a conversation that were left (default: each is a fork)",
+    )
     parser.add_argument("--skip-invalid", action="store_true", help="continue after an error, and list them all")
 
 
@@ -83,6 +88,7 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
         tenant_id=asked.tenant,
         thread_id=asked.thread,
         skip_invalid=asked.skip_invalid,
+        branches=not asked.no_branches,
         limits=asked.limits,
         policy=asked.window,
     )
@@ -221,7 +227,7 @@ def report_as_json(report: IngestReport, seconds: float) -> dict[str, object]:
     """The summary that `ingest --json` prints."""
     return {
         "files": report.files,
-        "threads": [named(thread, "id messages added known") for thread in report.threads],
+        "threads": [named(thread, "id messages added known branch_of") for thread in report.threads],
         "messages": report.messages,
         "added": sum(thread.added for thread in report.threads),
         "known": sum(thread.known for thread in report.threads),
@@ -241,6 +247,11 @@ def _put_report(report: IngestReport, db: str, seconds: float, terminal: Termina
     if known:
         line += f", {number(known)} known before"
     terminal.say(f"{line} in {duration(seconds)}")
+    branches = [thread.id for thread in report.threads if thread.branch_of]
+    if branches:
+        more = ", …" if len(branches) > KINDS_SHOWN_MAX else ""
+        names = ", ".join(branches[:KINDS_SHOWN_MAX])
+        terminal.say(f"{counted(len(branches), 'thread')} of these a branch that was left: {names}{more}")
     if report.compactions:
         tokens = f"{number(report.tokens_before)} → {number(report.tokens_after)} tokens"
         terminal.say(f"{counted(report.compactions, 'compaction')} on the way: {tokens}")

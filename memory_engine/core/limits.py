@@ -13,6 +13,8 @@ class ReadingLimits:
     - `archive_bytes`, `archive_files`: all of an archive that is read, unpacked, and how many files it lists
     - `archive_ratio`: how many times larger than packed an archive of over 64 MiB may be
     - `json_values`: the values of one JSON file, counted by its commas and brackets
+    - `markup_tags`: the tags of a page or of a Word file, counted by their `<`
+    - `table_cells`: the cells of a CSV file, counted by what parts them
     - `chat_messages`: the messages of one channel
     - `header_chars`: a header of a mail that is read; lists of recipients and references are cut there
     - `mail_parts`, `mail_depth`: the parts of a mail, and how deep they are nested
@@ -27,6 +29,8 @@ class ReadingLimits:
     archive_files: int = 100_000
     archive_ratio: int = 200
     json_values: int = 4_000_000
+    markup_tags: int = 4_000_000
+    table_cells: int = 4_000_000
     chat_messages: int = 1_000_000
     header_chars: int = 10_000
     mail_parts: int = 1_000

@@ -62,6 +62,9 @@ class RecordedConversation:
 
     `label` names it among others of its file; without one it is the file's own thread. `parent` is the label of the
     conversation that started this one as a sub-agent's, which comes before it in the file; `None` without one.
+    `branch_of` is the label of the conversation that this is an abandoned branch of, which comes before it, and `after`
+    the key of the last record that both have in common, empty if they have none: it becomes a fork there.
+
     `shape` says what the records hold. With `strict`, a result without its call is an error; else it is kept as an
     observation.
     """
@@ -71,6 +74,8 @@ class RecordedConversation:
     line: int = 1
     parent: str | None = None
     agent_id: str = ""
+    branch_of: str | None = None
+    after: str = ""
     shape: Literal["message", "event"] = "message"
     strict: bool = False
 

@@ -1,6 +1,7 @@
 """Records to events: of chat-completions, Responses and Anthropic, by the translation of all three."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 
 import msgspec
 from attrs import evolve
@@ -72,6 +73,10 @@ class ChatReader:
     def refused(self) -> None:
         """Forget the message read last: the engine has not taken its events."""
         self._format, self._dialogue = self._before
+
+    def copy(self) -> "ChatReader":
+        """Another one that waits for the same results."""
+        return copy(self)  # each record is taken with a dialogue of its own
 
     def read(self, value: object, number: int) -> RecordReading:
         """The events of message `number` (from 1), or of the items of a response: a `ResponseItems`.

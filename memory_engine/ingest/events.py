@@ -52,6 +52,10 @@ class Translator(Protocol):
         """Forget the record read last: the engine has not taken its events."""
         ...
 
+    def copy(self) -> "Translator":
+        """Another one that knows what this one does now."""
+        ...
+
 
 @lru_cache(maxsize=IDS_KEPT)
 def event_id(thread_id: str, number: int | str, part: int = 0) -> str:
@@ -94,6 +98,10 @@ class EventReader:
 
     def refused(self) -> None:
         """Nothing to forget: every event stands for itself."""
+
+    def copy(self) -> "EventReader":
+        """The same: every event stands for itself."""
+        return self
 
     def _event(self, value: Mapping[str, object]) -> Event:
         name = text_of(value, "type")

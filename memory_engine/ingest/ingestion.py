@@ -1,18 +1,14 @@
 """Dispatching what files hold, record by record, so that threads compact as they would have live."""
 
-import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.core.aside import on_thread
-from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
@@ -21,10 +17,9 @@ from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
-from memory_engine.formats.native import without_native
-from memory_engine.formats.origin import without_origin
 from memory_engine.ingest.chat import ChatReader
-from memory_engine.ingest.events import EventReader, RecordReading, Translator, UnusableRecord
+from memory_engine.ingest.events import EventReader, RecordReading, Translator, UnusableRecord, event_id
+from memory_engine.ingest.known import dispatched
 from memory_engine.ingest.readers import reader_of
 from memory_engine.ingest.records import open_recording
 from memory_engine.plugins import RecordingReaders
@@ -35,6 +30,8 @@ T = TypeVar("T")
 
 ERRORS_LISTED_MAX = 1_000
 RECORDS_AT_ONCE = 16
+EVENTS_AT_ONCE, CHARS_AT_ONCE = 64, 64 * 1024
+"""Small messages come in one commit: so many records, of no more events and characters."""
 
 
 @frozen(kw_only=True)
@@ -43,6 +40,7 @@ class IngestOptions:
 
     `format` is one of messages (`openai`, …) or the name of a reader; `auto` lets the file decide.
 
+    Without `branches`, a branch of a conversation that was left is only counted, else it becomes a fork.
     With `skip_invalid` an error costs the record it is in, else everything after it. Of `limits`, `json_values` counts.
     """
 
@@ -51,18 +49,23 @@ class IngestOptions:
     tenant_id: str = ""
     thread_id: str = ""
     skip_invalid: bool = False
+    branches: bool = True
     limits: ReadingLimits = DEFAULT_LIMITS
     policy: CompactionPolicy | None = None
 
 
 @define
 class ThreadIngested:
-    """The outcome for one thread: records taken, and how many of their events are new or were known."""
+    """The outcome for one thread: records taken, and how many of their events are new or were known.
+
+    `branch_of` is the thread that it was forked from, where it is a branch of a conversation that was left.
+    """
 
     id: str
     messages: int = 0
     added: int = 0
     known: int = 0
+    branch_of: str = ""
 
 
 @define
@@ -180,10 +183,18 @@ class Ingestion:
         return not self._options.skip_invalid
 
     async def _conversation(self, conversation: RecordedConversation, recording: RecordedFile) -> bool:
-        filling = _Filling(conversation, recording, _thread_id(recording.name, conversation.label))
+        if conversation.branch_of is not None and not self._options.branches:
+            count = await on_thread(lambda: sum(isinstance(one, Record) for one in conversation.records))
+            recording.left_out["message of another branch"] += count
+            return True
+        branch_of = _thread_id(recording.name, conversation.branch_of) if conversation.branch_of is not None else ""
+        filling = _Filling(conversation, recording, _thread_id(recording.name, conversation.label), branch_of)
         translator = await self._translator(filling)
         try:
             async for some in _beside(conversation.records, 1 if recording.is_followed else RECORDS_AT_ONCE):
+                if (after := await self._all_at_once(some, translator, filling)) is not None:
+                    translator = after
+                    continue
                 for record in some:
                     if isinstance(record, Record) and record.value is PAUSE:
                         self._paused()
@@ -204,6 +215,34 @@ class Ingestion:
             if filling.into is not None:
                 await filling.into.thread.settle()
         return True
+
+    async def _all_at_once(
+        self, records: Sequence[Record | IngestError], translator: Translator, filling: "_Filling"
+    ) -> Translator | None:
+        """Take small messages in one commit, and return the translator of those that follow.
+
+        None, and nothing is taken, where there is anything to say of one: then they are taken one by one.
+        """
+        into = filling.into
+        if into is None or len(records) == 1 or filling.conversation.shape == "event":
+            return None
+        trial = translator.copy()
+        readings: list[RecordReading] = []
+        for record in records:
+            if isinstance(record, IngestError) or record.value is PAUSE:
+                return None
+            try:
+                readings.append(trial.take(record))
+            except (UnusableRecord, RecursionError):
+                return None
+        if not await _taken(readings, into):
+            return None
+        for _ in readings:
+            into.result.messages += 1
+            if self._on_record is not None:
+                self._on_record(self.report)
+        await into.thread.settle()  # else where a compaction stands would depend on the machine
+        return trial
 
     def _paused(self) -> None:
         if self._on_pause is not None:
@@ -237,7 +276,8 @@ class Ingestion:
         thread = await self._thread(filling)
         engine = await self._opened()
         filling.stop_observing = engine.observe(self._observe)
-        filling.into = _Target(thread, (await thread.state()).seq, ThreadIngested(thread.id))
+        its = ThreadIngested(thread.id, branch_of=filling.branch_of)
+        filling.into = _Target(thread, (await thread.state()).seq, its)
         self.report.threads.append(filling.into.result)
         return filling.into
 
@@ -260,6 +300,8 @@ class Ingestion:
         thread_id, its = filling.thread_id, filling.conversation
         parent = _thread_id(filling.recording.name, its.parent) if its.parent is not None else ""
         try:
+            if filling.branch_of:
+                return await _forked(engine, filling)
             return await engine.create_thread(
                 thread_id,
                 user_id=user,
@@ -275,6 +317,17 @@ class Ingestion:
             if asked and asked != held:
                 raise UnusableRecord(f"thread {thread_id!r} is of {what} {held!r}, not {asked!r}; use --thread")
         return thread
+
+
+async def _forked(engine: Engine, filling: "_Filling") -> Thread:
+    """The fork for a branch, from the message after which it was left."""
+    after, at = filling.conversation.after, 0
+    if after:
+        [*found] = await engine.store.find(filling.branch_of, [event_id(filling.branch_of, after)])
+        if not found:
+            raise UnusableRecord(f"it branches off message {after!r}, which is not in thread {filling.branch_of!r}")
+        at = found[0].seq
+    return await engine.thread(filling.branch_of).fork(at, thread_id=filling.thread_id)
 
 
 def _thread_id(name: str, label: str) -> str:
@@ -295,6 +348,14 @@ class _Target:
     head: int
     result: ThreadIngested
 
+    def note(self, receipts: Iterable[Receipt]) -> None:
+        """Count the events that are new, and those that were known."""
+        for receipt in receipts:
+            is_new = receipt.seq > self.head
+            self.head = max(self.head, receipt.seq)
+            self.result.added += is_new
+            self.result.known += not is_new
+
 
 @define
 class _Filling:
@@ -306,9 +367,26 @@ class _Filling:
     conversation: RecordedConversation
     recording: RecordedFile
     thread_id: str
+    branch_of: str
     into: _Target | None = None
     is_refused: bool = False
     stop_observing: Callable[[], None] | None = None
+
+
+async def _taken(readings: Sequence[RecordReading], into: _Target) -> bool:
+    """Dispatch the events of small records in one commit; returns False if they cannot be dispatched so."""
+    events = [new for reading in readings for new in reading.events]
+    if (
+        len(events) > EVENTS_AT_ONCE
+        or sum(len(str(getattr(new.event, "content", ""))) for new in events) > CHARS_AT_ONCE
+    ):
+        return False
+    try:
+        await _check_open(events, into.thread)
+        into.note(await into.thread.dispatch_all(events))
+    except (IdempotencyConflict, InvalidInput, ReducerError, UnusableRecord):
+        return False
+    return True
 
 
 async def _take(translator: Translator, reading: RecordReading, into: _Target) -> str:
@@ -316,7 +394,7 @@ async def _take(translator: Translator, reading: RecordReading, into: _Target) -
     try:
         await _check_place(reading, into)
         await _check_open(reading.events, into.thread)
-        receipts = await _dispatched(reading.events, into.thread)
+        receipts = await dispatched(reading.events, into.thread)
     except IdempotencyConflict as error:
         translator.refused()
         return (
@@ -326,68 +404,8 @@ async def _take(translator: Translator, reading: RecordReading, into: _Target) -
     except (InvalidInput, ReducerError, UnusableRecord) as error:
         translator.refused()
         return str(error)
-    for receipt in receipts:
-        is_new = receipt.seq > into.head
-        into.head = max(into.head, receipt.seq)
-        into.result.added += is_new
-        into.result.known += not is_new
+    into.note(receipts)
     return ""
-
-
-async def _dispatched(events: Sequence[NewEvent], thread: Thread) -> tuple[Receipt, ...]:
-    """Dispatch a record's events; one ingested before origins, or before `native` was kept, is known without it."""
-    try:
-        return await thread.dispatch_all(events)
-    except IdempotencyConflict:
-        for without in (without_origin, _bare):
-            known = [msgspec.structs.replace(new, event=without(new.event)) for new in events]
-            if known != list(events):
-                with suppress(IdempotencyConflict):
-                    return await thread.dispatch_all(known)
-        return await _dispatched_grown(events, thread)
-
-
-async def _dispatched_grown(events: Sequence[NewEvent], thread: Thread) -> tuple[Receipt, ...]:
-    """Dispatch a record's events, where those that are known may have had more, or less, of their response around them.
-
-    A response that was ingested while it was being written had its usage on an earlier event.
-    """
-    events = list(events)
-    has_response = any('"response":' in getattr(new.event, "native", "") for new in events)
-    for _ in range(len(events)):
-        try:
-            return await thread.dispatch_all(events)
-        except IdempotencyConflict as error:
-            at = next((n for n, new in enumerate(events) if new.id == error.event_id), -1)
-            async for there in thread.events(after=error.seq - 1, upto=error.seq):
-                if (
-                    at < 0
-                    or not isinstance(there.event, Event)
-                    or not _differ_in_response(there.event, events[at].event, has_response=has_response)
-                ):
-                    raise
-                events[at] = msgspec.structs.replace(events[at], event=there.event)
-    return await thread.dispatch_all(events)
-
-
-def _differ_in_response(one: Event, other: Event, *, has_response: bool) -> bool:
-    """Return True if two events are equal but for what came around their response, where anything did."""
-    has_response = has_response or '"response":' in getattr(one, "native", "")
-    return has_response and type(one) is type(other) and _without_response(one) == _without_response(other)
-
-
-def _without_response(event: Event) -> tuple[Event, object]:
-    native = getattr(event, "native", "")
-    kept = json.loads(native) if native.startswith("{") else {}
-    said = [value.get("message") for value in kept.values() if isinstance(value, dict)]
-    bare = without_native(event)
-    if getattr(bare, "response_id", ""):
-        bare = msgspec.structs.replace(bare, response_id="")
-    return bare, [one for one in said if one is not None]
-
-
-def _bare(event: Event) -> Event:
-    return without_origin(without_native(event))
 
 
 async def _check_place(reading: RecordReading, into: _Target) -> None:

@@ -3,7 +3,10 @@
 import io
 import subprocess
 import sys
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from memory_engine import errors
 from memory_engine.views.documents.readers.document import Loaded
@@ -72,3 +75,36 @@ def pdf(*pages: str) -> bytes:
     trailer = f"<< /Size {len(objects) + 1} /Root 1 0 R /Info {len(objects)} 0 R >>"
     out.write(f"trailer\n{trailer}\nstartxref\n{start}\n%%EOF\n".encode())
     return out.getvalue()
+
+
+_WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+
+def docx(body: str, **others: str) -> bytes:
+    """A Word file with this body. `others` are the contents of its `styles`, `footnotes` and `core` properties."""
+    places = {name: "docProps/core.xml" if name == "core" else f"word/{name}.xml" for name in others}
+    return word_file(
+        f'<?xml version="1.0"?><w:document {_WORD}>{body}</w:document>',
+        {places[name]: f"<w:{name} {_WORD}>{content}</w:{name}>" for name, content in others.items()},
+    )
+
+
+def word_file(document: str, others: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    """A Word file of these files of XML, the others by their places in it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("word/document.xml", document)
+        for place, content in others.items():
+            packed.writestr(place, content)
+    return out.getvalue()
+
+
+def paragraph(text: str, *, style: str = "", described: str = "") -> str:
+    """A paragraph of a Word file: the id of its style, and what else describes it."""
+    styled = f'<w:pStyle w:val="{style}"/>' if style else ""
+    return f'<w:p><w:pPr>{styled}{described}</w:pPr><w:r><w:t xml:space="preserve">{text}</w:t></w:r></w:p>'
+
+
+def word_row(*cells: str, described: str = "") -> str:
+    """A row of a table of a Word file."""
+    return f"<w:tr>{described}{''.join(f'<w:tc>{cell}</w:tc>' for cell in cells)}</w:tr>"

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from memory_engine import errors
 from memory_engine.views.documents.readers.document import Loaded
 from memory_engine.views.documents.readers.files import File, absolute, load
+from memory_engine.views.documents.readers.html import html_text
 from memory_engine.views.documents.readers.mail import written
 from memory_engine.views.documents.readers.splitting import Splitting, markdown_document, split
-from memory_engine.views.documents.readers.text import decoded, html_text
+from memory_engine.views.documents.readers.text import decoded
 from tests.recall.document_files import Files, read, shown
 
 

@@ -14,16 +14,22 @@ import memory_engine
 from memory_engine import errors
 from memory_engine.core.limits import ReadingLimits
 from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
+from memory_engine.views.documents.readers.docx import read_docx
 from memory_engine.views.documents.readers.files import File, absolute, load
+from memory_engine.views.documents.readers.html import html_text, read_html
 from memory_engine.views.documents.readers.mail import read_mail, written
 from memory_engine.views.documents.readers.mime import as_text, decoded_header
 from memory_engine.views.documents.readers.pdf import read_pdf
 from memory_engine.views.documents.readers.splitting import Splitting, markdown_document, split, split_simply
-from memory_engine.views.documents.readers.text import html_text, read_transcript
-from tests.recall.document_files import Files, pdf
+from memory_engine.views.documents.readers.tables import read_csv
+from memory_engine.views.documents.readers.text import read_transcript
+from memory_engine.views.documents.readers.values import read_json, read_json_lines
+from tests.recall.document_files import Files, docx, paragraph, pdf, word_file, word_row
 from tests.trust.hostile_files import is_linear, mail, mailbox, many_parts, nested_parts, slack_zip, with_long_list
 
-SMALL = ReadingLimits(file_bytes=4_000, mail_parts=20, mail_depth=5, header_chars=500, json_values=200)
+SMALL = ReadingLimits(
+    file_bytes=4_000, mail_parts=20, mail_depth=5, header_chars=500, json_values=200, markup_tags=200, table_cells=200
+)
 
 
 @pytest.fixture
@@ -76,6 +82,11 @@ def test_a_long_stretch_loses_no_text(text: str) -> None:
     assert 800 >= max(len(one.text) for one in passages)
 
 
+PAGES = (
+    "<p>a|<h1>a|<li>a|<ul><li>a|<table><tr><td>a|<td>a|<tr><th>a</table>|<div hidden>a|<main>a|</main>|"
+    "<article>a</main>|<title>a|<meta name=author |<a role=|<td colspan=99>a|<br>|<pre>a\n|<nav>a|</div>|<svg/>|"
+    "<h1>a<h2>b|<img alt=a"
+)
 READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "simple splitter": (lambda text: split_simply(text, Splitting()), "a|a |. |\n| |\n \n|.\n|a\n\n"),
     "markdown": (
@@ -95,6 +106,14 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "header": (
         decoded_header,
         "=?|=?a?|=?utf-8?q?|=?utf-8?q?a?= |=?utf-8?b?YQ==?=|=?a?b?=|?=|=| |a|=?x*|=?utf-8?q?=ff?= ",
+    ),
+    "page": (lambda text: _tried(read_html, text.encode()), PAGES),
+    "rows": (lambda text: _tried(read_csv, text.encode()), 'a,|,|"|a;b\n|\n|"a"b|a,"b\n|\t||'),
+    "values": (lambda text: _tried(read_json, text.encode()), '[|{"a":|"a|1|[1,'),
+    "lines of values": (lambda text: _tried(read_json_lines, text.encode()), '1\n|[]\n|{"a":[{"b":1}]}\n|"a b"\n'),
+    "word": (
+        lambda text: _tried(read_docx, docx(text)),
+        f"<w:tbl>|<w:p/>|{paragraph('a')}|{word_row(paragraph('a'))}|<w:tc><w:tbl>|<w:del>|<w:t>a</w:t>|<w:p>",
     ),
     "punycode": (lambda text: as_text(text.encode(), "punycode"), "a|-|a-b|9"),
 }
@@ -157,6 +176,13 @@ def test_a_limit_is_a_whole_number() -> None:
         ("a.eml", b"From: a@b\n" + b"Content-Type: message/rfc822\n\n" * 6, "mail_depth"),
         ("a.eml", many_parts(21), "mail_parts"),
         ("a.mbox", mailbox(mail(body="x" * 4_001)), "file_bytes"),
+        ("a.json", b"[" + b"1," * 250 + b"1]", "json_values"),
+        ("a.jsonl", b'{"a": 1, "b": 2}\n' * 100, "json_values"),
+        ("a.html", b"<p>" * 201, "markup_tags"),
+        ("a.docx", docx("<w:p/>" * 201), "markup_tags"),
+        ("a.docx", docx(" " * 4_001), "file_bytes"),
+        ("a.csv", b"a,b\n" + b"1,2\n" * 101, "table_cells"),
+        ("a.csv", ("name" * 30 + "," + "other" * 24 + "\n" + "a,b\n" * 50).encode(), "file_bytes"),
         ("a.zip", slack_zip({"growth/2024-11-03.json": b"[" + b"1," * 250 + b"1]"}), "json_values"),
         ("a.zip", slack_zip({"growth/2024-11-03.json": b"[" + b" " * 4_000 + b"]"}), "file_bytes"),
     ],
@@ -214,6 +240,38 @@ def test_a_small_zip_takes_little_memory(make: Files) -> None:
     _, faults = loaded(path, ReadingLimits())
     assert 1_002 > len(faults)
     assert "over 500 of its messages cannot be read" in faults[-1].why
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda: docx("<w:p/>" + " " * 60_000_000), "bytes when unpacked; the limit is 52,428,800"),
+        (
+            lambda: docx("<w:p/>", **dict.fromkeys(("styles", "footnotes", "core"), " " * 30_000_000)),
+            "bytes for each packed one; the limit is 200",
+        ),
+        (lambda: b"\xd0\xcf\x11\xe0" + b"\0" * 600, "locked by a password: save it as .docx, unlocked"),
+        (lambda: slack_zip({}), "it is not a Word file: word/document.xml is not in it"),
+        (lambda: docx("<w:p>"), "word/document.xml: it is not XML: mismatched tag"),
+        (
+            lambda: word_file('<!DOCTYPE d [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><d>&b;</d>'),
+            "word/document.xml: it declares a document type",
+        ),
+    ],
+)
+def test_a_word_file_made_to_hurt_is_refused(make: Files, made: Callable[[], bytes], why: str) -> None:
+    """One that unpacks to a thousand times its size, one whose entities multiply, one that is something else."""
+    documents, faults = loaded(make("a.docx", made()), ReadingLimits())
+    assert [] == documents
+    assert why in str(faults[0])
+
+
+def test_deep_values_are_refused(make: Files) -> None:
+    """A hundred thousand brackets overflow no stack; nine hundred, each with a long name, make no long path."""
+    _, faults = loaded(make("a.json", b"[" * 100_000), ReadingLimits())
+    assert "its values are nested too deep" in str(faults[0])
+    documents, _ = loaded(make("b.json", b'{"%s": ' % (b"k" * 500) * 900 + b"1" + b"}" * 900), ReadingLimits())
+    assert 700 > len(documents[0].sections[0].text)
 
 
 def test_a_file_names_so_many_faults(make: Files) -> None:
@@ -293,7 +351,12 @@ async def test_hostile_files_stop_no_others(tmp_path: Path) -> None:
         "e.pdf": b"%PDF-1.4\n" + b"<<" * 5_000,
         "f.txt": codecs.BOM_UTF16_LE + b"\x00\xd8",
         "g.mbox": b"no mailbox",
-        "h.html": b"<a " * 10,
+        "h.html": b"<" * 4_000_001,
+        "i.csv": b'a,b\n1,"' + b"x\n" * 100_000,
+        "j.json": b"[" * 100_000,
+        "k.jsonl": b'{"a": 1}\n{"a": ' + b"[" * 100_000,
+        "l.docx": docx("<w:body>", styles="<w:style>"),
+        "m.docx": b"PK\x03\x04",
     }
     for name, content in hostile.items():
         (tmp_path / name).write_bytes(content)

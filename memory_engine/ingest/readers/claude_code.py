@@ -2,6 +2,9 @@
 
 The lines of one response have one message id and repeat its usage, which grows: it is taken from the last of them.
 Sub-agents, whose lines stand in files beside the session or in it (`isSidechain`), become threads below it.
+
+A person who goes back in a session and says something else leaves what followed: it becomes a fork of the session. A
+file that is followed is read once, so what is left there later was taken before, and stays.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,8 +15,8 @@ from attrs import define, evolve, field
 from memory_engine.core.moments import moment
 from memory_engine.core.recordings import PAUSE, Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
-from memory_engine.formats.origin import unwrapped
-from memory_engine.ingest.dialects import Json, objects, text_under, under
+from memory_engine.formats.origin import flagged, unwrapped
+from memory_engine.ingest.dialects import Json, objects, text_under, texts, under
 from memory_engine.ingest.records import read_records
 
 _SPOKEN = ("user", "assistant")
@@ -31,12 +34,14 @@ class ClaudeCode:
         return any(map(_is_line, file.first_objects))
 
     def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
-        """The session, then its sub-agents, each as a thread below it."""
-        session = _Session(file)
+        """The session, the branches of it that were left, then its sub-agents, each as a thread below it."""
+        session = _Session(file, left=_Left.of(file))
         first = next((line for line in file.first_objects if line.get("type") in _SPOKEN), {})
         is_agents = first.get("isSidechain") is True and bool(first.get("agentId"))
         agent_id = text_under(first, "agentId") if is_agents else ""
         yield RecordedConversation(session.records(file.live, agent_id), agent_id=agent_id)
+        for begin in session.left.lines:
+            yield session.branch(begin)
         for agent, lines in session.inside.items():
             records = session.records(iter(lines), agent)
             yield RecordedConversation(records, label=f"agent-{agent}", line=lines[0].line, parent="", agent_id=agent)
@@ -74,11 +79,66 @@ def _session_of(path: Path) -> str:
 
 
 @define
+class _Left:
+    """The branches of a session that were left, by the ids of the prompts that they begin with.
+
+    `begins` says for each line in which it is, `owners` for each branch which it is a branch of (empty: the session).
+    """
+
+    begins: dict[str, str] = field(factory=dict)
+    owners: dict[str, str] = field(factory=dict)
+    lines: dict[str, list[Record]] = field(factory=dict)
+
+    @classmethod
+    def of(cls, file: RecordedFile) -> "_Left":
+        """Read a file for the prompts that follow the same line: a person went back, and all but the last are left."""
+        found = cls()
+        if file.is_followed or not file.path.is_file():
+            return found
+        parents: dict[str, str] = {}
+        prompts: dict[str, list[str]] = {}
+        for line in read_records(file.path, file.limits):
+            if isinstance(line, IngestError) or not isinstance(line.value, Mapping):
+                continue
+            uuid, parent = text_under(line.value, "uuid"), text_under(line.value, "parentUuid")
+            if uuid and uuid not in parents:
+                parents[uuid] = parent
+                if parent and _is_prompt(line.value):
+                    prompts.setdefault(parent, []).append(uuid)
+        left = {uuid for several in prompts.values() for uuid in several[:-1]}
+        for uuid, parent in parents.items() if left else ():  # a line comes after the one that it follows
+            before = found.begins.get(parent, "")
+            if uuid in left:
+                found.owners[uuid] = before
+            if begin := uuid if uuid in left else before:
+                found.begins[uuid] = begin
+        return found
+
+    def keep(self, line: Record, uuid: str) -> bool:
+        """Return True if a line is in a branch that was left, and keep it."""
+        begin = self.begins.get(uuid, "")
+        if begin:
+            self.lines.setdefault(begin, []).append(line)
+        return bool(begin)
+
+
+def _is_prompt(value: Mapping[str, object]) -> bool:
+    """Return True if a person wrote a line of the session: no result, no notice of the client, no summary."""
+    if value.get("type") != "user" or value.get("isSidechain") is True:
+        return False
+    if any(block.get("type") == "tool_result" for block in objects(value, "message", "content")):
+        return False
+    said = texts(under(value, "message", "content"))
+    return bool(said) and flagged(value, said) is None
+
+
+@define
 class _Session:
     """What is known of a session while it is read. `inside` holds the lines of sub-agents that stand in its file."""
 
     file: RecordedFile
     ids: set[str] = field(factory=set)
+    left: _Left = field(factory=_Left)
     inside: dict[str, list[Record]] = field(factory=dict)
     _roots: dict[str, str] = field(factory=dict)
     _passed: dict[str, str] = field(factory=dict)
@@ -88,6 +148,22 @@ class _Session:
         """The messages of the session, or of an agent."""
         return _usage_once(self._messages(lines, agent))
 
+    def branch(self, begin: str) -> RecordedConversation:
+        """The branch that was left of which a prompt is the first line, once the session's messages are read."""
+        first, *lines = self.left.lines[begin]
+        value = first.value if isinstance(first.value, Mapping) else {}
+        parent = text_under(value, "parentUuid")
+        after = self._passed.get(parent, parent)
+        alone = evolve(first, value={**value, "parentUuid": None})  # what it follows is in the thread that it leaves
+        owner = self.left.owners[begin]
+        return RecordedConversation(
+            self.records(iter([alone, *lines]), begin),
+            label=f"branch-{begin}",
+            line=first.line,
+            branch_of=f"branch-{owner}" if owner else "",
+            after=after if after in self._seen else "",
+        )
+
     def _messages(self, lines: Iterator[Record | IngestError], agent: str) -> Iterator[Record | IngestError]:
         for line in lines:
             if isinstance(line, IngestError) or line.value is PAUSE:
@@ -96,7 +172,7 @@ class _Session:
             if not isinstance(line.value, Mapping):
                 self.file.left_out["a line that is not an object"] += 1
                 continue
-            if not agent and self._is_inside(line):
+            if not agent and (self._is_inside(line) or self.left.keep(line, text_under(line.value, "uuid"))):
                 continue
             self.ids.add(text_under(line.value, "sessionId"))
             yield from self._message(line, line.value)

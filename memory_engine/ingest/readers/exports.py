@@ -1,8 +1,12 @@
-"""The exports of ChatGPT and of Claude.ai: trees of messages, of which the branch last seen is read."""
+"""The exports of ChatGPT and of Claude.ai: trees of messages.
 
-from collections.abc import Callable, Iterator, Mapping
+The branch last seen is the conversation; each other becomes a fork, from the last message that both have in common.
+"""
 
-from attrs import evolve
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from attrs import define, evolve, field
 
 from memory_engine.core.events.messages import MessageOrigin
 from memory_engine.core.moments import moment
@@ -22,19 +26,72 @@ from memory_engine.ingest.dialects import (
     under,
 )
 
-Read = Callable[[Record, Mapping[str, object], RecordedFile], Iterator[Record | IngestError]]
+Spoken = Callable[[Record, Mapping[str, object]], Iterator[Record]]
+"""The records of a message, at the place that is given."""
 
 
-def _each(file: RecordedFile, read: Read) -> Iterator[RecordedConversation | IngestError]:
-    """A conversation for each object of the file."""
+@define
+class _Tree:
+    """A conversation's messages by their keys, of which `main` leads to the one last seen.
+
+    `spots` has for each key that was read the key of the last record up to there.
+    """
+
+    record: Record
+    label: str
+    parents: Mapping[str, str]
+    messages: Mapping[str, Mapping[str, object]]
+    main: Collection[str]
+    spoken: Spoken
+    spots: dict[str, str] = field(factory=dict)
+
+    def conversations(self) -> Iterator[RecordedConversation]:
+        """The conversation, then its other branches, each after the one that it leaves."""
+        yield RecordedConversation(self._records(self.main, ""), label=self.label, line=self.record.line)
+        children: dict[str, list[str]] = {}
+        for key, parent in self.parents.items():
+            children.setdefault(parent if parent in self.parents else "", []).append(key)
+        waiting = deque(self._left(["", *self.main], self.main, children, self.label))
+        while waiting:
+            begin, owner = waiting.popleft()
+            path = [begin]
+            while under_it := children.get(path[-1]):
+                path.append(under_it[-1])
+            label = f"{self.label}/branch-{begin}"
+            after = self.spots.get(self.parents[begin], "")
+            records = self._records(path, after)
+            yield RecordedConversation(records, label=label, line=self.record.line, branch_of=owner, after=after)
+            waiting.extend(self._left(path, path, children, label))
+
+    def _left(
+        self, path: Iterable[str], taken: Collection[str], children: Mapping[str, Sequence[str]], owner: str
+    ) -> Iterator[tuple[str, str]]:
+        """Where other branches begin below a path, and which they leave."""
+        known = set(taken)
+        return ((child, owner) for key in path for child in children.get(key, ()) if child not in known)
+
+    def _records(self, path: Iterable[str], spot: str) -> Iterator[Record]:
+        number = 0
+        for key in path:
+            if key in self.messages:
+                number += 1
+                parent = self.parents[key] if number > 1 and self.parents[key] in self.parents else ""
+                place = evolve(self.record, number=number, is_line=False, key=key, parent=parent)
+                for one in self.spoken(place, self.messages[key]):
+                    spot = one.key
+                    yield one
+            self.spots[key] = spot
+
+
+def _objects(file: RecordedFile) -> Iterator[tuple[Record, Mapping[str, object], str] | IngestError]:
+    """Each object of the file with its label."""
     for record in file.records:
         if isinstance(record, IngestError):
             yield record
             continue
         told = record.value if isinstance(record.value, Mapping) else {}
         named = (text_under(told, key) for key in ("conversation_id", "uuid", "id"))
-        label = next(filter(None, named), str(record.number))
-        yield RecordedConversation(read(record, told, file), label=label, line=record.line)
+        yield record, told, next(filter(None, named), str(record.number))
 
 
 class ChatGpt:
@@ -47,42 +104,40 @@ class ChatGpt:
         return any(isinstance(one.get("mapping"), Mapping) for one in file.first_objects[:1])
 
     def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
-        """Each conversation, as far as it leads to its current node."""
-        return _each(file, _chatgpt)
+        """Each conversation, as far as it leads to its current node, then its other branches."""
+        for found in _objects(file):
+            if isinstance(found, IngestError):
+                yield found
+            else:
+                yield from _chatgpt(*found, file).conversations()
 
 
-def _chatgpt(record: Record, told: Mapping[str, object], file: RecordedFile) -> Iterator[Record | IngestError]:
+def _chatgpt(record: Record, told: Mapping[str, object], label: str, file: RecordedFile) -> _Tree:
     mapping = under(told, "mapping")
     nodes = dict(mapping) if isinstance(mapping, Mapping) else {}
-    branch = _branch(nodes, text_under(told, "current_node"))
-    others = [key for key, node in nodes.items() if key not in branch and isinstance(under(node, "message"), Mapping)]
-    if others:
-        file.left_out["message of another branch"] += len(others)
     asked: dict[str, str] = {}
-    number = 0
-    for key in branch:
-        message = under(nodes[key], "message")
-        if not isinstance(message, Mapping):
-            continue
-        number += 1
-        value, origin = _of_chatgpt(key, message, asked)
+
+    def spoken(place: Record, message: Mapping[str, object]) -> Iterator[Record]:
+        value, origin = _of_chatgpt(place.key, message, asked)
         if value is None:
             file.left_out["empty or hidden message"] += 1
-            continue
-        at = moment(message.get("create_time"))
-        parent = text_under(nodes[key], "parent")
-        place = evolve(record, number=number, is_line=False, at=at, key=key, parent=parent if number > 1 else "")
-        yield from parts_of(place, [value], origin)
+        else:
+            yield from parts_of(evolve(place, at=moment(message.get("create_time"))), [value], origin)
+
+    messages = {key: one for key, node in nodes.items() if isinstance(one := under(node, "message"), Mapping)}
+    parents = {key: text_under(node, "parent") for key, node in nodes.items()}
+    main = _path_to(text_under(told, "current_node"), parents)
+    return _Tree(record, label, parents, messages, main, spoken)
 
 
-def _branch(nodes: Mapping[str, object], leaf: str) -> dict[str, None]:
-    """The keys of the nodes from the root to a leaf; without one, to the node that came last."""
-    if leaf not in nodes:
-        leaf = list(nodes)[-1] if nodes else ""
+def _path_to(leaf: str, parents: Mapping[str, str]) -> Collection[str]:
+    """The keys from the root to a leaf; without one, to the message that came last."""
+    if leaf not in parents:
+        leaf = next(reversed(parents), "")
     path: dict[str, None] = {}
-    while leaf in nodes and leaf not in path:
+    while leaf in parents and leaf not in path:
         path[leaf] = None
-        leaf = text_under(nodes[leaf], "parent")
+        leaf = parents[leaf]
     return dict.fromkeys(reversed(path))
 
 
@@ -148,38 +203,31 @@ class ClaudeAi:
         return any(isinstance(one.get("chat_messages"), list) for one in file.first_objects[:1])
 
     def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
-        """Each conversation, as far as it leads to its current leaf."""
-        return _each(file, _claude_ai)
+        """Each conversation, as far as it leads to its current leaf, then its other branches."""
+        for found in _objects(file):
+            if isinstance(found, IngestError):
+                yield found
+            else:
+                yield from _claude_ai(*found, file).conversations()
 
 
-def _claude_ai(record: Record, told: Mapping[str, object], file: RecordedFile) -> Iterator[Record | IngestError]:
-    messages = objects(told, "chat_messages")
-    leaf = text_under(told, "current_leaf_message_uuid")
-    nodes = {text_under(one, "uuid"): {"parent": text_under(one, "parent_message_uuid")} for one in messages}
-    branch = _branch(nodes, leaf) if leaf in nodes else dict.fromkeys(nodes)
-    taken = [one for one in messages if text_under(one, "uuid") in branch]
-    if len(taken) < len(messages):
-        file.left_out["message of another branch"] += len(messages) - len(taken)
-    for number, message in enumerate(taken, 1):
-        at = moment(message.get("created_at"))
-        parent = text_under(message, "parent_message_uuid")
-        key = text_under(message, "uuid")
-        place = evolve(
-            record,
-            number=number,
-            is_line=False,
-            at=at,
-            key=key,
-            parent=parent if parent in branch and number > 1 else "",
-        )
+def _claude_ai(record: Record, told: Mapping[str, object], label: str, file: RecordedFile) -> _Tree:
+    def spoken(place: Record, message: Mapping[str, object]) -> Iterator[Record]:
         files = objects(message, "files")
         if files:
             file.left_out["file without its content"] += len(files)
         origin: MessageOrigin | None = "" if message.get("sender") == "human" else None
-        values = list(_of_claude_ai(key, message))
+        values = list(_of_claude_ai(place.key, message))
         if not values:
             file.left_out["empty or hidden message"] += 1
-        yield from parts_of(place, values, origin)
+        yield from parts_of(evolve(place, at=moment(message.get("created_at"))), values, origin)
+
+    messages = {text_under(one, "uuid"): one for one in objects(told, "chat_messages")}
+    parents = {key: text_under(one, "parent_message_uuid") for key, one in messages.items()}
+    leaf = text_under(told, "current_leaf_message_uuid")
+    followed = [parent for parent in parents.values() if parent in parents]
+    is_tree = leaf in parents or len(set(followed)) < len(followed)
+    return _Tree(record, label, parents, messages, _path_to(leaf, parents) if is_tree else list(parents), spoken)
 
 
 def _of_claude_ai(key: str, message: Mapping[str, object]) -> Iterator[Json]:

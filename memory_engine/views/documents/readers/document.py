@@ -3,7 +3,8 @@
 import os
 import struct
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -99,6 +100,50 @@ class FolderExport:
             raise Unreadable(f"it cannot be read: {error.strerror or error}") from None
 
 
+class Archive:
+    """A zip, whose every size is checked before anything is unpacked.
+
+    Raises `Unreadable` for any other file, and for one that lists more files than the limits allow.
+    """
+
+    def __init__(self, file: BinaryIO, limits: ReadingLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        listed = _directory_bytes(file)
+        if listed > limits.archive_files * _ENTRY_BYTES:
+            why = f"its list of files has {listed:,} bytes; the limit is {limits.archive_files:,} files"
+            raise Unreadable(why, limit="archive_files")
+        self._packed = file.seek(0, os.SEEK_END)
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
+            raise Unreadable(f"it is not a zip: {error}") from None
+        check_limit(len(self._zip.infolist()), limits, "archive_files", "files")
+
+    def names(self) -> Sequence[str]:
+        """The names of all its files."""
+        return self._zip.namelist()
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise `Unreadable` if these files would unpack to more than the limits allow."""
+        unpacked = sum(self._zip.getinfo(name).file_size for name in names)
+        check_limit(unpacked, self._limits, "archive_bytes", "bytes when unpacked")
+        if unpacked > _RATIO_FREE_BYTES:
+            check_limit(unpacked // max(1, self._packed), self._limits, "archive_ratio", "bytes for each packed one")
+
+    def read(self, name: str) -> bytes:
+        """A file's content. Raises `Unreadable`."""
+        try:
+            info = self._zip.getinfo(name)
+            check_limit(info.file_size, self._limits, "file_bytes", "bytes when unpacked")
+            if info.compress_type not in _UNPACKED_BOUNDED:
+                raise Unreadable(f"it is packed by the method {info.compress_type}; pack it by deflate")
+            return self._zip.read(info)  # never more than it says: zipfile stops there, and its checksum fails
+        except Unreadable:
+            raise
+        except Exception as error:  # the errors of the several decompressors have no common class
+            raise Unreadable(f"it cannot be unpacked: {type(error).__name__}: {error}") from None
+
+
 class ZipExport:
     """A downloaded export, or one with a folder around all of it.
 
@@ -106,35 +151,20 @@ class ZipExport:
     """
 
     def __init__(self, path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> None:
-        self._limits = limits
-        with open_file(path) as file:
-            listed = _directory_bytes(file)
-        if listed > limits.archive_files * _ENTRY_BYTES:
-            why = f"its list of files has {listed:,} bytes; the limit is {limits.archive_files:,} files"
-            raise Unreadable(why, limit="archive_files")
-        try:
-            self._zip = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
-            raise Unreadable(f"it is not a zip: {error}") from None
-        try:
-            self._names = self._listed(path.stat().st_size)
-        except Unreadable:
-            self._zip.close()
-            raise
+        with ExitStack() as opened:
+            self._archive = Archive(opened.enter_context(open_file(path)), limits)
+            self._names = self._listed()
+            self._opened = opened.pop_all()
 
-    def _listed(self, packed: int) -> Mapping[str, None]:
+    def _listed(self) -> Mapping[str, None]:
         """The names from the export's root on, sorted."""
-        check_limit(len(self._zip.infolist()), self._limits, "archive_files", "files")
-        names = [name for name in self._zip.namelist() if name.endswith(".json") and not name.startswith("__MACOSX/")]
+        names = [name for name in self._archive.names() if name.endswith(".json") and not name.startswith("__MACOSX/")]
         users = min((name for name in names if name.rpartition("/")[2] == "users.json"), key=len, default="users.json")
         self._root = users.removesuffix("users.json")
         found = sorted({name.removeprefix(self._root) for name in names if name.startswith(self._root)})
         if not is_export(found):
             raise Unreadable("it is not a Slack export: users.json and channels.json (or dms.json, …) are not in it")
-        unpacked = sum(self._zip.getinfo(self._root + name).file_size for name in found)
-        check_limit(unpacked, self._limits, "archive_bytes", "bytes when unpacked")
-        if unpacked > _RATIO_FREE_BYTES:
-            check_limit(unpacked // max(1, packed), self._limits, "archive_ratio", "bytes for each packed one")
+        self._archive.check(self._root + name for name in found)
         return dict.fromkeys(found)
 
     def __enter__(self) -> "ZipExport":
@@ -143,7 +173,7 @@ class ZipExport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._zip.close()
+        self._opened.close()
 
     def names(self) -> Collection[str]:
         """All names of JSON files, sorted."""
@@ -151,16 +181,7 @@ class ZipExport:
 
     def read(self, name: str) -> bytes:
         """A file's content. Raises `Unreadable`."""
-        try:
-            info = self._zip.getinfo(self._root + name)
-            check_limit(info.file_size, self._limits, "file_bytes", "bytes when unpacked")
-            if info.compress_type not in _UNPACKED_BOUNDED:
-                raise Unreadable(f"it is packed by the method {info.compress_type}; pack it by deflate, as Slack does")
-            return self._zip.read(info)  # never more than it says: zipfile stops there, and its checksum fails
-        except Unreadable:
-            raise
-        except Exception as error:  # the errors of the several decompressors have no common class
-            raise Unreadable(f"it cannot be unpacked: {type(error).__name__}: {error}") from None
+        return self._archive.read(self._root + name)
 
 
 _RATIO_FREE_BYTES = 64 * 1024 * 1024

@@ -18,11 +18,15 @@ from memory_engine.views.documents.readers.document import (
     check_limit,
     is_export,
 )
+from memory_engine.views.documents.readers.docx import read_docx
+from memory_engine.views.documents.readers.html import read_html
 from memory_engine.views.documents.readers.mail import read_mail, read_mbox
 from memory_engine.views.documents.readers.pdf import read_pdf
 from memory_engine.views.documents.readers.slack import read_slack
 from memory_engine.views.documents.readers.splitting import read_markdown
+from memory_engine.views.documents.readers.tables import read_csv
 from memory_engine.views.documents.readers.text import read_text, read_transcript
+from memory_engine.views.documents.readers.values import read_json, read_json_lines
 
 FAULTS_LISTED_MAX = 1_000
 """Of a file with more parts that cannot be read, these are named and the others counted."""
@@ -32,7 +36,15 @@ _READERS: Mapping[str, Callable[[bytes, str], Loaded]] = {
     **dict.fromkeys((".txt", ".text", ".log", ".rst", ".adoc", ".org"), read_text),
     **dict.fromkeys((".vtt", ".srt"), read_transcript),
 }
-_LIMITED: Mapping[str, Callable[[bytes, str, ReadingLimits], Loaded]] = {".eml": read_mail, ".pdf": read_pdf}
+_LIMITED: Mapping[str, Callable[[bytes, str, ReadingLimits], Loaded]] = {
+    **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
+    **dict.fromkeys((".csv", ".tsv"), read_csv),
+    **dict.fromkeys((".docx", ".docm"), read_docx),
+    **dict.fromkeys((".jsonl", ".ndjson"), read_json_lines),
+    ".json": read_json,
+    ".eml": read_mail,
+    ".pdf": read_pdf,
+}
 _CONTAINERS = frozenset({".mbox", ".zip"})
 
 

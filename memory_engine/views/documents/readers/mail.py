@@ -12,8 +12,9 @@ from typing import BinaryIO
 from memory_engine.core.lazy import regex
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
+from memory_engine.views.documents.readers.html import html_text
 from memory_engine.views.documents.readers.mime import MailPart, decoded_header, read_parts
-from memory_engine.views.documents.readers.text import as_mail_date, html_text
+from memory_engine.views.documents.readers.text import as_mail_date
 
 _SIGNATURE = regex(r"--[ \t]*$|_{20,}$")
 _ORIGINAL = regex(

@@ -16,6 +16,7 @@ from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidDocument
 from memory_engine.language.rough import SENTENCE_BORDER, between_marks
 from memory_engine.views.documents.readers.document import DocumentSection, Loaded
+from memory_engine.views.documents.readers.outline import HEADING_CHARS_MAX, Outline
 from memory_engine.views.documents.readers.text import as_date, decoded
 
 CHARS_MIN, CHARS_MAX = 200, 4_000
@@ -198,10 +199,8 @@ _NO_TITLE = regex(r"\s*$| {4}|\t| {0,3}(?:[-*+>|]|\d{1,9}[.)])[ \t]| {0,3}[|>]")
 """Lines that a row of marks below does not make a heading: blank, code, lists, quotes, tables."""
 _NAME = regex(r"[A-Za-z][\w-]*")
 _INLINE = regex(r"!?\[([^\[\]]*)\]\([^()]*\)|[`*]+|(?<!\w)_+|_+(?!\w)")
-HEADING_CHARS_MAX = 120
 _HEADING_READ_MAX = 1_000
 """Of a longer heading this beginning is read."""
-BETWEEN = " > "
 
 
 def read_markdown(content: bytes, path: str) -> Loaded:
@@ -215,10 +214,9 @@ def read_markdown(content: bytes, path: str) -> Loaded:
 def markdown_document(text: str, document_id: str, title: str, *, is_titled: bool = False) -> Loaded:
     """A Markdown text that is at hand. `title` is for one that has none of its own, unless it `is_titled` so."""
     fields, body = _front_matter(text)
-    parts = list(_parts(body.split("\n")))
-    first = next((part.headings[0] for part in parts if part.headings), "")
+    outline = _outline(body.split("\n"))
     said = fields.pop("title", "")
-    own = title if is_titled else said or first or title
+    own = title if is_titled else said or outline.first_heading or title
     author = fields.pop("author", "") or fields.pop("authors", "")
     date: datetime | None = as_date(fields.get("date", ""))
     if date is not None:
@@ -227,7 +225,7 @@ def markdown_document(text: str, document_id: str, title: str, *, is_titled: boo
         id=document_id,
         title=own,
         format="markdown",
-        sections=_sections(parts, own),
+        sections=outline.sections(own, is_markdown=True),
         source=document_id,
         author=author,
         date=date,
@@ -235,36 +233,13 @@ def markdown_document(text: str, document_id: str, title: str, *, is_titled: boo
     )
 
 
-@frozen
-class _Part:
-    """Lines under a heading, and that heading with those above it, outermost first."""
-
-    headings: tuple[str, ...]
-    lines: tuple[str, ...]
-
-
-def _sections(parts: Sequence[_Part], title: str) -> tuple[DocumentSection, ...]:
-    """A section for each part with text; a heading with nothing below it is one too, if it is the last."""
-    sections = []
-    for n, part in enumerate(parts):
-        shown = part.headings[1:] if part.headings[:1] == (title,) else part.headings
-        text = "\n".join(part.lines).strip("\n")
-        deeper = n + 1 < len(parts) and parts[n + 1].headings[: len(part.headings)] == part.headings
-        if text.strip():
-            sections.append(DocumentSection(text, BETWEEN.join(shown), is_markdown=True))
-        elif part.headings and not deeper:
-            sections.append(DocumentSection(part.headings[-1], BETWEEN.join(shown[:-1]), is_markdown=True))
-    return tuple(sections)
-
-
-def _parts(lines: Sequence[str]) -> Iterator[_Part]:
+def _outline(lines: Sequence[str]) -> Outline:
     """The lines under each heading, by CommonMark's rules for headings and fenced code alone.
 
     A parser of all Markdown (markdown-it-py) knows headings of several lines and those in HTML comments. In
     files as people write them it finds the same ones, takes over twenty times as long, and would have to be installed.
     """
-    headings: dict[int, str] = {}
-    held: list[str] = []
+    outline = Outline()
     fence = ""
     for line in lines:
         fenced = _FENCE.match(line)
@@ -276,16 +251,13 @@ def _parts(lines: Sequence[str]) -> Iterator[_Part]:
             fence = fenced["marks"]
         elif found := _HEADING.match(line):
             level, text = len(found["marks"]), _CLOSING.sub("", line[found.end() :].strip()[:_HEADING_READ_MAX])
-        elif (found := _UNDERLINE.match(line)) and held and not _NO_TITLE.match(held[-1]):
-            level, text = (1 if found["mark"][0] == "=" else 2), held.pop()
-        if not level:
-            held.append(line)
-            continue
-        yield _Part(tuple(headings.values()), tuple(held))
-        held = []
-        headings = {depth: above for depth, above in headings.items() if depth < level}
-        headings[level] = _shown(text)
-    yield _Part(tuple(headings.values()), tuple(held))
+        elif (found := _UNDERLINE.match(line)) and outline.lines and not _NO_TITLE.match(outline.lines[-1]):
+            level, text = (1 if found["mark"][0] == "=" else 2), outline.lines.pop()
+        if level:
+            outline.heading(level, _shown(text))
+        else:
+            outline.lines.append(line)
+    return outline
 
 
 def _shown(heading: str) -> str:

@@ -1,11 +1,10 @@
-"""Texts from files: plain text, HTML, and transcripts of calls (WebVTT, SubRip).
+"""Texts from files: plain text, and transcripts of calls (WebVTT, SubRip).
 
-Bytes are decoded by their byte order mark, else as UTF-8, else as Windows-1252. HTML gives the text that a reader
-would see, a line for each block; a transcript who spoke when, cue by cue, joined to turns.
+Bytes are decoded by their byte order mark, else as UTF-8, else as Windows-1252. A transcript gives who spoke when, cue
+by cue, joined to turns.
 """
 
 import codecs
-import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -18,7 +17,7 @@ from memory_engine.core.clock import checked_us, to_us
 from memory_engine.core.lazy import regex
 from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
 
-_MARKS = (
+BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -42,7 +41,7 @@ def decoded(content: bytes) -> str:
 
 
 def _decoded(content: bytes) -> str:
-    for mark, encoding in _MARKS:
+    for mark, encoding in BYTE_ORDER_MARKS:
         if content.startswith(mark):
             try:
                 return content.decode(encoding).removeprefix("\ufeff")
@@ -110,109 +109,6 @@ def in_utc(moment: datetime) -> datetime:
     return found
 
 
-_HIDDEN = frozenset({"head", "script", "style", "template", "title"})
-_BLOCKS = frozenset(
-    "address article aside blockquote br dd div dl dt figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p "
-    "pre section table td th tr ul".split()
-)
-_QUOTES = frozenset({"blockquote"})
-
-
-def html_text(html: str) -> str:
-    """The visible text; quoted blocks are marked with `> `, as in a mail of plain text.
-
-    The standard library's parser looks for the end of a broken tag once for each of them, to the end of the text.
-    """
-    parts: list[str] = []
-    hidden: list[str] = []
-    quoted = 0
-    for text, tag, ends in _tags(html):
-        if not hidden and text:
-            parts.append(unescaped(" ".join(text.split("\n"))))
-        if tag in _HIDDEN:
-            hidden = _hidden_after(hidden, tag, ends=ends)
-        if tag in _QUOTES:
-            quoted = max(0, quoted - 1) if ends else quoted + 1
-        if tag in _BLOCKS and not hidden:
-            parts.append("\n" + "> " * bool(quoted))
-    lines = (re.sub(r"[^\S\n]+", " ", line).strip() for line in "".join(parts).split("\n"))
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-
-
-def _hidden_after(hidden: list[str], tag: str, *, ends: bool) -> list[str]:
-    """The hidden elements that are open, each once: an end tag closes all inside it."""
-    if ends:
-        return hidden[: hidden.index(tag)] if tag in hidden else hidden
-    return hidden if tag in hidden else [*hidden, tag]
-
-
-_TAG_BEGINS = regex(r"<(?:/?[a-zA-Z]|[!?])")
-_TAG_NAME = regex(r"/?([a-zA-Z][^\s/>]{0,40})")
-_TAG_GOES_ON = regex(r"[^>\"']*")
-_RAW = frozenset({"script", "style"})
-
-
-def _tags(html: str) -> Iterator[tuple[str, str, bool]]:
-    """The text before each tag, the tag's lower name, and whether it ends an element; last the text after them all."""
-    ahead = _Ahead(html)
-    at = 0
-    while found := _TAG_BEGINS.search(html, at):
-        named = _TAG_NAME.match(html, found.start() + 1)
-        end = _end_of_tag(html, found.end(), ahead) if named else _end_of_comment(html, found.start(), ahead)
-        if end < 0:  # it never ends: what looks like a tag is text
-            break
-        text, tag, ends = html[at : found.start()], (named[1].lower() if named else ""), html[found.start() + 1] == "/"
-        yield text, tag, ends
-        at = end
-        if tag in _RAW and not ends:
-            closing = ahead.find(f"</{tag}", at)
-            at = closing if closing >= 0 else len(html)
-    yield html[at:], "", False
-
-
-def _end_of_tag(html: str, at: int, ahead: "_Ahead") -> int:
-    """After the `>` that ends a tag: one in quotes does not, unless the quote never ends. -1 without one."""
-    while found := _TAG_GOES_ON.match(html, at):
-        at = found.end()
-        if at == len(html):
-            return -1
-        if html[at] == ">":
-            return at + 1
-        closing = ahead.find(html[at], at + 1)
-        at = (closing if closing >= 0 else at) + 1
-    return -1
-
-
-def _end_of_comment(html: str, at: int, ahead: "_Ahead") -> int:
-    """After a comment, a declaration or an instruction. -1 where it never ends."""
-    mark = "-->" if html.startswith("<!--", at) else "]]>" if html.startswith("<![", at) else ">"
-    end = ahead.find(mark, at + 2)
-    return end + len(mark) if end >= 0 else -1
-
-
-class _Ahead:
-    """Looks for texts further on. One that was not found before is not looked for again, nor is one passed over."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._low = ""
-        self._next: dict[str, int] = {}
-
-    def find(self, wanted: str, at: int) -> int:
-        known = self._next.get(wanted, 0)
-        if known < 0 or known >= at > 0:
-            return known
-        self._low = self._low or _lower_tags(self._text)
-        self._next[wanted] = self._low.find(wanted, at)
-        return self._next[wanted]
-
-
-def _lower_tags(text: str) -> str:
-    """The text with small Latin letters, each character in its place."""
-    return text.translate(_SMALL)
-
-
-_SMALL = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _LONG_NUMBER = regex(r"&#[xX]?[0-9a-fA-F]{8,}")
 
 

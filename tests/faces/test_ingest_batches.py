@@ -1,0 +1,99 @@
+"""Small messages of a file come in few commits; what is kept and said of each is as if they came one by one."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import memory_engine
+from memory_engine import Engine
+from memory_engine.core.aside import on_thread
+from memory_engine.core.events.base import Event
+from memory_engine.ingest import Ingestion, IngestOptions, IngestReport
+from memory_engine.ingest.ingestion import RECORDS_AT_ONCE
+
+COUNT = 5 * RECORDS_AT_ONCE + 3
+
+
+def talk(count: int = COUNT) -> list[dict[str, object]]:
+    """A conversation of so many messages, in which every fourth pair is a call and its result."""
+    said: list[dict[str, object]] = []
+    for n in range(count // 2 + 1):
+        if n % 4 == 3:
+            asked = {"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+            said.append({"role": "assistant", "content": None, "tool_calls": [asked]})
+            said.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"seen {n}"})
+        else:
+            said += [{"role": "user", "content": f"Question {n}"}, {"role": "assistant", "content": f"Answer {n}"}]
+    return said[:count]
+
+
+async def ingest(engine: Engine, path: Path, lines: list[str], *, skip_invalid: bool = False) -> IngestReport:
+    """Write lines into a file, and ingest it."""
+    await on_thread(lambda: path.write_text("\n".join(lines) + "\n"))
+    ingestion = Ingestion(engine, IngestOptions(skip_invalid=skip_invalid))
+    await ingestion.file(path)
+    return ingestion.report
+
+
+async def events(engine: Engine) -> list[Event]:
+    """The events of the thread."""
+    return [one.event async for one in engine.thread("t").events() if isinstance(one.event, Event)]
+
+
+def as_lines(messages: list[dict[str, object]]) -> list[str]:
+    """A line for each message."""
+    return [json.dumps(message) for message in messages]
+
+
+async def test_small_messages_come_in_few_commits(tmp_path: Path) -> None:
+    """A commit for each message would be most of what a short one costs."""
+    async with memory_engine.open(":memory:") as engine:
+        report = await ingest(engine, tmp_path / "t.jsonl", as_lines(talk()))
+        commits = {one.recorded_at async for one in engine.thread("t").events()}
+        assert (COUNT, COUNT) == (report.messages, report.threads[0].added)
+        assert RECORDS_AT_ONCE + COUNT / RECORDS_AT_ONCE + 2 >= len(commits)
+
+
+async def test_a_file_grows_by_any_number_of_messages(tmp_path: Path) -> None:
+    """Batches of which a part is known add the rest; the log is the one of a file that is read whole."""
+    lines = as_lines(talk())
+    async with memory_engine.open(":memory:") as engine, memory_engine.open(":memory:") as other:
+        for count in (1, 20, 21, 50, COUNT, COUNT):
+            report = await ingest(engine, tmp_path / "t.jsonl", lines[:count])
+            assert ([], count) == (report.errors, report.messages)
+        assert (0, COUNT) == (report.threads[0].added, report.threads[0].known)
+        await ingest(other, tmp_path / "t.jsonl", lines)
+        assert await events(other) == await events(engine)
+
+
+BROKEN = (
+    '{"role": "user"',
+    '{"role": "nobody", "content": "x"}',
+    '{"role": "tool", "tool_call_id": "no", "content": "x"}',
+)
+
+
+@pytest.mark.parametrize("at", [2, RECORDS_AT_ONCE + 5, COUNT - 1])
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_an_unusable_message_costs_what_it_did(tmp_path: Path, at: int, broken: str) -> None:
+    """All before it is kept; it is named by its line, and skipped where that is asked for."""
+    lines = as_lines(talk())
+    async with memory_engine.open(":memory:") as engine:
+        report = await ingest(engine, tmp_path / "t.jsonl", [*lines[:at], broken, *lines[at:]])
+        assert ([at + 1], at) == ([error.line for error in report.errors], report.messages)
+        assert at == len(await events(engine))
+        report = await ingest(engine, tmp_path / "t.jsonl", [*lines[:at], broken, *lines[at:]], skip_invalid=True)
+        assert ([at + 1], COUNT) == ([error.line for error in report.errors], report.messages)
+        assert COUNT == len(await events(engine))
+
+
+async def test_a_changed_message_is_named_within_its_batch(tmp_path: Path) -> None:
+    """The conflict is that of the one line, not of those that would have come with it."""
+    lines = as_lines(talk())
+    async with memory_engine.open(":memory:") as engine:
+        await ingest(engine, tmp_path / "t.jsonl", lines[:60])
+        lines[41] = json.dumps({"role": "user", "content": "changed"})
+        report = await ingest(engine, tmp_path / "t.jsonl", lines)
+        assert [42] == [error.line for error in report.errors]
+        assert (41, 60) == (report.messages, len(await events(engine)))
