@@ -29,7 +29,8 @@ MYPY = "mypy memory_engine tests benchmarks examples website conftest.py tasks.p
 # What a task runs in `.venv`; further words on the command line go to its first command.
 COMMANDS = {
     "demo": ["memory-engine demo"],
-    "test": ["python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder"],
+    "pytest": ["python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder"],
+    "environments": ["python -m tests.integrations.environments"],
     "coverage": ["python -m coverage run -m pytest", "python -m coverage report"],
     "docs": ["python -m pytest README.md docs"],
     "site": ["python -m website"],
@@ -176,6 +177,14 @@ def other_pythons() -> list[Path]:
     return found
 
 
+def test(*words: str) -> None:
+    """Make the environments that tests of adapters run in, then run the suite; `--quick`: each test once, if short."""
+    part = [word for word in words if not word.startswith("-") and (ROOT / word.partition("::")[0]).exists()]
+    if not part and "--quick" not in words:
+        do("environments")
+    do("pytest", *words)
+
+
 def verdict(task: str) -> str:
     """Do a task in a process of its own, show what it printed when it ends, and return a line that says how."""
     begun = time.monotonic()
@@ -267,15 +276,21 @@ def peers() -> None:
         )
 
 
-FUNCTIONS = {"wheel": wheel, "check": check, "lock": lock, "peers": peers}
+FUNCTIONS = {"test": test, "wheel": wheel, "check": check, "lock": lock, "peers": peers}
+
+
+def do(task: str, *words: str) -> None:
+    """Run the commands of a task, the first of them with these words."""
+    for number, command in enumerate(COMMANDS[task]):
+        run(*command.split(), *(() if number else words))
 
 
 def main(task: str = "", *words: str) -> int:
     """Do the task that the command line names, and return the exit code."""
     if task not in {*COMMANDS, *FUNCTIONS}:
         print("python3 tasks.py TASK [words for its first command]\n")
-        print(*(f"  {name:<9} {'; '.join(commands)}" for name, commands in COMMANDS.items()), sep="\n")
-        print(*(f"  {name:<9} {function.__doc__}" for name, function in FUNCTIONS.items()), sep="\n")
+        print(*(f"  {name:<12} {'; '.join(commands)}" for name, commands in COMMANDS.items()), sep="\n")
+        print(*(f"  {name:<12} {function.__doc__}" for name, function in FUNCTIONS.items()), sep="\n")
         return 0 if task in ("-h", "--help") else 2
     begun = time.monotonic()
     try:
@@ -284,8 +299,7 @@ def main(task: str = "", *words: str) -> int:
         if task in FUNCTIONS:
             FUNCTIONS[task](*words)
         else:
-            for number, command in enumerate(COMMANDS[task]):
-                run(*command.split(), *(() if number else words))
+            do(task, *words)
     except TaskError as error:
         print(f"tasks.py: {error}", file=sys.stderr, flush=True)
         return 1

@@ -13,14 +13,13 @@ import memory_engine
 from memory_engine import Engine, Thread
 from memory_engine.cli import main
 from memory_engine.store.protocol import Store
+from tests import costs
 from tests.command_line import Run
 from tests.places import StayOpen
 
 HERE = Path(__file__).resolve().parent
 ALONE = ("browser", "processes")
 """Folders whose tests start several processes each: one test of them runs at a time, whatever runs beside it."""
-LAST = ("recall", "replay", "unit")
-"""Folders of many short tests, which fill up what the long ones leave of several processes' time."""
 LITELLM = (
     "engine/test_client_models.py",
     "engine/test_litellm_model.py",
@@ -37,8 +36,8 @@ LITELLM = (
 
 OWN_SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis keeps a law's settings; it has no public way to multiply their cases."""
-THOROUGH = 4
-"""So many times its cases a law is tried with under the profile `thorough`."""
+THOROUGH, SHORT = 4, 0.1
+"""By what the cases of a law are multiplied under the profile `thorough`, and in a quick run."""
 
 for name in ("quick", "thorough"):
     settings.register_profile(name, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -90,17 +89,51 @@ async def thread(engine: Engine) -> Thread:
     return await engine.create_thread("t")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with ALONE, end with LAST, files with laws first in each: what takes long is not what is waited for.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Say which run it is."""
+    group = parser.getgroup("memory_engine")
+    group.addoption("--quick", action="store_true", help="each test function once: its first case, if that is short")
+    group.addoption("--costs", action="store_true", help="write what tests cost into tests/costs.txt")
 
-    Laws are tried longer where that is asked.
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure what each test costs."""
+    config.pluginmanager.register(costs.Meter(), "costs")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that cost most, as one process runs them: what takes long is not what is waited for.
+
+    Laws are tried longer, or shorter, where that is asked.
     """
-    folders = {item: item.path.relative_to(HERE).parts[0] for item in items if item.path.is_relative_to(HERE)}
-    laws = [item for item in items if isinstance(item, pytest.Function) and _is_law(item)]
-    lawful = {item.path for item in laws}
-    items.sort(key=lambda one: (folders.get(one) not in ALONE, folders.get(one) in LAST, one.path not in lawful))
-    for law in laws if PROFILE == "thorough" else ():
-        _try_longer(law)
+    if config.getoption("quick"):
+        _keep_quick(config, items)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for file, cost_s in costs.cost_of_files().items():
+        seconds[process_of(file)] += cost_s
+    items.sort(key=lambda item: -seconds[process_of(_file_of(item))])
+    share = SHORT if config.getoption("quick") else THOROUGH if PROFILE == "thorough" else 1
+    for item in items if share != 1 else ():
+        if isinstance(item, pytest.Function) and _is_law(item):
+            _try(item, share)
+
+
+def _file_of(item: pytest.Item) -> str:
+    """Such as `unit/test_events.py`."""
+    return item.nodeid.partition("::")[0].removeprefix("tests/")
+
+
+def _keep_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the first case of each test function, where it is short and starts no processes."""
+    kept: dict[str, pytest.Item] = {}
+    for item in items:
+        name = costs.function_of(item.nodeid)
+        shortened = SHORT if isinstance(item, pytest.Function) and _is_law(item) else 1
+        if process_of(_file_of(item)) != "alone" and costs.is_quick(name, shortened=shortened):
+            kept.setdefault(name, item)
+    quick = set(kept.values())
+    config.hook.pytest_deselected(items=[item for item in items if item not in quick])
+    items[:] = kept.values()
 
 
 def process_of(file: str) -> str:
@@ -155,16 +188,19 @@ def _is_law(item: pytest.Function) -> bool:
     return isinstance(getattr(item.cls, "settings", None), settings) or is_hypothesis_test(item.obj)
 
 
-def _try_longer(item: pytest.Function) -> None:
+def _try(item: pytest.Function, share: float) -> None:
     """Multiply the cases of a law; most name their number themselves, which a profile does not reach."""
     if isinstance(machine := getattr(item.cls, "settings", None), settings):
-        item.cls.settings = settings(machine, max_examples=machine.max_examples * THOROUGH)
+        item.cls.settings = _multiplied(machine, share)
     elif is_hypothesis_test(item.obj):
         law = getattr(item.obj, "__func__", item.obj)
-        own = getattr(law, OWN_SETTINGS)
-        if not hasattr(law, "tried_longer"):  # the cases of one function share it
-            law.tried_longer = True
-            setattr(law, OWN_SETTINGS, settings(own, max_examples=own.max_examples * THOROUGH))
+        if not hasattr(law, "share_tried"):  # the cases of one function share it
+            law.share_tried = share
+            setattr(law, OWN_SETTINGS, _multiplied(getattr(law, OWN_SETTINGS), share))
+
+
+def _multiplied(own: settings, share: float) -> settings:
+    return settings(own, max_examples=max(1, round(own.max_examples * share)))
 
 
 def _reports(terminalreporter: pytest.TerminalReporter) -> Iterator[tuple[Path, pytest.TestReport]]:
@@ -188,14 +224,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         terminalreporter.write_line(f"\nran in several processes, where one is meant to: {', '.join(torn)}", red=True)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how long the tests of each folder took."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print what the tests of each folder cost, and write what each function did where that is asked."""
     seconds: defaultdict[str, float] = defaultdict(float)
     count: Counter[str] = Counter()
     for file, report in _reports(terminalreporter):
-        seconds[file.parent.name] += report.duration
+        seconds[file.parent.name] += sum(costs.cost_in(report))
         count[file.parent.name] += report.when == "call"
     if len(seconds) > 1:
-        terminalreporter.section("seconds by folder")
+        terminalreporter.section("seconds of processor time by folder")
         for folder, took in sorted(seconds.items(), key=lambda pair: -pair[1]):
             terminalreporter.write_line(f"{took:7.1f}  {folder} ({count[folder]})")
+    if config.getoption("costs"):
+        costs.FILE.write_text(costs.written(report for _, report in _reports(terminalreporter)), "utf-8")

@@ -14,9 +14,10 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
+from tests.patience import PATIENCE_S
+
 UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
 """A server that dies loses nothing without them; a machine would."""
-_START_S = 60.0
 
 
 class NoServer(Exception):
@@ -128,7 +129,7 @@ class Cluster:
         """Start it and wait until it lets clients in. Raises `NoServer`."""
         options = f"-c listen_addresses='' -c unix_socket_directories='{self.folder}'"
         log = self.folder / "log"
-        _run("pg_ctl", "-D", self._data, "-l", log, "-o", options, "-t", f"{_START_S:.0f}", "-w", "start")
+        _run("pg_ctl", "-D", self._data, "-l", log, "-o", options, "-t", f"{PATIENCE_S:.0f}", "-w", "start")
 
     def stop(self, mode: str = "fast") -> None:
         """Stop it if it runs: `fast` cuts its clients off, `immediate` is a crash."""
@@ -149,7 +150,7 @@ class Cluster:
 
     def promote(self) -> None:
         """Make a standby the primary, and wait until it is."""
-        _run("pg_ctl", "-D", self._data, "-w", "-t", f"{_START_S:.0f}", "promote")
+        _run("pg_ctl", "-D", self._data, "-w", "-t", f"{PATIENCE_S:.0f}", "promote")
 
     @property
     def version(self) -> str:

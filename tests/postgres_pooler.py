@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.postgres_cluster import other_user
 from tests.postgres_server import new_store, server_place
 
 CONNECTIONS = 2
 """Connections to the server, fewer than one store opens to the pooler: they are taken by whoever comes."""
 _PORT = 6432
-_START_S = 30.0
 _SETTINGS = """
 [databases]
 * = {server}
@@ -74,7 +74,7 @@ def _pooler_url() -> str:
 
 def _wait_for(process: "subprocess.Popen[bytes]", folder: Path) -> None:
     """Wait until it lets clients in; fail with what it says if it ends instead."""
-    until = time.monotonic() + _START_S
+    until = time.monotonic() + PATIENCE_S
     while True:
         with socket.socket(socket.AF_UNIX) as client:
             if not client.connect_ex(f"{folder}/.s.PGSQL.{_PORT}"):

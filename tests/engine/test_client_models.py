@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import anthropic
-import openai
 import pytest
 
 import memory_engine
@@ -42,9 +40,13 @@ async def calling(
     """A model over a client of a running server."""
     options = CallOptions(sleep=waits or Waits(), jitter=lambda: 0.0)
     if provider == "openai":
+        import openai
+
         async with openai.AsyncOpenAI(base_url=server.base_url, api_key=KEY) as client:
             yield OpenAIModel(client, "test", retries=retries, options=options)
     else:
+        import anthropic
+
         base_url = server.base_url.removesuffix("/v1")
         async with anthropic.AsyncAnthropic(base_url=base_url, api_key=KEY) as claude:
             yield AnthropicModel(claude, "test", retries=retries, options=options)
@@ -197,6 +199,9 @@ async def test_an_error_keeps_the_key_to_itself(provider: str) -> None:
 
 def test_a_blocking_client_is_refused() -> None:
     """At once, before anything waits for it."""
+    import anthropic
+    import openai
+
     with openai.OpenAI(api_key=KEY) as client, pytest.raises(TypeError, match="Async"):
         OpenAIModel(client, "test")
     with anthropic.Anthropic(api_key=KEY) as claude, pytest.raises(TypeError, match="Async"):

@@ -32,6 +32,7 @@ from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from tests.conversations import LONG, call, log, note, of_type, opened, say, texts, turns, types
+from tests.patience import PATIENCE_S
 from tests.scripted_compactors import Held, Scripted, Yielding, a_line, a_line_each, summary
 
 AT_FOUR = CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0, blocking="commit")
@@ -102,7 +103,7 @@ async def test_an_event_that_waits_at_the_hard_limit_is_answered_when_the_engine
         await thread.dispatch_all(turns(3, start=5))
         late = asyncio.ensure_future(thread.dispatch(*turns(1, start=8)))
         await asyncio.sleep(0)
-    [answer] = await asyncio.wait_for(asyncio.gather(late, return_exceptions=True), 5)
+    [answer] = await asyncio.wait_for(asyncio.gather(late, return_exceptions=True), PATIENCE_S)
     assert isinstance(answer, Receipt | EngineClosed)
 
 

@@ -12,6 +12,7 @@ import memory_engine
 from memory_engine import UserMessage
 from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.storage.sqlite import store
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_a_first_query_outlives_its_loop(tmp_path: Path) -> None:
 
     ended = threading.Event()
     opened = asyncio.run(asked())
-    asyncio.run(asyncio.wait_for(closed(opened), 60))
+    asyncio.run(asyncio.wait_for(closed(opened), PATIENCE_S))
 
 
 async def test_commits_wait_for_the_first_queries(tmp_path: Path) -> None:

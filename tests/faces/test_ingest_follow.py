@@ -12,6 +12,7 @@ from memory_engine.core.aside import on_thread
 from memory_engine.ingest import Ingestion, IngestOptions, IngestReport
 from memory_engine.ingest.following import LiveFile
 from tests.faces.test_ingest_tools import SESSION
+from tests.patience import PATIENCE_S
 
 Until = Callable[[int], Awaitable[None]]
 
@@ -32,7 +33,7 @@ async def followed(engine: Engine, path: Path) -> AsyncIterator[tuple[Until, Ing
             paused.notify_all()
 
     async def until(count: int) -> None:
-        async with paused, asyncio.timeout(60):
+        async with paused, asyncio.timeout(PATIENCE_S):
             await paused.wait_for(lambda: added[0] >= count)
         assert count == added[0]
 

@@ -19,6 +19,7 @@ from memory_engine import UserMessage, correlated, errors, sync
 from memory_engine.sync.facade import ASKED_IN_A_THREAD, HOMES, LEFT_OUT, MADE_BY_HAND, left_out, sync_class
 from memory_engine.views.tool_cache.view import ToolCache as AsyncToolCache
 from tests.interruptible import python
+from tests.patience import PATIENCE_S
 from tests.sync_stub import STUB, stub
 
 HELLO = UserMessage(content="Hello")
@@ -226,8 +227,8 @@ def test_a_forked_worker_opens_its_own(tmp_path: Path) -> None:
         engine.create_thread("t").dispatch(HELLO)
         worker = fork.Process(target=forked, args=(told, engine, tmp_path / "a.db"))
         worker.start()
-        assert "open one in each process" in told.get(timeout=60)
-        assert 2 == told.get(timeout=60)
+        assert "open one in each process" in told.get(timeout=PATIENCE_S)
+        assert 2 == told.get(timeout=PATIENCE_S)
         worker.join()
         assert 3 == engine.dispatch("t", HELLO).seq
 
@@ -259,7 +260,7 @@ def test_a_worker_that_is_forked_while_the_parent_reads_and_writes_does_not_hang
         try:
             for worker in workers:
                 worker.start()
-                assert told.get(timeout=60)
+                assert told.get(timeout=PATIENCE_S)
                 worker.join()
         finally:
             done.set()

@@ -11,6 +11,7 @@ import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, UserMessage
 from memory_engine.testing import FakeCompactor
 from tests.interruptible import python
+from tests.patience import PATIENCE_S
 from tests.postgres_server import new_url
 
 
@@ -56,7 +57,7 @@ def test_a_store_on_a_server_is_inspected() -> None:
                 headers = {"X-Token": token, "Content-Type": "application/json"}
                 asked = urllib.request.Request(f"http://{address.netloc}/api/{target}", data, headers)
                 try:
-                    with urllib.request.urlopen(asked, timeout=60) as answer:
+                    with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
                         found: dict[str, object] = json.load(answer)
                 except urllib.error.HTTPError as error:
                     found = json.load(error)

@@ -29,7 +29,7 @@ from memory_engine.runtime.config import ConversationLimits
 if sys.platform == "win32":
     pytest.skip("environments are made under a lock that this system does not have", allow_module_level=True)
 
-from tests.integrations.environments import CannotMake, locked_python
+from tests.integrations.environments import SMALL_MODEL, NotMade, locked_python
 
 HERE = Path(__file__).parent
 WINDOW = 3_072
@@ -41,12 +41,12 @@ SECONDS = 4.0
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The server's address. Skips where its environment cannot be made; CI has to have it on Linux."""
+    """The server's address. Skips where its environment is not here; CI has to have it on Linux."""
     try:
-        python = locked_python(HERE / "small_model.lock")
-    except CannotMake as error:
+        python = locked_python(SMALL_MODEL)
+    except NotMade as error:
         end = pytest.fail if "CI" in os.environ and sys.platform == "linux" else pytest.skip
-        end(f"the small model cannot be had: {error}")
+        end(str(error))
     child = subprocess.Popen(
         [str(python), str(HERE / "small_model_child.py"), str(WINDOW)],
         stdin=subprocess.PIPE,

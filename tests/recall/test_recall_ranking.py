@@ -447,8 +447,8 @@ def test_the_passages_of_one_large_event_are_ranked_about_as_fast_as_those_of_ma
             Candidate(n << PLACES_BITS if apart else (1 << PLACES_BITS) + n, "document", "", "", 0, 0, tuple(WORDS))
             for n in places
         ]
-        began = time.perf_counter()
+        began = time.thread_time()
         rank(read_question(" ".join(WORDS[:6])), passages, statistics(passages), 10)
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
     assert min(ranked_s(apart=False) for _ in range(3)) < 10 * min(ranked_s(apart=True) for _ in range(3))

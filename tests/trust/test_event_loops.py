@@ -14,15 +14,14 @@ from memory_engine import Engine, Thread, UserMessage
 from memory_engine.errors import EngineClosed, WrongEventLoop
 from memory_engine.storage.sqlite.store import SQLiteStore
 from tests.cancelling import assert_nobody_writes
+from tests.patience import PATIENCE_S
 
 T = TypeVar("T")
-SOON_S = 20.0
-"""Far longer than anything here takes: what hangs fails."""
 
 
 def soon(work: Coroutine[object, object, T]) -> T:
     """The result of work on a loop of its own, which ends as loops end."""
-    return asyncio.run(asyncio.wait_for(work, SOON_S))
+    return asyncio.run(asyncio.wait_for(work, PATIENCE_S))
 
 
 CALLS: dict[str, Callable[[Engine, Thread], Awaitable[object]]] = {
@@ -60,7 +59,7 @@ async def test_a_call_from_another_loop_is_refused_at_once(tmp_path: Path, name:
         with pytest.raises(WrongEventLoop, match="run_coroutine_threadsafe") as refused:
             await asyncio.to_thread(soon, call())
         assert (repr(asyncio.get_running_loop()), True) == (refused.value.loop, refused.value.is_running)
-        await asyncio.wait_for(thread.dispatch_all([UserMessage(content=f"crate {n}") for n in range(20)]), SOON_S)
+        await asyncio.wait_for(thread.dispatch_all([UserMessage(content=f"crate {n}") for n in range(20)]), PATIENCE_S)
         assert 21 == await thread.last_seq()
 
 
@@ -140,7 +139,7 @@ def test_a_transaction_that_outlives_its_loop(tmp_path: Path) -> None:
 
     def slow(_raw: sqlite3.Connection) -> None:
         begun.set()
-        may_end.wait(SOON_S)
+        may_end.wait(PATIENCE_S)
 
     async def begin() -> Engine:
         engine = await memory_engine.open(tmp_path / "a.db")

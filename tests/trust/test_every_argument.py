@@ -17,6 +17,7 @@ from memory_engine import Engine, Thread, UserMessage, errors
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.replay.what_if import Change
 from memory_engine.views.layers.entries import MemoryEntry
+from tests.patience import PATIENCE_S
 from tests.sync_stub import imported_names
 
 ODD: tuple[object, ...] = (None, 0, "", 1.5, object(), -1, [5], b"x", True, {"a": 1})
@@ -84,7 +85,7 @@ async def called(method: Callable[..., object], given: dict[str, object], rest: 
         async for _ in done:
             pass
     elif inspect.isawaitable(done):
-        await asyncio.wait_for(done, 10)
+        await asyncio.wait_for(done, PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -31,11 +31,10 @@ from memory_engine.llm.base import Message
 from memory_engine.llm.vectors import Vector
 from memory_engine.views.promotion.scorers import PromotionContext, Score
 from memory_engine.views.scratchpad.view import Snippet
+from tests.patience import PATIENCE_S
 from tests.trust.every_coroutine import EVERY, OF_ENGINE, OF_THREAD, OF_VIEWS, Given, coroutines_of
 
 SOON_S = 0.03
-WAITED_S = 30.0
-"""Far more than all deadlines of a call together; whoever waits for ever fails by it."""
 
 LIMITS = EngineConfig(
     compaction=CompactionPolicy(enabled=False, keep_recent=0, deadline_s=SOON_S),
@@ -191,7 +190,7 @@ def test_every_coroutine_is_called() -> None:
 async def in_time(name: str, given: Given) -> BaseException | None:
     """Make the call: the error that it raised."""
     try:
-        await asyncio.wait_for({**EVERY, **OF_VIEWS}[name](given), WAITED_S)
+        await asyncio.wait_for({**EVERY, **OF_VIEWS}[name](given), PATIENCE_S)
     except TimeoutError as error:
         if not isinstance(error, CallTimedOut):
             raise
@@ -216,7 +215,7 @@ async def test_models_and_functions_that_never_answer(folder: Path, silence: Sil
         scorers=[silent],
         before_compaction=[silent.hook],
     )
-    async with asyncio.timeout(4 * WAITED_S), opening as engine:
+    async with asyncio.timeout(4 * PATIENCE_S), opening as engine:
         given = await lived_in(engine, folder, silence)
         raised = await in_time(name, given)
         if name.endswith(".search"):
@@ -249,7 +248,7 @@ async def test_a_disk_that_another_program_holds(folder: Path, name: str) -> Non
             raised = await in_time(name, given)
             if name in ("thread.dispatch", "thread.pin", "thread.delete", "thread.erase", "engine.flush"):
                 assert isinstance(raised, StorageBusy)
-            await asyncio.wait_for(engine.close(), WAITED_S)
+            await asyncio.wait_for(engine.close(), PATIENCE_S)
 
 
 async def test_a_file_that_is_held_is_not_waited_for(tmp_path: Path) -> None:
@@ -258,7 +257,7 @@ async def test_a_file_that_is_held_is_not_waited_for(tmp_path: Path) -> None:
     async with memory_engine.open(path):
         pass
     with locked(path), pytest.raises(StorageBusy):
-        async with asyncio.timeout(WAITED_S), memory_engine.open(path, config=LIMITS):
+        async with asyncio.timeout(PATIENCE_S), memory_engine.open(path, config=LIMITS):
             pass
 
 
@@ -278,7 +277,7 @@ async def test_a_loop_that_never_answers(folder: Path, name: str) -> None:
 
         calling = threading.Thread(target=call)
         calling.start()
-        calling.join(WAITED_S)  # and with it this loop
+        calling.join(PATIENCE_S)  # and with it this loop
         assert not calling.is_alive()
         assert isinstance(outcome[0], WrongEventLoop) or name in ANYWHERE
         assert 6 == (await given.thread.last_seq()) - 1

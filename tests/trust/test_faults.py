@@ -21,6 +21,7 @@ from memory_engine.storage.sqlite.connection import Connection
 from memory_engine.storage.sqlite.faults import Point
 from memory_engine.testing import Faults, FaultyStore, disk_error, disk_full
 from tests.cancelling import assert_nobody_writes
+from tests.patience import PATIENCE_S
 from tests.scripted_compactors import Scripted
 
 POINTS = ("lock", "begin", "write", "commit")
@@ -66,7 +67,7 @@ async def test_nobody_waits_for_the_end_of_a_pause_that_a_failed_disk_keeps(tmp_
             await other.dispatch(UserMessage(content="lost"))
         for write in (waits, paused.dispatch(UserMessage(content="later still"))):
             with pytest.raises(StorageFailed):
-                await asyncio.wait_for(write, 5)
+                await asyncio.wait_for(write, PATIENCE_S)
         assert 1 == (await paused.info()).events
 
 
@@ -100,9 +101,9 @@ async def test_nobody_waits_for_the_end_of_a_pause_in_an_engine_that_closes(tmp_
     store.gate.set()
     await asyncio.sleep(0.05)
     hold.release()
-    await asyncio.wait_for(closing, 5)
+    await asyncio.wait_for(closing, PATIENCE_S)
     with pytest.raises(EngineClosed):
-        await asyncio.wait_for(waits, 5)
+        await asyncio.wait_for(waits, PATIENCE_S)
     assert 1 == (await written).seq
 
 
@@ -330,7 +331,7 @@ async def test_a_retention_on_a_schedule_does_not_wait_by_the_clock(tmp_path: Pa
     async with memory_engine.open(store, clock=faults.clock()) as engine:
         faults.jump(-YEAR)
         end = engine.retain_every(timedelta(microseconds=1), [RetentionRule(act="delete", older_than=YEAR)])
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             read = faults.reached["clock"]
             while faults.reached["clock"] < read + 3:  # noqa: ASYNC110 - another task reads it
                 await asyncio.sleep(0)

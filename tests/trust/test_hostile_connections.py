@@ -9,6 +9,7 @@ import pytest
 
 import memory_engine
 from memory_engine.inspector import connections, serving
+from tests.patience import PATIENCE_S
 
 HALF = {
     "nothing": b"",
@@ -62,7 +63,7 @@ async def test_half_a_request_is_not_waited_for(port: int, what: str, monkeypatc
 
     dripping = asyncio.create_task(drip())
     assert (await answered(port)).startswith(b"HTTP/1.1 ")
-    assert await asyncio.wait_for(ended(reader), 60)
+    assert await asyncio.wait_for(ended(reader), PATIENCE_S)
     dripping.cancel()
     writer.close()
 
@@ -87,7 +88,7 @@ async def test_so_many_connections_are_open_at_once(port: int, monkeypatch: pyte
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             held.callback(writer.close)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        assert await asyncio.wait_for(ended(reader), 60)
+        assert await asyncio.wait_for(ended(reader), PATIENCE_S)
         writer.close()
     tries = [await _tried(port) for _ in range(200)]
     assert tries[-1].startswith(b"HTTP/1.1 ")

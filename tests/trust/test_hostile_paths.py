@@ -17,6 +17,7 @@ from memory_engine.files.comparison import files_of, is_export
 from memory_engine.ingest.records import read_records
 from memory_engine.replay.anchors import read_anchors
 from memory_engine.views.preferences.domain import Domain
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
 Reader = Callable[[Engine, Path], Awaitable[object] | object]
@@ -40,7 +41,7 @@ def pipe(tmp_path: Path) -> Path:
 
 
 async def read(reader: Reader, engine: Engine, path: Path) -> object:
-    """What a reader gives, within seconds."""
+    """What a reader gives."""
     found = await asyncio.to_thread(reader, engine, path)
     return await found if isinstance(found, Awaitable) else found
 
@@ -50,7 +51,7 @@ async def test_only_files_are_read(engine: Engine, pipe: Path, reader: Reader) -
     """Of a pipe, a device without an end and a folder the error names the path; nobody waits."""
     for path in (pipe, Path("/dev/zero"), pipe.parent):
         with pytest.raises(FileRefused) as raised:
-            await asyncio.wait_for(read(reader, engine, path), 20)
+            await asyncio.wait_for(read(reader, engine, path), PATIENCE_S)
         assert str(path) == raised.value.path
 
 

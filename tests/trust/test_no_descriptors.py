@@ -17,6 +17,7 @@ from memory_engine.core.lazy import loaded
 from memory_engine.language.lists import data_bytes
 from memory_engine.replay.anchors import add_anchors, read_anchors
 from memory_engine.replay.export.redaction import Redaction
+from tests.patience import PATIENCE_S
 from tests.trust.test_read_only_methods import written
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ def told_by(source: Path, spare: int, names: Sequence[str]) -> list[dict[str, ob
     """What became of each method in a process that may open so many files more."""
     words = [str(source), str(source.parent / "work"), str(spare), *names]
     command = [sys.executable, "-m", "tests.trust.no_descriptors_child", *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=250)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert list(names) == [one["method"] for one in told], done.stderr
     return told

@@ -16,6 +16,7 @@ from memory_engine.projections.outbox import OUTBOX
 from memory_engine.replay.what_if import Change
 from memory_engine.runtime.recording import Recording
 from memory_engine.views.conversation.view import Conversation
+from tests.patience import PATIENCE_S
 from tests.trust.older_files import contents
 
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "guarantees" / "reliability.md"
@@ -131,7 +132,7 @@ async def done(method: Callable[..., object], arguments: Given) -> None:
         async with result:
             pass
     elif inspect.isawaitable(result):
-        await asyncio.wait_for(_awaited(result), 60)
+        await asyncio.wait_for(_awaited(result), PATIENCE_S)
 
 
 async def _awaited(result: Awaitable[object]) -> object:
