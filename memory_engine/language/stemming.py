@@ -7,24 +7,38 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Protocol
 
 _HOME = f"{__name__}.snowballstemmer"
-_Endings = Sequence[Any]
+
+
+class _Ending(Protocol):
+    s: str
+    result: object
+    method: object
+
+
+class _Stemmer(Protocol):
+    def stemWord(self, word: str) -> str:  # noqa: N802 - the library's name
+        """Return the stem of a word."""
+        ...
+
+
+_Endings = Sequence[_Ending]
 _Results = tuple[Sequence[int], Mapping[str, object]] | None
 
 
 @cache
-def english_stemmer() -> Callable[[], Any]:
+def english_stemmer() -> Callable[[], _Stemmer]:
     """Return the class of stemmers of English words. A stemmer has state: give each thread, or each word, its own."""
-    base: Any = import_module(f"{_home()}.english_stemmer").EnglishStemmer
+    base = import_module(f"{_home()}.english_stemmer").EnglishStemmer
     known: dict[int, _Results] = {}
 
     def results(endings: _Endings) -> _Results:
         known[id(endings)] = found = _results(endings)  # the class holds its tables, so each keeps its number
         return found
 
-    class Stemmer(base):  # type: ignore[misc]  # the library has no types
+    class Stemmer(base):  # type: ignore[misc, valid-type]  # the library has no types
         """Finds the longest ending of a table at once; the library searches the table letter by letter."""
 
         current: str

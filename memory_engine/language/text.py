@@ -79,8 +79,7 @@ def stem(word: str) -> str:
         return word  # half of all words; the library takes 25 µs to find that out
     # Not `snowballstemmer.stemmer`: if PyStemmer is installed, it is another release of the algorithm, and an index
     # contains stems. Indexing runs on several threads, so each word gets its own stemmer.
-    stemmed: str = stemming.english_stemmer()().stemWord(word)
-    return stemmed
+    return stemming.english_stemmer()().stemWord(word)
 
 
 @cache
