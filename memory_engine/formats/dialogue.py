@@ -1,4 +1,4 @@
-"""What earlier messages mean for the next: which calls wait for results, whether there are instructions, who speaks."""
+"""The effect of earlier messages on the next: which calls wait for results, any instructions, who speaks."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,8 +11,8 @@ from memory_engine.formats.origin import Hearing
 class Dialogue:
     """Binds calls to their results. `waiting`: the calls without a result, id to name.
 
-    A call's id may come again once it was answered: some models number their calls anew in each turn. It may also come
-    again once somebody has spoken after the call: a run that was cancelled leaves calls that nobody answers any more.
+    A call's id may come again once it was answered: some models restart their numbering in each turn. It may also come
+    again after a later message: a cancelled run leaves calls without answers.
     `hearing` is what was heard of the thread, by which it is decided who wrote the next message of the user role.
     """
 
@@ -71,7 +71,7 @@ class Dialogue:
         return call_id in self.waiting
 
     def waits_under(self, name: str) -> str:
-        """Return the id of the first waiting call of this name; empty if there is none."""
+        """Return the id of the first waiting call of this name; empty without one."""
         return next((call_id for call_id, called in self.waiting.items() if called == name), "")
 
 

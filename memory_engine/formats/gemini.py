@@ -54,7 +54,7 @@ FORMAT: Format = "gemini"
 ROLES = "function, model, system, user"
 _STOPPED = frozenset({"MAX_TOKENS", "SAFETY", "RECITATION", "MALFORMED_FUNCTION_CALL"})
 _ANSWERS = ("result", "output")
-"""Keys of a response under which a text stands for the whole of it."""
+"""Keys of a response whose text alone is its whole content."""
 
 
 def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
@@ -74,7 +74,7 @@ def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
 
 
 def whole_response(value: Json) -> WholeResponse | None:
-    """A `GenerateContentResponse` as its content and what came around it; `None` for anything else."""
+    """A `GenerateContentResponse` as its content and the values around it; `None` for anything else."""
     if "candidates" not in value:
         return None
     listed = as_list(value["candidates"], "candidates", "$.candidates")
@@ -106,7 +106,7 @@ def has_half_call(messages: list[Json]) -> bool:
 
 
 def under(value: Json, key: str) -> object:
-    """What stands under a key, as the API or as its SDK writes it."""
+    """The value under a key, in the API's spelling or the SDK's."""
     return value[key] if key in value else value.get(snake(key))
 
 
@@ -119,7 +119,7 @@ def snake(key: str) -> str:
 
 
 def made(said: ModelFields) -> list[Json]:
-    """The parts that the fields make of what a model said: those beside which its `native` is read."""
+    """The parts that the fields make of a model's words: its `native` is read in parallel to them."""
     if said.is_thinking:
         return []
     texts: Iterator[Json] = ({"text": one.text} for one in parts_of(said.content) if isinstance(one, TextPart))
@@ -226,7 +226,7 @@ class _Answer:
 
 
 def _goes_on(part: Json, ours: Json) -> bool:
-    """Whether a part holds what the fields make, and more keys beside it."""
+    """Whether a part holds the keys that the fields make, and more."""
     return all(is_equal(part.get(key), value) for key, value in ours.items())
 
 
@@ -312,7 +312,7 @@ ASSEMBLY = GeminiAssembly
 
 @frozen(kw_only=True)
 class GeminiInput:
-    """What `client.models.generate_content` takes, and its tokens.
+    """The arguments of `client.models.generate_content`, and their tokens.
 
     `system_instruction` goes into its `config`; it is `None` where there are no instructions.
     """
@@ -321,7 +321,7 @@ class GeminiInput:
     system_instruction: str | None = field(repr=False)
     tokens: int
     left_out: tuple[NotSent, ...] = ()
-    """What providers sent and this request does not hold."""
+    """Providers' content that this request does not hold."""
 
 
 def render(turns: Sequence[FormTurn], options: RenderOptions) -> GeminiInput:

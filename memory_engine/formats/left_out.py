@@ -1,4 +1,4 @@
-"""What a request leaves out of what providers sent."""
+"""Providers' content that a request leaves out."""
 
 import json
 from collections.abc import Iterable
@@ -52,14 +52,14 @@ def _why(chunk: Chunk, form: Format) -> str:
 
 
 def _thoughts(chunk: Chunk) -> list[Json]:
-    """The blocks that may stand for a thought, one for each provider."""
+    """The blocks that may be a thought, one for each provider."""
     made = [one for form in _OF_BLOCKS for one in own_blocks([chunk], PROVIDERS[form].OWN)]
     known = [one for one in made if one.get("type") in THOUGHTS or one.get("thought") is True]
     return [*known, {"type": "thinking", "reasoning_content": chunk.text}]
 
 
 def _key(value: object) -> bytes:
-    """What is the same for equal values, whatever the order of their keys."""
+    """A key that is the same for equal values, whatever the order of their keys."""
     try:
         return msgspec.json.encode(value, order="deterministic")
     except UnicodeEncodeError:  # a lone surrogate

@@ -1,4 +1,4 @@
-"""What a provider's message holds beyond the fields of events: the JSON of an event's or a chunk's `native`.
+"""The parts of a provider's message beyond the fields of events: the JSON of an event's or a chunk's `native`.
 
 It is an object whose one key is the name of a format, and whose value has up to two keys:
 
@@ -7,18 +7,18 @@ It is an object whose one key is the name of a format, and whose value has up to
 - `response`: on the last event of a response, the object that came around it (`id`, `model`, `usage`, why it stopped),
   without the messages in it. It has no place in a request.
 
-`message` is read beside the message (blocks, items) that the fields make, from the outside to the inside:
+`message` is read in parallel to the message (blocks, items) that the fields make, from the outside to the inside:
 
-- an object holds the keys that stand in addition, or otherwise
+- an object holds the keys that are added, or differ
 - a list holds an entry for each element in its place: `{}` where the fields say all of it, an object as above
-- `{"$whole": value}` stands for a value that the fields do not make at all: a block of an unknown type, or a thought
+- `{"$whole": value}` is a value that the fields do not make at all: a block of an unknown type, or a thought
   that only its provider can read
-- `{"$instead": value}` stands, in a list, for what the fields make otherwise: a refusal, of which they have the text
+- `{"$instead": value}`, in a list, replaces the fields' value: a refusal, of which they have the text
 
 So `filled(what the fields make, message)` is the provider's message again, value for value and string for string. Where
 the fields have changed since (a text was shortened), a list no longer fits, and `filled` leaves out what it adds.
-A `null` beside the fields of a message in `openai.chat` says nothing, and is not kept there; the object that came
-around a message keeps it.
+A `null` next to the fields of a message in `openai.chat` says nothing, and is not kept there; the object around
+a message keeps it.
 """
 
 import json
@@ -33,9 +33,9 @@ from memory_engine.core.lazy import regex
 from memory_engine.errors.effects import Usage
 
 WHOLE = "$whole"
-"""The key of an entry that stands for a whole value."""
+"""The key of an entry that is a whole value."""
 INSTEAD = "$instead"
-"""The key of an entry that stands for a value in place of what the fields make."""
+"""The key of an entry whose value replaces the one that the fields make."""
 Json = dict[str, object]
 _SURROGATE = regex(r"[\ud800-\udfff]")
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
@@ -104,7 +104,7 @@ def _entry(whole: object, ours: object) -> object:
 
 
 def filled(ours: object, more: object) -> object:
-    """`ours` with what `beyond` found: the whole again. In a list, `ours` has no place for what stands as a whole."""
+    """`ours` with the result of `beyond`: the whole again. In a list, `ours` has no place for whole entries."""
     if is_whole(more):
         return cast("Json", more)[WHOLE]
     if isinstance(more, dict) and isinstance(ours, dict):
@@ -132,7 +132,7 @@ def is_whole(entry: object) -> bool:
 
 
 def is_instead(entry: object) -> bool:
-    """Return True if an entry of a list stands for what the fields make otherwise."""
+    """Return True if an entry of a list replaces what the fields make."""
     return isinstance(entry, dict) and len(entry) == 1 and INSTEAD in entry
 
 
@@ -170,7 +170,7 @@ def _readable(value: object, key: str = "") -> Iterator[str]:
 
 
 def visible(text: str) -> str:
-    """Return a text in which a sign stands for each lone surrogate."""
+    """Return a text in which a sign replaces each lone surrogate."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
@@ -198,7 +198,7 @@ def is_equal(one: object, other: object) -> bool:
 
 
 def to_native(format: str, message: object = SAME, response: Mapping[str, object] | None = None) -> str:
-    """The text of `native`, of what `beyond` found and of what came around the message; empty for neither."""
+    """The text of `native`, of the result of `beyond` and the values around the message; empty for neither."""
     value: Json = {} if message is SAME else {"message": message}
     if response:
         value["response"] = dict(response)
@@ -226,7 +226,7 @@ def from_native(native: str, format: str) -> Json:
 
 
 def _read(native: str) -> Json:
-    """Return the object in a `native`; an empty one if there is none."""
+    """Return the object in a `native`; an empty one without any."""
     for read in (msgspec.json.decode, json.loads):  # the second takes lone surrogates and infinity, too
         with suppress(ValueError, RecursionError):
             value = read(native)
@@ -241,7 +241,7 @@ def message_of(native: str, format: str, ours: Sequence[object] | Mapping[str, o
 
 
 class ReportedUsage(msgspec.Struct, frozen=True):
-    """What a provider reports with a response. `cached_tokens` of the input came from its prompt cache.
+    """A provider's report with a response. `cached_tokens` of the input came from its prompt cache.
 
     A response that comes in parts reports with each, under one `response_id`, what it has used so far.
     """

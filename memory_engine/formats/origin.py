@@ -1,4 +1,4 @@
-"""Who wrote a message of the user role: a person, a tool, the client software, or a tool that summarised.
+"""The author of a message of the user role: a person, a tool, the client software, or a tool that summarised.
 
 It is decided once, when the message is recorded or ingested, by structure and never by what the words mean:
 
@@ -95,7 +95,7 @@ Earlier = Callable[["Hearing"], None]
 class Hearing:
     """The part of a thread's history that shows who writes the next message of the user role.
 
-    `earlier` feeds it what came before. It is called once, for the first message that depends on it.
+    `earlier` feeds it the messages before. It is called once, for the first message that depends on it.
     """
 
     def __init__(self, earlier: Earlier | None = None) -> None:
@@ -150,7 +150,7 @@ class Hearing:
         return origin
 
     def _recall(self) -> None:
-        """Feed what came before everything heard so far."""
+        """Feed the messages before everything heard so far."""
         if self._earlier is None:
             return
         begun = Hearing()

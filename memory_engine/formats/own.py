@@ -1,4 +1,4 @@
-"""What a provider gets back of its own.
+"""A provider's own content that goes back to it.
 
 A response that was recorded goes back to its provider equal as JSON, in the order of its blocks, as long as each of
 its chunks is shown whole: `own_blocks`. Otherwise the `native` of chunks is laid over what their fields make in its
@@ -19,7 +19,7 @@ _NOT_ADDED = _OWN | {INSTEAD}
 _WITHIN = frozenset({"content", "output", "tool_calls", "function"})
 """Keys under which refused fields are looked for, too."""
 _PAIRED = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking"})
-"""Types of blocks that the form places itself: one that stands whole in a message is not given back."""
+"""Types of blocks that the form places itself: one that is a whole entry of a message is not given back."""
 
 
 def native_thinking(chunk: Chunk, form: str, ours: Json) -> list[Json]:
@@ -51,7 +51,7 @@ def native_result(ours: Json, blocks: Sequence[Json], chunk: Chunk | None, form:
     content = entry.get("content")
     if not blocks or not isinstance(content, list):
         return made
-    known = [] if all(map(is_whole, content)) else blocks  # a note stands where the fields hold nothing
+    known = [] if all(map(is_whole, content)) else blocks  # a note is in the place of empty fields
     shown = _laid_over(known, content)
     return made | {"content": shown} if shown and shown != blocks else made
 
@@ -75,7 +75,7 @@ def _laid_over(ours: Sequence[Json], message: Sequence[object]) -> list[Json]:
 
 
 def _stands_for(given: Json, made: Json) -> bool:
-    """Whether a provider's own block can stand in place of ours: an item that calls or answers only under our id."""
+    """Whether a provider's own block can replace ours: an item that calls or answers only under our id."""
     kind = given.get("type")
     return isinstance(kind, str) and kind not in _PAIRED and given.get("call_id") == made.get("call_id")
 
@@ -136,7 +136,7 @@ class OwnForm:
         self.nested = _WITHIN | {name.split(".")[0] for name in self.refused if "." in name}
         """Keys whose values may hold refused fields."""
         self.marks = [f'"{name.split(".")[0]}"' for name in self.refused]
-        """What the JSON holds of a block with refused fields."""
+        """The JSON of a block with refused fields."""
 
 
 # responses as they came

@@ -24,7 +24,7 @@ class ReadPart(msgspec.Struct, frozen=True):
 FOREIGN = ReadPart()
 """A block that the fields do not hold."""
 PartReader = Callable[[Json, str], ReadPart]
-"""Reads a block that stands at a place."""
+"""Reads a block at a place."""
 
 
 class ReadContent(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class ReadContent(msgspec.Struct, frozen=True):
 
 
 def otherwise(part: Part) -> ReadPart:
-    """A part that stands for a block of another kind."""
+    """A part for a block of another kind."""
     return ReadPart(part, OTHERWISE)
 
 
@@ -79,7 +79,7 @@ class ModelFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def arguments_of(call: ToolCall) -> Json:
-    """The arguments of a call. What is not a JSON object (a model may write any text) stands under `arguments`."""
+    """The arguments of a call. Anything but a JSON object (a model may write any text) is under `arguments`."""
     try:
         given = json.loads(call.arguments)
     except ValueError:

@@ -27,7 +27,7 @@ class Assembly(Protocol):
 
     @property
     def failure(self) -> str:
-        """What the provider said went wrong; empty for nothing."""
+        """The error that the provider reported; empty without one."""
         ...
 
     def whole(self) -> Json | None:
@@ -35,7 +35,7 @@ class Assembly(Protocol):
         ...
 
     def so_far(self) -> tuple[list[Json], Json]:
-        """The messages (items) so far, and what came around them."""
+        """The messages (items) so far, and the values around them."""
         ...
 
 
@@ -66,7 +66,7 @@ def objects_in(item: Json, key: str) -> list[Json]:
 
 
 def told_error(error: object) -> str:
-    """What a provider says of an error."""
+    """A provider's report of an error."""
     if isinstance(error, dict):
         return text_of(error, "message") or text_of(error, "code") or shown(error)
     return shown(error)

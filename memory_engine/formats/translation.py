@@ -61,7 +61,7 @@ class ReadMessage(msgspec.Struct, frozen=True):
 
 
 class _Unit(msgspec.Struct, frozen=True):
-    """What is translated together: a response, a message, or a run of items; `at` is the place of the first."""
+    """A unit of translation: a response, a message, or a run of items; `at` is the place of the first."""
 
     at: int
     messages: list[Json]
@@ -118,7 +118,7 @@ class Messages:
 
 
 def response_of(value: Json, format: Format) -> WholeResponse | None:
-    """A response of a format as its messages and what came around them; `None` for anything else."""
+    """A response of a format as its messages and the values around them; `None` for anything else."""
     found: WholeResponse | None = PROVIDERS[format].whole_response(value)
     return found
 
@@ -126,7 +126,7 @@ def response_of(value: Json, format: Format) -> WholeResponse | None:
 def interrupted(format: Format, messages: list[Json], around: Json, why: str, name: str) -> list[Event]:
     """The events of a response that broke off: its thoughts, and its text with the mark.
 
-    Calls, whole or not, are kept in `native` as `unfinished`: nobody was asked to run them, so none may wait.
+    Calls, whole or not, are kept in `native` as `unfinished`: they were not to be run, so none may wait.
     """
     rest, calls = PROVIDERS[format].without_calls(messages)
     events = _read(format, rest, Dialogue(), name)
@@ -150,7 +150,7 @@ def _events(format: Format, unit: _Unit, dialogue: Dialogue, name: str) -> list[
 
 
 def _storable(event: Event, format: Format) -> Event:
-    """The event in a form that a log can hold: texts with lone surrogates stand in `native`, with signs for them here.
+    """The event in a form that a log can hold: texts with lone surrogates are in `native`, with signs for them here.
 
     Only for what a model said: its provider wants it back code point by code point.
     """
@@ -168,7 +168,7 @@ def _storable(event: Event, format: Format) -> Event:
 
 
 def _beside(whole: object, ours: object, entries: object) -> object:
-    """What the fields make, with marks where they make something else of the whole: `entries` are those of `native`."""
+    """The fields' message, with marks where it differs from the whole: `entries` are those of `native`."""
     if isinstance(whole, list) and isinstance(ours, list):
         known = entries if isinstance(entries, list) else [{} for _ in whole]
         rest = iter(ours)

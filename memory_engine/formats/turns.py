@@ -1,4 +1,4 @@
-"""What a context says, in no provider's form: turns of the system, of others, and of the agent with calls and results.
+"""A context in no provider's form: turns of the system, of others, and of the agent with calls and results.
 
 Here is what several forms need of them. `memory_engine.context.turns` makes the turns of a context.
 """
@@ -18,15 +18,15 @@ EMPTY = "[empty message]"
 NO_OUTPUT = "[no output]"
 """Stands for the result of a call that has no content."""
 GO_ON = "[Go on.]"
-"""Stands where a provider wants a word of the user and nobody has said one."""
+"""The user's words where a provider requires some and there are none."""
 
 Zone = Literal[0, 1, 2]
-"""How long a turn stays as it is: 0, until a compaction; 1, the newest turn with what was recalled for it; 2, until
+"""How long a turn remains unchanged: 0, until a compaction; 1, the newest turn with its recalled passages; 2, until
 it changes in place, at the end."""
 
 
 class Thought(msgspec.Struct, frozen=True):
-    """What only its provider reads: reasoning that the running loop carries, or a response of its own blocks alone."""
+    """Content that only its provider reads: reasoning that the running loop carries, or a response of such blocks."""
 
     chunk: Chunk
 
@@ -60,7 +60,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class FormTurn(msgspec.Struct, frozen=True):
-    """What one side says. `parts` of the system or of others, never empty; `blocks` of the agent, with the results."""
+    """One side's turn. `parts` of the system or of others, never empty; `blocks` of the agent, with the results."""
 
     role: Literal["system", "user", "agent"]
     zone: Zone
@@ -81,7 +81,7 @@ class FormTurn(msgspec.Struct, frozen=True):
 
 
 class RenderOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request depends on beside its turns.
+    """The dependencies of a request besides its turns.
 
     `tokens` are those of the context, `thinking_tokens` those of thinking that it does not show. `cache` (anthropic)
     marks where the prompt cache may end, `reasoning_content` (openai.chat) gives thinking back under that name.
@@ -94,7 +94,7 @@ class RenderOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def opening(turns: Sequence[FormTurn]) -> tuple[list[FormTurn], list[FormTurn]]:
-    """The instructions that stand before all else, and the other turns."""
+    """The instructions before all else, and the other turns."""
     first = next((n for n, turn in enumerate(turns) if turn.role != "system"), len(turns))
     return list(turns[:first]), list(turns[first:])
 
@@ -185,7 +185,7 @@ def said(parts: Iterable[Part]) -> str:
 
 
 def media_note(part: ImagePart | FilePart) -> str:
-    """What an image or a file is, in words; the text of a file that is one."""
+    """An image or a file, in words; the text of a file that is one."""
     kind, name = ("image", part.alt) if isinstance(part, ImagePart) else ("file", part.name)
     address = part.url if part.url[:5].casefold() != "data:" else ""
     facts = [fact for fact in (name, part.media_type, address, part.file_id) if fact]

@@ -78,7 +78,7 @@ def _named(value: object) -> str:
 
 
 def _dumped(value: object) -> object:
-    """What an object of an SDK says of itself; `None` for any other."""
+    """The attributes of an SDK's object; `None` for any other."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         try:
@@ -104,7 +104,7 @@ def as_list(value: object, what: str, where: str) -> list[object]:
 
 
 def text_of(value: Mapping[str, object], key: str, where: str = "$") -> str:
-    """The text under a key, empty where there is none."""
+    """The text under a key, empty without one."""
     found = value.get(key)
     if found is None:
         return ""

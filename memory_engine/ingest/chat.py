@@ -25,7 +25,7 @@ _FORMATS: Mapping[str, detection.Format] = {
     "anthropic": "anthropic",
     "otlp": "openai.chat",
 }
-"""What the messages of a file are, where that is said."""
+"""The kind of a file's messages, if it is stated."""
 
 
 class ResponseItems(tuple[object, ...]):
@@ -50,7 +50,7 @@ class _Lenient(Dialogue):
         self.waiting.update((call.id, call.name) for call in calls)
 
     def answered(self, call_id: str, where: str = "$", *, named: str = "") -> None:
-        """Remove an answered call, or note one that nobody asked."""
+        """Remove an answered call, or note an answer without a call."""
         if self.waiting.pop(call_id, None) is None:
             self.lost = {*self.lost, call_id}
 

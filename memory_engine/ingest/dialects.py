@@ -97,7 +97,7 @@ def response(message: Json, around: Mapping[str, object]) -> Json:
 
 
 def usage_of(told: object) -> Json | None:
-    """The counts of a usage, by whichever names, as chat-completions has them; `None` if there are none."""
+    """The counts of a usage, by any of their names, in the form of chat-completions; `None` without any."""
     if not isinstance(told, Mapping):
         return None
     fed = _first(told, "prompt_tokens", "input_tokens", "promptTokens", "inputTokens", "input", "promptTokenCount")
@@ -176,20 +176,20 @@ def of_sequence(values: Iterable[object]) -> Iterator[Mapping[str, object]]:
 
 
 def objects(value: object, *keys: str) -> list[Mapping[str, object]]:
-    """The JSON objects of the list that stands under a path of keys; none where there is no such list."""
+    """The JSON objects of the list under a path of keys; none without such a list."""
     found = under(value, *keys)
     return list(of_sequence(found)) if isinstance(found, list | tuple) else []
 
 
 def under(value: object, *keys: str) -> object:
-    """What stands under a path of keys; `None` if one is missing."""
+    """The value under a path of keys; `None` if one is missing."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
 def text_under(value: object, *keys: str) -> str:
-    """The text under a path of keys; empty if there is none."""
+    """The text under a path of keys; empty without one."""
     found = under(value, *keys)
     return found if isinstance(found, str) else ""
 

@@ -71,7 +71,7 @@ class EventReader:
 
     Without a `version` the newest is meant; without an `id` it follows from the thread and
     the place in the file. A `seq` claims the event's place in its log (see `Ingestion`).
-    Other keys, which a printed log has beside the event, are passed over.
+    Other keys, which a printed log has around the event, are ignored.
     """
 
     def __init__(self, thread_id: str, registry: EventRegistry) -> None:
@@ -97,10 +97,10 @@ class EventReader:
         return RecordReading((new,), seq=_number(value, "seq"))
 
     def refused(self) -> None:
-        """Nothing to forget: every event stands for itself."""
+        """Nothing to forget: every event is complete."""
 
     def copy(self) -> "EventReader":
-        """The same: every event stands for itself."""
+        """The same: every event is complete."""
         return self
 
     def _event(self, value: Mapping[str, object]) -> Event:
@@ -125,7 +125,7 @@ class EventReader:
 
 
 def text_of(value: Mapping[str, object], key: str) -> str:
-    """The text under a key, empty where there is none. Raises `UnusableRecord` for any other value."""
+    """The text under a key, empty without one. Raises `UnusableRecord` for any other value."""
     found = value.get(key)
     if found is None:
         return ""

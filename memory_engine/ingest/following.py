@@ -20,7 +20,7 @@ POLL_S = 0.2
 
 @define
 class LiveFile:
-    """Reads the lines of a file as they are written, until `stop` is set.
+    """Reads the lines of a file while it is written, until `stop` is set.
 
     A last line without its end is waited for. A file that was replaced, or cut, is read from its start again, as the
     continuation of what was read before. Where there is nothing more for now, a record of `PAUSE` says so.

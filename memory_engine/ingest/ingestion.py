@@ -31,12 +31,12 @@ T = TypeVar("T")
 ERRORS_LISTED_MAX = 1_000
 RECORDS_AT_ONCE = 16
 EVENTS_AT_ONCE, CHARS_AT_ONCE = 64, 64 * 1024
-"""Small messages come in one commit: so many records, of no more events and characters."""
+"""Small messages share a commit: at most this number of records, with no more events and characters than these."""
 
 
 @frozen(kw_only=True)
 class IngestOptions:
-    """How to read files. `thread_id` stands in for the file's stem; new threads get user, tenant and `policy`.
+    """How to read files. `thread_id` replaces the file's stem; new threads get user, tenant and `policy`.
 
     `format` is one of messages (`openai`, …) or the name of a reader; `auto` lets the file decide.
 
@@ -58,7 +58,7 @@ class IngestOptions:
 class ThreadIngested:
     """The outcome for one thread: records taken, and how many of their events are new or were known.
 
-    `branch_of` is the thread that it was forked from, where it is a branch of a conversation that was left.
+    `branch_of` is the thread that it was forked from, if it is an abandoned branch of a conversation.
     """
 
     id: str
@@ -72,7 +72,7 @@ class ThreadIngested:
 class IngestReport:
     """The outcome for all files so far. `errors` lists the first 1,000 of `invalid`.
 
-    `left_out` counts what the files hold beside messages, by kind. `passed_over` are the files of a folder that are not
+    `left_out` counts the other contents of files, by kind. `passed_over` are the files of a folder that are not
     recordings.
     """
 
@@ -108,7 +108,7 @@ class Ingestion:
     compacts nothing of its own accord (`CompactionPolicy(enabled=False)`).
     """
 
-    def __init__(  # noqa: PLR0913 - where to, how, and whom to tell
+    def __init__(  # noqa: PLR0913 - the target, the options, and the observer
         self,
         engine: Engine | Callable[[], Awaitable[Engine]],
         options: IngestOptions,
@@ -204,7 +204,7 @@ class Ingestion:
                         return False
                     if filling.is_refused:
                         return True
-                    # else where a compaction stands in the log would depend on the machine, and its ids with it
+                    # else the place of a compaction in the log would depend on the machine, and its ids with it
                     if filling.into is not None:
                         await filling.into.thread.settle()
             if conversation.strict and filling.into is None and not self.report.invalid:
@@ -241,7 +241,7 @@ class Ingestion:
             into.result.messages += 1
             if self._on_record is not None:
                 self._on_record(self.report)
-        await into.thread.settle()  # else where a compaction stands would depend on the machine
+        await into.thread.settle()  # else the place of a compaction would depend on the machine
         return trial
 
     def _paused(self) -> None:

@@ -16,7 +16,7 @@ _SPACE = " \t\r\n"
 
 
 class Scanner:
-    """Walks the text of a file value by value and knows on which line it stands.
+    """Walks the text of a file value by value and knows its line.
 
     Holds one block and one value at a time. All methods raise `BrokenText`.
     """

@@ -51,7 +51,7 @@ async def _dispatched_grown(events: Sequence[NewEvent], thread: Thread) -> tuple
 
 
 def _differ_in_response(one: Event, other: Event, *, has_response: bool) -> bool:
-    """Return True if two events are equal but for what came around their response, where anything did."""
+    """Return True if two events are equal except for the values around their responses."""
     has_response = has_response or '"response":' in getattr(one, "native", "")
     return has_response and type(one) is type(other) and _without_response(one) == _without_response(other)
 

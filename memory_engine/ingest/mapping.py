@@ -1,4 +1,4 @@
-"""A reader for anything else: a mapping says under which paths a message's parts stand."""
+"""A reader for anything else: a mapping names the paths of a message's parts."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
 """Spans of models' calls (OpenTelemetry's GenAI conventions, as OTLP/JSON) to the conversations that they were.
 
-A span tells a whole prompt, which the next one repeats: of each, only what is new is taken. Spans around others, such
-as an agent's, repeat what these say, and are passed over. Messages stand in the attributes `gen_ai.input.messages`
+A span holds a whole prompt, which the next one repeats: of each, only the new part is taken. Spans around others, such
+as an agent's, repeat these, and are ignored. Messages are in the attributes `gen_ai.input.messages`
 and `gen_ai.output.messages`, or are events of the span, one each, as older instrumentation has them.
 """
 
@@ -37,7 +37,7 @@ _DETAILS = "gen_ai.client.inference.operation.details"
 _ROLES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
 _CHOICE = "gen_ai.choice"
 _LOOKED_BACK = 64
-"""Messages, beside twice as many as it has, in which a prompt that was sent again is looked for."""
+"""Messages, in addition to twice its own number, in which a repeated prompt is looked for."""
 _EXPORT = ("resourceSpans", "resource_spans")
 _SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
 
@@ -61,7 +61,7 @@ def traced_conversations(
 ) -> Iterator[TracedConversation | IngestError]:
     """The conversations of all spans of a file, in the order of their times; first what cannot be read.
 
-    The file is read to its end, as spans stand in it by when they ended. Of messages that are repeated one is held.
+    The file is read to its end, as its spans are ordered by when they ended. Of repeated messages one is held.
     """
     spans: list[TracedCall] = []
     pool: dict[bytes, Json] = {}
@@ -89,9 +89,9 @@ class _Unreadable(Exception):
 
 @frozen
 class TracedCall:
-    """What is kept of a span: messages by the keys that tell whether two say the same.
+    """The kept part of a span: messages by the keys that show whether two say the same.
 
-    `begun` and `ended` count nanoseconds since 1970. `around` is what came around the answer: its id, model and usage.
+    `begun` and `ended` count nanoseconds since 1970. `around` belongs to the answer: its id, model and usage.
     """
 
     id: str
@@ -107,7 +107,7 @@ class TracedCall:
 
 
 def conversations_of(spans: Sequence[TracedCall]) -> Iterator[TracedConversation]:
-    """The conversations that spans tell, in the order of their times."""
+    """The conversations in spans, in the order of their times."""
     around = _around(spans)
     found: dict[str, tuple[TracedConversation, _Merged]] = {}
     named = {span.trace: span.conversation for span in spans if span.conversation}
@@ -140,7 +140,7 @@ def _around(spans: Sequence[TracedCall]) -> set[tuple[str, str]]:
 
 
 class _Merged:
-    """A conversation so far, by the keys of its messages. Instructions stand apart: they may come with every prompt."""
+    """A conversation so far, by the keys of its messages. Instructions are apart: they may come with every prompt."""
 
     def __init__(self) -> None:
         self._keys: list[bytes] = []
@@ -161,7 +161,7 @@ class _Merged:
     def _known(self, asked: Sequence[bytes]) -> int:
         """How many of these messages, from the first on, the conversation has.
 
-        Those up to where it ends, wherever that is: what stands before may be a summary. Or all, where it holds them
+        Those up to its end, wherever that is: earlier ones may be a summary. Or all, if it holds them
         one after the other: a prompt that was sent again.
         """
         tail = self._keys[-len(asked) :] if asked else []
@@ -325,7 +325,7 @@ def _attributes(told: Mapping[str, object]) -> Json:
 
 
 def _value(value: object) -> object:
-    """A value of OTLP as the JSON value that it stands for."""
+    """A value of OTLP as the JSON value that it encodes."""
     if not isinstance(value, Mapping):
         return None
     for kind, found in value.items():
@@ -342,7 +342,7 @@ def _value(value: object) -> object:
 
 
 class _Reading:
-    """Reads the messages that a span tells, as chat completions' messages. Raises `_Unreadable`."""
+    """Reads the messages of a span, as chat completions' messages. Raises `_Unreadable`."""
 
     def __init__(self, line: int, limits: ReadingLimits) -> None:
         self._line = line

@@ -56,8 +56,8 @@ def looked_at(recording: RecordedFile) -> RecordedFile:
 def read_records(path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator[Record | IngestError]:
     """Every record of a file, a broken one as the error that says where. Holds one record at a time.
 
-    A broken line of JSON Lines costs that line; a broken list ends there, since nobody
-    knows where its next element begins.
+    A broken line of JSON Lines costs that line; a broken list ends there, since the start
+    of its next element is unknown.
     """
     try:
         with open_file(path, takes_stream=True) as file:
@@ -135,7 +135,7 @@ def _document(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Reco
 
 
 def _head(path: Path, limits: ReadingLimits) -> dict[str, object]:
-    """The keys of an object beside the `messages` that are its records; empty for any other file."""
+    """The keys of an object around the `messages` that are its records; empty for any other file."""
     try:
         if not path.is_file() or path.suffix in _LINES:
             return {}

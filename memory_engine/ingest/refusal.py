@@ -1,4 +1,4 @@
-"""What to say of a recording that no reader reads: the keys seen, and the form that comes nearest."""
+"""The refusal of a recording that no reader reads: the keys seen, and the nearest form."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -38,7 +38,7 @@ NOT_TEXT = f"; its name says that it is neither JSON nor a transcript that is re
 
 
 def nearest(value: object, head: Mapping[str, object]) -> str:
-    """The end of a refusal: which keys were seen, which form they are nearest to, and where the forms are told."""
+    """The end of a refusal: the keys seen, the form they are nearest to, and the page about forms."""
     keys = [*map(str, head), *(map(str, value) if isinstance(value, Mapping) else ())]
     said = f"; {PAGE} lists the forms that are read, and --map reads any other"
     if not keys:

@@ -1,4 +1,4 @@
-"""What the inspector may do with `--write`: undo a compaction, keep a what-if as a fork.
+"""The acts of the inspector with `--write`: undo a compaction, keep a what-if as a fork.
 
 Each is requested by a POST with the token in a header, which no page of another site can send. The store is opened
 for this act only, as a command would open it.

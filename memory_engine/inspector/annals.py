@@ -1,4 +1,4 @@
-"""What a log's events tell about time and money, collected as they are read: exchanges, tools, models, failures.
+"""Time and money in a log's events, collected while they are read: exchanges, tools, models, failures.
 
 An event's time is `occurred_at` if its sender gave it, else `recorded_at`. Upkeep (compactions) has no
 sender: its time is that of the event before it, plus the time between their recordings.
@@ -30,7 +30,7 @@ _HAS_ORIGIN = b'"origin":'
 
 @define(kw_only=True)
 class TimedExchange(JsonForm):
-    """What began with a message to the agent, up to the next one: seqs, times and durations in microseconds.
+    """The events from a message to the agent up to the next: seqs, times and durations in microseconds.
 
     `model_us`, `tool_us` and `other_us` add up to its time, by what ended each wait: a part of a response, a result, or
     anything else.
@@ -85,7 +85,7 @@ class ToolTimes:
 
 @define(kw_only=True)
 class ModelUse(JsonForm):
-    """What a model used for one purpose. `cached_tokens` of the input came from its provider's prompt cache.
+    """A model's usage for one purpose. `cached_tokens` of the input came from its provider's prompt cache.
 
     `response_id` is set for the use of a single response that its provider has named.
     """
@@ -174,7 +174,7 @@ class Annals:
         self._role = role
 
     def _role_of(self, stored: StoredEvent) -> str:
-        """Who speaks; of a message of the user role, by its origin."""
+        """The speaker; of a message of the user role, by its origin."""
         if stored.type != UserMessage.event_type or _HAS_ORIGIN not in stored.payload:
             return self._registry.role(stored.type)
         try:
@@ -194,7 +194,7 @@ class Annals:
         if stored.type in self._told:
             try:
                 return self._registry.decode(stored.type, stored.version, stored.payload)
-            except EventDecodeError:  # the timeline says so where it stands
+            except EventDecodeError:  # the timeline shows it in its place
                 pass
         return UnknownEvent(stored.type, stored.version, b"")
 
@@ -255,7 +255,7 @@ def answered_by(event: Event) -> str:
 
 
 def models_used(event: Event) -> Iterator[ModelUse]:
-    """What models used for an event: as the engine recorded it, or as the provider's response says."""
+    """Models' usage for an event: recorded by the engine, or reported in the provider's response."""
     usage = getattr(event, "usage", None)
     model = getattr(event, "model", "")
     if isinstance(usage, Usage) and (model or usage != Usage()):

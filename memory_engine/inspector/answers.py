@@ -229,7 +229,7 @@ async def answered_by_work(name: str, work: Callable[[], Awaitable[object]]) -> 
     """The status and the JSON of some work's result, or of its error."""
     try:
         return 200, encode(await work())
-    except Exception as error:  # the boundary to the page, which is told of any error
+    except Exception as error:  # the boundary to the page, which gets any error
         return failed(name, error)
 
 

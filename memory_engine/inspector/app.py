@@ -66,7 +66,7 @@ class PageFiles:
     """The page's own files, read once. Under the `digest` of all of them, `DIGEST/app.js`, a browser may keep a file.
 
     The page names every module, so that a browser asks for all of them at once, not for one after the other as it
-    comes upon their imports.
+    discovers their imports.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class PageFiles:
         self._files[INDEX] = _OWN_FILE.sub(f"{self.digest}/", page).encode()
 
     def find(self, path: str) -> tuple[bytes, str, Mapping[str, str]] | None:
-        """A file's bytes, media type and headers by its path (empty: the page itself), `None` where there is none.
+        """A file's bytes, media type and headers by its path (empty: the page itself), `None` without one.
 
         The path is compared with existing names, never used as one.
         """
@@ -193,7 +193,7 @@ class _Pages:
             return http_response(403, _WRONG_TOKEN)
         try:
             return _streaming(self, await live(self.inspection, Query.parse(query, TAKES)))
-        except Exception as error:  # the boundary to the page, which is told of any error
+        except Exception as error:  # the boundary to the page, which gets any error
             return http_response(*failed("live", error))
 
     async def file(self, request: "Request") -> "Response":

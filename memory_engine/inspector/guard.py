@@ -1,8 +1,8 @@
-"""What every request must satisfy before it reaches a route, and the headers of every answer.
+"""Conditions that every request must satisfy before it reaches a route, and the headers of every answer.
 
 A page of another site in the same browser, or another user of the machine, could reach the port. So names of other
 hosts are refused (DNS rebinding), only GET and HEAD are answered (and POST to an act, where acts are allowed), and the
-browser is told to let the page load nothing from other hosts and to show it in no frame.
+browser must let the page load nothing from other hosts and show it in no frame.
 """
 
 from collections.abc import Mapping, Sequence

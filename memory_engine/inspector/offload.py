@@ -1,6 +1,6 @@
 """Long work in a separate thread, so that the event loop serves others meanwhile.
 
-The threads are daemons: a process that ends does not wait for an answer that nobody will read.
+The threads are daemons: a process that ends does not wait for an answer without a reader.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ async def beside(work: Callable[[], T]) -> T:
             result = work()
         except BaseException as error:  # any error goes to the caller that waits for the work
             raised = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no one waits any more
             loop.call_soon_threadsafe(settle, result, raised)
 
     threading.Thread(target=run, name="memory-engine-inspector", daemon=True).start()

@@ -60,7 +60,7 @@ def _row(info: ThreadInfo) -> dict[str, object]:
 
 @define
 class _Sums:
-    """What the logs of many threads tell, without forks, whose shared past would count twice."""
+    """The totals of many threads' logs, without forks, whose shared past would count twice."""
 
     counted: int = 0
     compactions: Compactions = Compactions()

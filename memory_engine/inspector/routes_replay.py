@@ -35,7 +35,7 @@ async def why(inspection: Inspection, query: Query) -> object:
 
 
 async def diff_of_points(inspection: Inspection, query: Query) -> object:
-    """What changed from one seq to another, or from a seq of this thread to one of another (`other`)."""
+    """The changes from one seq to another, or from a seq of this thread to one of another (`other`)."""
     a = await inspection.past(query, "a")
     return await difference(a, await inspection.past(query, "b", thread=query.text("other", "")))
 

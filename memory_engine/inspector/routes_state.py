@@ -86,7 +86,7 @@ async def context(inspection: Inspection, query: Query) -> object:
 
 
 async def recall(inspection: Inspection, query: Query) -> object:
-    """What memory finds for a question, as of a seq, best first, with what each signal added to a hit's score."""
+    """The finds of memory for a question, as of a seq, best first, with each signal's part of a hit's score."""
     past, kernel = await inspection.past(query), inspection.engine.kernel
     question = checked_query(query.text("query"))
     limit = query.number("limit", HITS, least=1, most=HITS_MAX)
@@ -168,7 +168,7 @@ async def originals(inspection: Inspection, query: Query) -> object:
 
 
 async def brief(inspection: Inspection, query: Query) -> object:
-    """What people said up to a seq, in the order of time, and what became of each statement; and the pins."""
+    """People's statements up to a seq, in the order of time, and the fate of each; and the pins."""
     past = await inspection.past(query)
     found = await BriefView(past).read(at=past.seq)
     ordered = sorted(found, key=lambda one: (one.origin != "parent", one.seq, one.n))

@@ -1,6 +1,6 @@
 """Routes of the what-ifs: what can be changed, and a log run again in memory under a change, its contexts side by side.
 
-Looking writes nothing. What is to stay goes through `acts`, if the inspector may write.
+Looking writes nothing. Changes to keep go through `acts`, if the inspector may write.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ class ChangeSaid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def options(inspection: Inspection, query: Query) -> object:
-    """What can be changed about a thread, and which of its compactions can be undone."""
+    """The possible changes of a thread, and the compactions of it that can be undone."""
     engine, thread_id = inspection.engine, query.text("thread")
     head = await engine.store.head(thread_id)
     walk = await inspection.states.walks.upto(thread_id, head.seq, head=head.seq, events=EVENTS_MAX)

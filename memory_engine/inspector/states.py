@@ -28,7 +28,7 @@ V = TypeVar("V")
 CHUNKS_KEPT_MAX = 300_000
 """The most chunks of cached states; the latest state is always kept."""
 AT_HAND = 4_000
-"""How many events are folded while somebody waits."""
+"""The number of events that are folded while a request waits."""
 SLICE = 512
 """How many chunks are read and placed at a time."""
 
@@ -98,7 +98,7 @@ class States:
         forgotten = await self._forgotten(thread_id, seq)
         key = thread_id, seq, forgotten
         if key not in self._laid:
-            is_whole = forgotten or await self._is_near(thread_id, seq)  # only whole chunks tell what is to be hidden
+            is_whole = forgotten or await self._is_near(thread_id, seq)  # only whole chunks show what to hide
             state = await (self.whole(thread_id, seq) if is_whole else self.walks.state(thread_id, seq))
             self._laid[key] = await beside(lambda: _lay_out(state))
             _bound(self._laid)
@@ -160,7 +160,7 @@ class Seen(Past):
         self._states = states
 
     async def state(self, *, at: MomentLike | None = None) -> State:
-        """The state as it was."""
+        """The state at that time."""
         return await self._states.whole(self.id, await self.upto(at) or 0)
 
     async def held(self) -> "Held":
@@ -168,7 +168,7 @@ class Seen(Past):
         return Held(self.kernel, self.id, await self.state())
 
     async def laid(self) -> Laid:
-        """The state as it was, with totals; the chunks may lack their contents."""
+        """The state at that time, with totals; the chunks may lack their contents."""
         return await self._states.laid(self.id, self.seq)
 
     async def chunks(self, chunk_ids: Sequence[str]) -> dict[str, Chunk]:

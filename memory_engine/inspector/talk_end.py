@@ -23,7 +23,7 @@ Order = dict[str, tuple[Chunk, str]]
 
 
 async def last_turns(reader: LogReader, thread_id: str, seq: int, limit: int) -> Sequence[Sequence[str]] | None:
-    """The last turns of the conversation after the event at `seq`; `None` if the last events do not tell.
+    """The last turns of the conversation after the event at `seq`; `None` if the last events do not decide.
 
     Raises `IntegrityError`.
     """
@@ -37,7 +37,7 @@ async def last_turns(reader: LogReader, thread_id: str, seq: int, limit: int) ->
 
 
 def _after(order: Order, stored: StoredEvent, thread_id: str) -> Order | None:
-    """What comes last after an event, of the chunks added since; `None` if these events do not tell."""
+    """The end of the chunks added since an event; `None` if these events do not decide it."""
     check_hash(thread_id, stored)
     record = decode_reduction(stored.record)
     made = {chunk.id: chunk for chunk in record.chunks}
@@ -54,7 +54,7 @@ def _applied(order: Order, operation: Operation, made: dict[str, Chunk]) -> Orde
         case Add(before="", after="", first=False):
             return _added(order, operation, made)
         case Add(container=container, before=before, after=after):
-            return None if {container, before, after} & order.keys() else order  # else it stands among the older ones
+            return None if {container, before, after} & order.keys() else order  # else it is among the older ones
         case Update(chunk=chunk, by=by) | Replace(chunk=chunk, by=by):
             return _instead(order, (chunk,), (by,), made)
         case Delete(chunk=chunk):

@@ -1,7 +1,7 @@
-"""One walk over each log, as far as somebody has asked, continued as it grows.
+"""One walk over each log, up to the furthest request, continued as the log grows.
 
 It folds the state without the contents, keeps it at marks, and notes the tokens after every event and what
-the events tell about time and money. All of it is a cache.
+time and money in the events. All of it is a cache.
 """
 
 import threading
@@ -84,7 +84,7 @@ class Walks:
             before, mark = walk.seq, min(last, (walk.seq // MARKS_EVERY + 1) * MARKS_EVERY)
             async for page in self._reader.pages(thread_id, after=walk.seq, upto=mark):
                 with self._alone:
-                    if page[0].seq != walk.seq + 1:  # somebody else went on with it meanwhile
+                    if page[0].seq != walk.seq + 1:  # another request continued it meanwhile
                         break
                     try:
                         walk.step(page)
@@ -114,7 +114,7 @@ class Walks:
         return kept
 
     def is_at_hand(self, thread_id: str, seq: int, near: int) -> bool:
-        """Whether the state at a seq, or one at most so many events before it, is kept."""
+        """Whether the state at a seq, or a bounded number of events before it, is kept."""
         return seq - self._nearest(thread_id, seq).seq <= near
 
     def reached(self, thread_id: str) -> int:

@@ -1,7 +1,7 @@
 """Anthropic's messages and streams as events.
 
 Each thought, each result, and each run of other blocks is an event, in the order of the blocks. A run
-of an assistant's blocks is texts, or one text with the calls after it. A text stands for a list of one block.
+of an assistant's blocks is texts, or one text with the calls after it. A text equals a list of one block.
 """
 
 import json
@@ -63,7 +63,7 @@ def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
 
 
 def whole_response(value: Json) -> WholeResponse | None:
-    """A `Message` as its blocks and what came around them; `None` for anything else."""
+    """A `Message` as its blocks and the values around them; `None` for anything else."""
     if value.get("type") != "message" or value.get("role") != "assistant" or "stop_reason" not in value:
         return None
     message = {key: one for key, one in value.items() if key in ("role", "content")}
@@ -124,7 +124,7 @@ def thinking(content: str, signature: str) -> Json:
 
 
 def made(said: ModelFields) -> list[Json]:
-    """The blocks that the fields make of what a model said: those beside which its `native` is read."""
+    """The blocks that the fields make of a model's words: its `native` is read in parallel to them."""
     if said.is_thinking:
         text = content_text(said.content)
         return [thinking(text, said.signature)] if text or said.signature else []

@@ -1,8 +1,8 @@
 """Contexts as requests to Anthropic's Messages.
 
-What its rules ask beyond those of all providers: instructions stand at the top level, later ones as a note of the
+Rules beyond those of all providers: instructions are at the top level, later ones are a note of the
 user; user and assistant take turns, the user first and last; all results of a turn's calls begin the message after it;
-a failed result holds text alone; thinking stands unchanged in the running loop, first in its response.
+a failed result holds text alone; thinking is unchanged in the running loop, first in its response.
 
 At most three `cache_control` breakpoints: after the instructions, before the newest turn, and after it, before what
 changes in place. One of the four that a request may have is left for the tools.
@@ -42,24 +42,24 @@ from memory_engine.llm.sdk_types import AnthropicMessage, AnthropicText
 ContentBlock = dict[str, object]
 TITLE_CHARS_MAX = 200
 IMAGE_LIMITS = ImageLimits(most=100, side_px=8_000, many=20, many_side_px=2_000)
-"""What every model takes; those with a window of a million tokens take more images."""
+"""The limit of every model; those with a window of a million tokens take more images."""
 _SEALS = {"thinking": "signature", "redacted_thinking": "data"}
 """The blocks of thinking, and the key by which Anthropic knows each again."""
 
 
 @frozen(kw_only=True)
 class AnthropicInput:
-    """What `client.messages.create` takes, and its tokens. `system` is empty where there are no instructions."""
+    """The arguments of `client.messages.create`, and their tokens. `system` is empty without instructions."""
 
     system: list[AnthropicText] = field(repr=False)
     messages: list[AnthropicMessage] = field(repr=False)
     tokens: int
     left_out: tuple[NotSent, ...] = ()
-    """What providers sent and this request does not hold."""
+    """Providers' content that this request does not hold."""
 
 
 class _Spoken(msgspec.Struct):
-    """A message under way: its blocks, each with how long it stays as it is."""
+    """A message under way: its blocks, and how long each of them remains unchanged."""
 
     role: str
     blocks: list[tuple[ContentBlock, Zone]]
@@ -158,7 +158,7 @@ def _response(turn: FormTurn) -> list[ContentBlock]:
 
 
 def _is_cut_off(last: Chunk) -> bool:
-    """Whether a response stopped in the middle, or nobody knows how it ended."""
+    """Whether a response stopped before its end, or may have."""
     around = around_of(last, FORMAT)
     return last.status == INTERRUPTED or not around or around.get("stop_reason") in STOPPED
 
@@ -177,7 +177,7 @@ def _is_taken(block: ContentBlock) -> bool:
 
 
 def _thought(chunk: Chunk) -> list[ContentBlock]:
-    """Thinking as it was signed or encrypted; nothing for what was neither."""
+    """Signed or encrypted thinking; nothing for thinking that is neither."""
     ours = thinking(chunk.text, chunk.status)
     given = native_thinking(chunk, FORMAT, ours)
     native = [block for block in given if block.get(_SEALS.get(str(block.get("type")), ""))]

@@ -68,7 +68,7 @@ def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
 
 
 def whole_response(value: Json) -> WholeResponse | None:
-    """A `ChatCompletion` as its message and what came around it; `None` for anything else."""
+    """A `ChatCompletion` as its message and the values around it; `None` for anything else."""
     if value.get("object") != "chat.completion":
         return None
     choices = as_list(value.get("choices"), "choices", "$.choices")
@@ -92,7 +92,7 @@ def whole_response(value: Json) -> WholeResponse | None:
 
 
 def _lost(message: Json) -> Json:
-    """What the events of a message say otherwise: keys that are `null`, and an empty text beside calls."""
+    """The differences of a message from its events': keys that are `null`, and an empty text with calls."""
     is_empty = all(message.get(key) is None for key in ("content", "refusal", "audio", *_CALLS))
     has_calls = message.get("tool_calls") is not None
     lost: Json = {key: None for key, one in message.items() if one is None and (key != "content" or is_empty)}
@@ -141,7 +141,7 @@ def tool_call(call: ToolCall) -> Json:
 
 
 def made(said: ModelFields) -> Json:
-    """The message that the fields make of what a model said: that beside which its `native` is read."""
+    """The message that the fields make of a model's words: its `native` is read in parallel to it."""
     if said.is_thinking:
         return {"role": "assistant", "reasoning_content": content_text(said.content)}
     listed = isinstance(said.content, str)
@@ -172,7 +172,7 @@ def _response(message: Json, dialogue: Dialogue, response_id: str) -> list[Event
     content = said.content or text_of(rest, "refusal")
     name = text_of(rest, "name")
     if calls:
-        rest["content"] = rest.get("content") or None  # no text beside calls is none, however it is written
+        rest["content"] = rest.get("content") or None  # an empty text with calls is none, in any spelling
         more = {"tool_calls": ours, **({"content": content} if content else {})}
         event = LlmToolCall(calls=calls, content=cast("str", content), response_id=response_id)
         return [*thinking, with_native(event, FORMAT, rest, {"role": "assistant", **more})]
@@ -334,7 +334,7 @@ def _file(part: Json, where: str) -> FilePart:
 _REPLACED = frozenset({"id", "index", "name", "role", "type"})
 """Keys of a delta that are said once, or again; all other texts go on."""
 _HELPERS = ("content.", "refusal.", "tool_calls.", "logprobs.")
-"""What the SDK's stream helper tells beside the chunks, by the beginning of its type."""
+"""The other events of the SDK's stream helper, by the beginning of their type."""
 
 
 class ChatAssembly:

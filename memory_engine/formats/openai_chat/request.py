@@ -2,7 +2,7 @@
 
 What its rules ask beyond those of all providers: a tool's message holds text alone, so images and files of results
 follow in a message of the user; the assistant's and the system's hold text alone too. Reasoning has no place. Some
-providers beside OpenAI (DeepSeek, Qwen, vLLM) want it back as `reasoning_content` while the tool loop runs.
+providers other than OpenAI (DeepSeek, Qwen, vLLM) want it back as `reasoning_content` while the tool loop runs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,12 +37,12 @@ _OURS = frozenset({"role", "content", "reasoning", "reasoning_content", "tool_ca
 
 @frozen(kw_only=True)
 class ChatInput:
-    """What `client.chat.completions.create` takes, and its tokens."""
+    """The arguments of `client.chat.completions.create`, and their tokens."""
 
     messages: list[OpenAIChatMessage] = field(repr=False)
     tokens: int
     left_out: tuple[NotSent, ...] = ()
-    """What providers sent and this request does not hold."""
+    """Providers' content that this request does not hold."""
 
 
 def render(turns: Sequence[FormTurn], options: RenderOptions) -> ChatInput:

@@ -1,8 +1,8 @@
 """Items and streams of OpenAI's Responses as events.
 
-Each item is an event, parallel calls are one, and what stands between two inputs is one response. Calls
+Each item is an event, parallel calls are one, and the items between two inputs are one response. Calls
 that a caller runs (of functions, custom tools, a computer, a shell, a patch) are tool calls, and their outputs are
-results. Items of other types stand on the event after them, or on the one before where none follows.
+results. Items of other types go with the event after them, or with the one before if none follows.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ def read(items: list[Json], dialogue: Dialogue, response_id: str, *, is_response
 
 
 def whole_response(value: Json) -> WholeResponse | None:
-    """A `Response` as its items and what came around them; `None` for anything else."""
+    """A `Response` as its items and the values around them; `None` for anything else."""
     if value.get("object") != "response":
         return None
     output = as_list(value.get("output"), "output", "$.output")
@@ -95,7 +95,7 @@ def is_answer(item: Json) -> bool:
 
 
 def is_silent(item: Json) -> bool:
-    """Whether an item is no event of its own: it stands on the event of another."""
+    """Whether an item is no event of its own: it goes with another's event."""
     kind = _kind(item)
     return kind not in ("message", "reasoning") and kind not in CALLS and kind not in OUTPUTS
 
@@ -283,7 +283,7 @@ def _result(output: object, *, is_parts: bool) -> tuple[Content, object]:
 
 
 def _thought(item: Json) -> str:
-    """What can be read of a reasoning item: its summary, or the reasoning itself."""
+    """The readable part of a reasoning item: its summary, or the reasoning itself."""
     return _texts_under(item, "summary") or _texts_under(item, "content")
 
 

@@ -1,7 +1,7 @@
 """Contexts as requests to OpenAI's Responses.
 
-What its rules ask beyond those of all providers: the first instructions go into `instructions`; a call is an item,
-and so is its output, which may hold images and files; a reasoning item stands right before what it led to, as it came.
+Rules beyond those of all providers: the first instructions go into `instructions`; a call is an item,
+and so is its output, which may hold images and files; a reasoning item comes right before its result, unchanged.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,26 +36,26 @@ NO_SCREEN = (
     "data:image/png;base64,"
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-"""The picture of a single pixel: stands for a screenshot that nobody took, which the provider wants all the same."""
+"""The picture of a single pixel: replaces a missing screenshot, which the provider requires."""
 _BOUND = frozenset({"id", "status"})
 """Keys that bind an item to the reasoning before it: without that, the provider refuses them."""
 _FREE = frozenset({"message", "function_call", "custom_tool_call"})
-"""Types of items that stand without the reasoning before them."""
+"""Types of items that may be without the reasoning before them."""
 
 
 @frozen(kw_only=True)
 class ResponsesInput:
-    """What `client.responses.create` takes, and its tokens.
+    """The arguments of `client.responses.create`, and their tokens.
 
-    `instructions` is `None` where there are none. Reasoning items hold what the provider encrypted: ask for it with
-    `include=["reasoning.encrypted_content"]` where nothing is stored there (`store=False`).
+    `instructions` is `None` without any. Reasoning items hold what the provider encrypted: ask for it with
+    `include=["reasoning.encrypted_content"]` if it stores nothing (`store=False`).
     """
 
     input: list[OpenAIInputItem] = field(repr=False)
     instructions: str | None = field(repr=False)
     tokens: int
     left_out: tuple[NotSent, ...] = ()
-    """What providers sent and this request does not hold."""
+    """Providers' content that this request does not hold."""
 
 
 def render(turns: Sequence[FormTurn], options: RenderOptions) -> ResponsesInput:
@@ -98,7 +98,7 @@ def _own(turn: FormTurn) -> list[InputItem]:
 
 
 def _is_cut_off(last: Chunk) -> bool:
-    """Whether a response stopped in the middle, or nobody knows how it ended."""
+    """Whether a response stopped before its end, or may have."""
     around = around_of(last, FORMAT)
     return last.status == INTERRUPTED or not around or around.get("status") == "incomplete"
 
@@ -180,7 +180,7 @@ def _item(block: Speech | FormCall) -> InputItem:
 
 
 def _identified(item: InputItem) -> InputItem:
-    """A message with an id has its text in a part; every other item stands as it is."""
+    """A message with an id has its text in a part; every other item is unchanged."""
     if item["type"] != "message" or "id" not in item:
         return item
     content = [{"type": "output_text", "text": item["content"], "annotations": []}]

@@ -1,7 +1,7 @@
 """Sessions of Claude Code: a line for each block of a response, results, and what the client noted.
 
 The lines of one response have one message id and repeat its usage, which grows: it is taken from the last of them.
-Sub-agents, whose lines stand in files beside the session or in it (`isSidechain`), become threads below it.
+Sub-agents, whose lines are in files next to the session or in it (`isSidechain`), become threads below it.
 
 A person who goes back in a session and says something else leaves what followed: it becomes a fork of the session. A
 file that is followed is read once, so what is left there later was taken before, and stays.
@@ -25,7 +25,7 @@ _OTHERS = frozenset({"file-history-snapshot", "queue-operation", "progress", "su
 
 
 class ClaudeCode:
-    """Reads a session, and the files of its sub-agents beside it."""
+    """Reads a session, and the files of its sub-agents next to it."""
 
     name = "claude-code"
 
@@ -65,7 +65,7 @@ def _is_line(line: Mapping[str, object]) -> bool:
 
 
 def _files_of_agents(path: Path, sessions: set[str]) -> list[Path]:
-    """The files of a session's sub-agents: in a folder beside it, or beside it themselves."""
+    """The files of a session's sub-agents: in a folder next to it, or next to it themselves."""
     if not path.is_file():
         return []
     own = sorted((path.with_suffix("") / "subagents").glob("*.jsonl"))
@@ -134,7 +134,7 @@ def _is_prompt(value: Mapping[str, object]) -> bool:
 
 @define
 class _Session:
-    """What is known of a session while it is read. `inside` holds the lines of sub-agents that stand in its file."""
+    """The state of reading a session. `inside` holds the lines of sub-agents in its file."""
 
     file: RecordedFile
     ids: set[str] = field(factory=set)
@@ -241,7 +241,7 @@ def _blocks(content: object) -> object:
 def _usage_once(records: Iterator[Record | IngestError]) -> Iterator[Record | IngestError]:
     """The records, with the usage of a response on the last of its lines only.
 
-    Between them may stand the results of its first calls: a response is held until another one begins, or until a
+    The results of its first calls may be between them: a response is held until another one begins, or until a
     person speaks, or the file holds no more for now.
     """
     held: list[Record | IngestError] = []

@@ -91,7 +91,7 @@ class _Rollout:
         self._held.append(evolve(line, value=response, format=openai_responses.FORMAT))
 
     def _counted(self, info: object) -> Iterator[Record | IngestError]:
-        """Take the count of the response before; it is told again whenever limits change."""
+        """Take the count of the response before; it is repeated whenever limits change."""
         total, usage = under(info, "total_token_usage"), under(info, "last_token_usage")
         if not isinstance(usage, Mapping) or total == self._total:
             return

@@ -186,7 +186,7 @@ class Tau2(_RowsOfConversations):
                 )
 
     def _message(self, told: Mapping[str, object]) -> Said:
-        """One message. Of the simulated user's own tools, calls and results are told as text."""
+        """One message. Calls and results of the simulated user's own tools become text."""
         content = text_under(told, "content")
         calls = objects(told, "tool_calls")
         is_users = told.get("requestor") == "user"

@@ -231,7 +231,7 @@ def _claude_ai(record: Record, told: Mapping[str, object], label: str, file: Rec
 
 
 def _of_claude_ai(key: str, message: Mapping[str, object]) -> Iterator[Json]:
-    """The messages of one: a response with calls is cut where their results stand in it."""
+    """The messages of one: a response with calls is cut at their results."""
     blocks = objects(message, "content")
     attached = [text_under(one, "extracted_content") for one in objects(message, "attachments")]
     if message.get("sender") == "human":

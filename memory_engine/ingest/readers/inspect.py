@@ -30,7 +30,7 @@ _SAMPLE_BYTES_MAX = VALUE_CHARS_MAX
 
 
 class Inspect:
-    """Reads the messages of samples; their times and usage are those of the events beside them."""
+    """Reads the messages of samples; their times and usage are those of the matching events."""
 
     name = "inspect"
 

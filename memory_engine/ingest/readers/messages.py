@@ -141,7 +141,7 @@ _OF_REQUESTS = frozenset(
     "id model object max_tokens max_completion_tokens temperature top_p top_k stop stop_sequences stream seed user "
     "task_id trial reward created created_at title name type service_tier metadata".split()
 )
-"""Keys beside messages that say nothing which could be left out."""
+"""Keys next to messages without content that could be left out."""
 
 
 def _around(

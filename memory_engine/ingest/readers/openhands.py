@@ -140,7 +140,7 @@ class _Stream:
         return response(message, {"id": named, "model": self._model if usage else None, "usage": usage})
 
     def _usage_since(self) -> Json | None:
-        """What was used since the response before: the stream tells sums, before the actions of a response."""
+        """The usage since the response before: the stream has sums, before the actions of a response."""
         fed, made, cached = (now - before for now, before in zip(self._used, self._counted, strict=True))
         self._counted = self._used
         used = {"prompt_tokens": fed, "completion_tokens": made, "cached_tokens": cached}

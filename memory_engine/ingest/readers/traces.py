@@ -1,6 +1,6 @@
 """Traces of models' calls as LangSmith, Langfuse and Phoenix (OpenInference) export them.
 
-Each call tells its whole prompt. The conversations are put together as those of OpenTelemetry's spans are.
+Each call holds its whole prompt. The conversations are put together as those of OpenTelemetry's spans are.
 """
 
 from collections.abc import Iterator, Mapping
@@ -184,7 +184,7 @@ def _message(told: str | Mapping[str, object], role: str) -> Json:
         message = lc_message(told)
         found = objects(message, "choices")
         inner = found[0].get("message") if found else None
-        return dict(inner) if isinstance(inner, Mapping) else message  # the usage stands at the run
+        return dict(inner) if isinstance(inner, Mapping) else message  # the usage is at the run
     message = chat_message({"content": "", **told, "role": role_of(told.get("role") or role)})
     if not isinstance(message["content"], str | list):
         message["content"] = texts(message["content"]) or compact(message["content"]) if message["content"] else ""
