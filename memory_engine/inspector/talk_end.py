@@ -27,11 +27,12 @@ async def last_turns(reader: LogReader, thread_id: str, seq: int, limit: int) ->
 
     Raises `IntegrityError`.
     """
-    order: Order | None = {}
+    order: Order = {}
     async for stored in reader.walk(thread_id, after=max(0, seq - EVENTS), upto=seq):
-        order = _after(order, stored, thread_id)
-        if order is None:
+        known = _after(order, stored, thread_id)
+        if known is None:
             return None
+        order = known
     turns = turns_of(chunk for chunk, _ in order.values())
     return turns[0 if seq <= EVENTS else 1 :][-limit:] or None  # the first may have begun before these events
 

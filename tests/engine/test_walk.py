@@ -9,7 +9,7 @@ from memory_engine import Engine, LlmTextResponse, UserMessage
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import ThreadNotFound
 from memory_engine.store import reader
-from memory_engine.store.walk import spans_back
+from memory_engine.store.walk import LogWalk, spans_back
 from tests.exports import NEVER
 
 SAID = 23
@@ -36,12 +36,12 @@ async def test_each_row_comes_once_and_in_order(engine: Engine, after: int, upto
     expected = list(range(after + 1, upto + 1))
     seen: list[int] = []
 
-    def walk() -> reader.LogWalk:
+    def walk() -> LogWalk:
         return engine.reader.walk("t", after=after, upto=upto, raw=raw)
 
     assert expected == [stored.seq async for stored in walk()]
     assert expected == [stored.seq for stored in await walk().all()]
-    assert None is await walk().feed(lambda stored: seen.append(stored.seq))
+    await walk().feed(lambda stored: seen.append(stored.seq))
     last = await walk().last()
     assert (expected, expected[-1:]) == (seen, [last.seq] if last is not None else [])
 
