@@ -18,7 +18,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 FILE = HERE / "costs.txt"
-LONG_S = 0.3
+LONG_S = 0.2
 """A test from this cost on is in the file, and not in a quick run."""
 PROPERTY = "cpu_s"
 """The name under which a report carries what its test cost."""

@@ -2,7 +2,7 @@
 
 A server that has loaded everything once forks a child for each life; the child opens the file,
 appends to several threads with compactions under way, and prints what was acknowledged. After
-1 to 60 lines of that the server kills it. One line of JSON for each life goes to standard output:
+1 to 24 lines of that the server kills it. One line of JSON for each life goes to standard output:
 what the child had begun, and what it had been told is durable.
 """
 
@@ -36,7 +36,7 @@ from memory_engine.events import SummaryLine
 from tests.processes.lives import one_life
 
 THREADS = ("one", "two", "three")
-LIFE_LINES_MAX = 60
+LIFE_LINES_MAX = 24
 """How much a child says at most before it is killed."""
 POLICY = CompactionPolicy(threshold=6, tokens_min=0, keep_recent=1, summary_tokens_max=60)
 

@@ -4,26 +4,25 @@ import os
 import random
 from pathlib import Path
 
-import pytest
 from attrs import evolve
 
-from tests.soak.kills import KINDS, KillReport, kill
+from tests.soak.kills import KillReport, kill
 from tests.soak.load import Held, grown, strain
 
 IS_CI = "CI" in os.environ
 
 
-@pytest.mark.timeout(1200)
 async def test_deaths_amid_upkeep_lose_nothing(tmp_path: Path) -> None:
     """Killed amid erasing, deleting, importing, indexing and checkpoints, a file holds what was promised, and no more.
 
-    In CI 100 deaths, amid events and views too.
+    In CI more often. Deaths amid events and amid views have tests of their own, by the same code.
     """
     seed = random.SystemRandom().randrange(1 << 32)
     told: list[KillReport] = []
-    count, kinds = (100, KINDS) if IS_CI else (4, ("upkeep",))
-    report = await kill(count, seed, tmp_path, told.append, kinds)
+    count = 34 if IS_CI else 4
+    report = await kill(count, seed, tmp_path, told.append, ("upkeep",))
     assert [] == report.failures
+    assert {"upkeep": count} == report.by_kind
     assert (count, count) == (report.kills, told[-1].kills)
 
 
