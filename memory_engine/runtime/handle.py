@@ -167,16 +167,16 @@ class ThreadHandle:
         self.check_present("events")
         if expected_seq is not None:
             checked_count("expected_seq", expected_seq)
-        events = list(map(enveloped, listed(events)))
-        if not events:
+        new = list(map(enveloped, listed(events)))
+        if not new:
             return ()
         kernel = self.kernel
         kernel.home.entered()
-        is_slow = len(events) > MANY or self.id in kernel.entrance.under_way
-        if not kernel.tasks.closing and (is_slow or any(chars_of(one.event) > LARGE_CHARS for one in events)):
-            return await self._submitted_large(events, expected_seq)
+        is_slow = len(new) > MANY or self.id in kernel.entrance.under_way
+        if not kernel.tasks.closing and (is_slow or any(chars_of(one.event) > LARGE_CHARS for one in new)):
+            return await self._submitted_large(new, expected_seq)
         runtime = self._threads.held(self.id) or await self._threads.open(self.id)
-        return await self._submitted(runtime, kernel.request(events, expected_seq=expected_seq))
+        return await self._submitted(runtime, kernel.request(new, expected_seq=expected_seq))
 
     async def _submitted_large(
         self, events: Sequence[Event | NewEvent], expected_seq: int | None

@@ -130,7 +130,7 @@ class PostgresStore:
         except ThreadExists:
             if not await self._read(lambda reads: reads.is_deleted(unit.thread_id)):
                 raise
-            again = {name: getattr(unit, name) for name in unit.__struct_fields__}
+            again = {name: getattr(unit, name) for name in CommitUnit.__struct_fields__}
             await self._writer.submit(UnitAgain(**again))
 
     async def put_record(self, record: ThreadRecord) -> None:

@@ -58,6 +58,21 @@ async def test_the_window_is_the_budget_that_the_loop_asks_for(budget: int | Non
         assert compacted == (COMPLETED in await types(thread))
 
 
+@pytest.mark.parametrize("change", ["policy", "window"])
+async def test_limits_that_fall_below_what_is_there_are_noticed_at_the_next_event(change: str) -> None:
+    """However far from its limits the thread was before."""
+    async with opened(Scripted(), CompactionPolicy()) as engine:
+        thread = await engine.create_thread()
+        await say(thread, chat(40, 110))
+        assert STARTED not in await types(thread)
+        if change == "policy":
+            await thread.update(policy=CompactionPolicy.for_window(4_000))
+        else:
+            await thread.context(max_tokens=4_000)
+        await say(thread, chat(2, 10))
+        assert COMPLETED in await types(thread)
+
+
 async def test_a_window_that_a_policy_names_counts_whatever_is_asked() -> None:
     """A policy for a window of 100,000 tokens compacts nothing for a context of 4,000."""
     async with opened(Scripted(), CompactionPolicy.for_window(100_000)) as engine:

@@ -10,7 +10,7 @@ import pytest
 
 import memory_engine
 from memory_engine import UserMessage
-from memory_engine.storage.sqlite import writer
+from memory_engine.storage.sqlite import store, writer
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = tuple(str(ROOT / room) + "/" for room in ("memory_engine", "reducers", "storage", "compactors"))
@@ -43,6 +43,7 @@ def undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, no commit counts as slow, and no pause between two of them as a long one."""
     monkeypatch.setattr(writer, "SLOW_S", 3_600.0)
     monkeypatch.setattr(writer, "IDLE_S", 3_600.0)
+    monkeypatch.setattr(store, "MEASURE_S", 3_600.0)
 
 
 @pytest.mark.usefixtures("undisturbed")
