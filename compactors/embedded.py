@@ -8,17 +8,18 @@ from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.core.sections import SECTION_ORDER
 from memory_engine.core.slices import Steps, in_slices
 
 if TYPE_CHECKING:
-    from memory_engine.compactors.extractive import extractor, focus
+    from memory_engine.compactors.extractive import extractor, focus, words
     from memory_engine.language import sentences
 else:
     sentences = lazy_module("memory_engine.language.sentences")
     extractor = lazy_module("memory_engine.compactors.extractive.extractor")
     focus = lazy_module("memory_engine.compactors.extractive.focus")
+    words = lazy_module("memory_engine.compactors.extractive.words")
 
 _KINDS: Mapping[str, EntryKind] = {
     ChunkType.SYSTEM: "system",
@@ -29,6 +30,7 @@ _KINDS: Mapping[str, EntryKind] = {
     ChunkType.AGENT_ACTION: "tool_call",
     ChunkType.ACTION_RESULT: "tool_result",
     ChunkType.OBSERVATION: "tool_result",
+    ChunkType.NOTICE: "notice",
     ChunkType.FOREIGN_SUMMARY: "summary",
     ChunkType.CLARIFICATION: "question",
     ChunkType.ERROR: "error",
@@ -38,6 +40,7 @@ _KINDS: Mapping[str, EntryKind] = {
 }
 
 _SPEAKERS: Mapping[str, str] = {ChunkType.PARENT_MESSAGE: "Parent agent"}
+_TAG = regex(r"<[^<>]{0,200}>")
 READ_CHARS_MAX = 32_000
 """Maximum number of characters read of one text: a megabyte takes seconds, and its middle seldom matters."""
 NOTHING_FITS = "{count} entries, none of them short enough to be quoted here"
@@ -94,10 +97,15 @@ def _lines(chunks: Sequence[Chunk], context: CompactionContext) -> Steps[tuple[S
     lines = yield from extractor.extracting(
         entries, context.budget_tokens, earlier=earlier, size=utf8_length, priorities=priorities
     )
-    if entries and not lines:
-        sources = tuple(dict.fromkeys(entry.id for entry in entries))
+    sources = tuple(chunk.id for chunk in chunks if chunk.status != RECALLED)
+    if sources and not lines:
         lines = (Line("key_information", NOTHING_FITS.format(count=len(sources)), sources),)
     return tuple(SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines)
+
+
+def _tells(notice: str) -> bool:
+    """Return True if a notice holds a value: a number, a name, a path. Its tags are not its words."""
+    return any(map(words.is_specific, sentences.words(_TAG.sub(" ", _within_reach(notice)))))
 
 
 def utf8_length(text: str) -> int:
@@ -106,7 +114,13 @@ def utf8_length(text: str) -> int:
 
 
 def entries_of(chunk: Chunk, at: str) -> list[Entry]:
-    """Return the chunk as the extractor's entries: its text, and one entry for each call it makes."""
+    """Return the chunk as the extractor's entries: its text, and one entry for each call it makes.
+
+    A notice of the client software without a value, such as that a response was interrupted, is none: what was said
+    before and after it belongs together.
+    """
+    if chunk.type == ChunkType.NOTICE and not _tells(chunk.text):
+        return []
     if not chunk.calls:
         return [
             Entry(

@@ -23,6 +23,7 @@ EntryKind = Literal[
     "question",
     "system",
     "summary",
+    "notice",
     "other",
 ]
 Section = str

@@ -321,7 +321,7 @@ FENCE = "```"
 AGENT_KINDS: frozenset[EntryKind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))
 REMARKED_KINDS = TALK | frozenset[EntryKind](("todo",))
 SAID_KINDS: frozenset[EntryKind] = frozenset(
-    ("user", "assistant", "thinking", "task", "todo", "question", "system", "summary", "other")
+    ("user", "assistant", "thinking", "task", "todo", "question", "system", "summary", "notice", "other")
 )
 
 

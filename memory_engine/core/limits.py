@@ -29,7 +29,7 @@ class ReadingLimits:
     archive_files: int = 100_000
     archive_ratio: int = 200
     json_values: int = 4_000_000
-    markup_tags: int = 4_000_000
+    markup_tags: int = 2_000_000
     table_cells: int = 4_000_000
     chat_messages: int = 1_000_000
     header_chars: int = 10_000

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from attrs import define, field, frozen
+from msgspec.structs import replace
 
+from memory_engine.compaction.plan import is_due
+from memory_engine.compaction.service import CompactionService
 from memory_engine.core.aside import on_thread
+from memory_engine.core.codec import encode_json
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
@@ -24,14 +28,16 @@ from memory_engine.ingest.readers import reader_of
 from memory_engine.ingest.records import open_recording
 from memory_engine.plugins import RecordingReaders
 from memory_engine.runtime.queue import BlockingReason
+from memory_engine.runtime.threads import OpenThreads
 from memory_engine.thread import Thread
 
 T = TypeVar("T")
 
 ERRORS_LISTED_MAX = 1_000
 RECORDS_AT_ONCE = 16
-EVENTS_AT_ONCE, CHARS_AT_ONCE = 64, 64 * 1024
-"""Small messages share a commit: at most this number of records, with no more events and characters than these."""
+EVENTS_AT_ONCE, BYTES_AT_ONCE = 64, 64 * 1024
+"""Small messages share a commit: at most this number of records, with no more events and bytes than these."""
+CHUNKS_OF_EVENT_MAX, FRAME_TOKENS = 2, 16
 
 
 @frozen(kw_only=True)
@@ -241,7 +247,7 @@ class Ingestion:
             into.result.messages += 1
             if self._on_record is not None:
                 self._on_record(self.report)
-        await into.thread.settle()  # else the place of a compaction would depend on the machine
+        await into.thread.settle()
         return trial
 
     def _paused(self) -> None:
@@ -376,17 +382,34 @@ class _Filling:
 async def _taken(readings: Sequence[RecordReading], into: _Target) -> bool:
     """Dispatch the events of small records in one commit; returns False if they cannot be dispatched so."""
     events = [new for reading in readings for new in reading.events]
-    if (
-        len(events) > EVENTS_AT_ONCE
-        or sum(len(str(getattr(new.event, "content", ""))) for new in events) > CHARS_AT_ONCE
-    ):
-        return False
     try:
+        if not _is_little(events, into.thread):
+            return False
         await _check_open(events, into.thread)
         into.note(await into.thread.dispatch_all(events))
     except (IdempotencyConflict, InvalidInput, ReducerError, UnusableRecord):
         return False
     return True
+
+
+def _is_little(events: Sequence[NewEvent], thread: Thread) -> bool:
+    """Return True if events are so few and small that no compaction would begin before the last of them.
+
+    A token has at least one byte, but in pictures.
+    """
+    runtime = thread.kernel[OpenThreads].get(thread.id)
+    has_parts = any(not isinstance(getattr(new.event, "content", ""), str) for new in events)
+    if runtime is None or has_parts or len(events) > EVENTS_AT_ONCE:
+        return False
+    size = sum(len(encode_json(new.event)) for new in events)
+    more = CHUNKS_OF_EVENT_MAX * len(events)
+    tally = runtime.state.tally
+    full = replace(
+        tally,
+        compactable=tally.compactable + more,
+        compactable_tokens=tally.compactable_tokens + size + more * FRAME_TOKENS,
+    )
+    return size <= BYTES_AT_ONCE and not is_due(full, thread.kernel[CompactionService].policy_of(runtime))
 
 
 async def _take(translator: Translator, reading: RecordReading, into: _Target) -> str:

@@ -10,8 +10,7 @@ from memory_engine.context.builder import ContextBuilder
 from memory_engine.errors import ThreadNotFound
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.thread import Thread
-from memory_engine.views.brief.plugin import HEADING
-from memory_engine.views.brief.view import people, weighed
+from memory_engine.views.brief.view import heading, weighed
 
 BRIEF_TOKENS = 2_000
 """Tokens that a brief takes at most where nothing else is said."""
@@ -43,6 +42,6 @@ async def brief_text(thread: Thread, *, beside: Iterable[str] = (), max_tokens: 
     if not offered:
         return ""
     offered = [replace(one, request=False) for one in offered]  # the request itself is in what the framework sends
-    whole = RankedBlock.whole("brief", HEADING.format(who=people(brief)), offered)
+    whole = RankedBlock.whole("brief", heading(brief), offered)
     block = whole.within(max_tokens, thread.kernel[ContextBuilder].counter)
     return f"{BRIEF_MARK} {block.text}" if block.lines else ""

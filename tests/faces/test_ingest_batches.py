@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import Engine
+from memory_engine import CompactionPolicy, Engine, EngineConfig
 from memory_engine.core.aside import on_thread
 from memory_engine.core.events.base import Event
 from memory_engine.ingest import Ingestion, IngestOptions, IngestReport
@@ -97,3 +97,22 @@ async def test_a_changed_message_is_named_within_its_batch(tmp_path: Path) -> No
         report = await ingest(engine, tmp_path / "t.jsonl", lines)
         assert [42] == [error.line for error in report.errors]
         assert (41, 60) == (report.messages, len(await events(engine)))
+
+
+async def test_compactions_stand_where_they_would_have_one_by_one(tmp_path: Path) -> None:
+    """A batch is taken only where none could begin within it: the log is that of a file that is followed."""
+    lines = as_lines(
+        [{**one, "content": f"{one['content']} {'word ' * 60}"} if one["content"] else one for one in talk()]
+    )
+    policy = CompactionPolicy(threshold=8, tokens_min=2_000)
+    config = EngineConfig(compaction=policy)
+    async with (
+        memory_engine.open(":memory:", config=config) as engine,
+        memory_engine.open(":memory:", config=config) as other,
+    ):
+        await ingest(engine, tmp_path / "t.jsonl", lines)
+        for count in range(1, COUNT + 1):
+            await ingest(other, tmp_path / "t.jsonl", lines[:count])
+        kinds = [type(one).__name__ for one in await events(engine)]
+        assert "CompactionCompleted" in kinds
+        assert [type(one).__name__ for one in await events(other)] == kinds

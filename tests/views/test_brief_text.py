@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory_engine import Engine, LlmTextResponse, Thread, UserMessage, errors
+from memory_engine import Engine, LlmTextResponse, LlmToolCall, Thread, ToolCall, ToolResult, UserMessage, errors
 from memory_engine.integrations.brief import brief_text
 
 RULE = "Never touch the table ledger_2019 without asking me."
@@ -40,3 +40,25 @@ async def test_without_anything_said_it_is_empty(engine: Engine, thread: Thread)
     assert "" == await brief_text(thread)
     with pytest.raises(errors.ThreadNotFound):
         await brief_text(engine.thread("nowhere"))
+
+
+async def test_its_heading_names_everybody_whose_words_are_below_it(thread: Thread) -> None:
+    """The agent too, from its first report or pin on: its words do not stand as what the user said."""
+    await thread.dispatch(UserMessage(content=RULE))
+    assert "What the user said and what still holds of it, in their words:" in await brief_text(thread)
+    for n in range(12):
+        call = ToolCall(id=f"c{n}", name="count", arguments="{}")
+        await thread.dispatch_all([LlmToolCall(calls=(call,)), ToolResult(call_id=call.id, content=f"{n} parcels")])
+    await thread.dispatch(LlmTextResponse(content="The depot in Graz holds 4,711 parcels, 12 of them damaged."))
+    text = await brief_text(thread)
+    assert "You said: The depot in Graz holds 4,711 parcels" in text
+    assert text.startswith("[Brief] What the user and you said and what still holds of it, in these words:")
+
+
+async def test_what_an_agent_pinned_is_not_what_people_said(thread: Thread) -> None:
+    """Nor among several speakers."""
+    await thread.dispatch_all(
+        [UserMessage(content=RULE, name="Ann"), UserMessage(content="Never sell it.", name="Ben")]
+    )
+    await thread.pin("The audit is in May.", by_agent=True)
+    assert (await brief_text(thread)).startswith("[Brief] What Ann, Ben and you said")

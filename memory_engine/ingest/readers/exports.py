@@ -133,7 +133,7 @@ def _chatgpt(record: Record, told: Mapping[str, object], label: str, file: Recor
 def _path_to(leaf: str, parents: Mapping[str, str]) -> Collection[str]:
     """The keys from the root to a leaf; without one, to the message that came last."""
     if leaf not in parents:
-        leaf = next(reversed(parents), "")
+        leaf = list(parents)[-1] if parents else ""
     path: dict[str, None] = {}
     while leaf in parents and leaf not in path:
         path[leaf] = None

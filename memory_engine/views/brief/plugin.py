@@ -22,8 +22,6 @@ else:
     reading = lazy_module("memory_engine.views.brief.reading")
     view = lazy_module("memory_engine.views.brief.view")
 
-HEADING = "What {who} said and what still holds of it, in their words:"
-
 PLUGIN = Plugin("brief", events=[BriefPinned, BriefUnpinned])
 PLUGIN.projection(PINS)
 
@@ -42,7 +40,7 @@ async def _block(situation: Situation) -> StandingBlock | None:
         return None
     brief = await view.brief_at(thread, situation.state.seq, thread.as_of, to_show=True)
     offered = view.weighed(brief)
-    return RankedBlock.whole("brief", HEADING.format(who=view.people(brief)), offered) if offered else None
+    return RankedBlock.whole("brief", view.heading(brief), offered) if offered else None
 
 
 async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:

@@ -352,7 +352,16 @@ def _label(one: BriefStatement) -> str:
     return one.speaker
 
 
-def people(brief: Brief) -> str:
-    """Name the people who speak in a brief, if there are several; otherwise "the user"."""
+def heading(brief: Brief) -> str:
+    """Say whose words the block quotes: people's, by their names if several speak, and the agent's if there are any."""
     names = sorted({one.speaker for one in brief if one.origin == "person" and one.speaker and not one.pinned})
-    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "the user"
+    who = names if len(names) > 1 else ["the user"]
+    if any(_is_own(one) for one in brief.standing):
+        who = [*who, "you"]
+    named = ", ".join(who[:-1]) + f" and {who[-1]}" if len(who) > 1 else who[0]
+    return f"What {named} said and what still holds of it, in {'these' if who[-1] == 'you' else 'their'} words:"
+
+
+def _is_own(one: BriefStatement) -> bool:
+    """Return True for a line of the agent itself: a report of its work, or what it pinned."""
+    return one.kind == "report" or (one.pinned and one.origin not in ("person", "parent"))
