@@ -88,11 +88,11 @@ class Thread(Administered):
     ) -> tuple[Receipt, ...]:
         """Record a provider's message, a list of them, or a response, as its SDK returns it: all of it or nothing.
 
-        Takes chat-completions messages, Responses items and Anthropic messages, as dictionaries or SDK objects; where
-        they fit several formats, `format` decides. A response that comes again, by its provider's id, gives its first
-        receipts; one that comes in several messages goes on. With `new_only`, the list is the conversation so far, or
-        its end: messages that the thread holds are skipped. Raises `InvalidMessage` for what is no message,
-        `NotContinued` for a list that does not continue the thread, or may in several ways, and as `dispatch_all`.
+        Takes chat-completions messages, Responses items, and messages of Anthropic, Gemini and LangChain, as dicts or
+        SDK objects; where they fit several formats, `format` decides. A response that comes again, by its provider's
+        id, gives its first receipts; one that comes in several messages goes on. With `new_only`, the list is the
+        conversation so far, or its end: messages that the thread holds are skipped. Raises as `dispatch_all`, and
+        `InvalidMessage` for what is no message, `NotContinued` for a list that does not clearly continue the thread.
         """
         return await provider_messages.record(self, messages, format=format, new_only=new_only)
 

@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from memory_engine.context import turns
     from memory_engine.context.brief_block import Weighed
     from memory_engine.context.choice import HeldWindow
-    from memory_engine.formats import anthropic, gemini, left_out, openai_chat, openai_responses, providers
+    from memory_engine.formats import anthropic, gemini, langchain, left_out, openai_chat, openai_responses, providers
     from memory_engine.formats import turns as forms
 
-    _Request = openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput | gemini.GeminiInput
+    _Request = (
+        openai_chat.ChatInput
+        | openai_responses.ResponsesInput
+        | anthropic.AnthropicInput
+        | gemini.GeminiInput
+        | langchain.LangChainInput
+    )
 else:
     turns = lazy_module("memory_engine.context.turns")
     left_out = lazy_module("memory_engine.formats.left_out")
@@ -156,21 +162,27 @@ class Context:
     def render(self, form: Literal["gemini"]) -> "gemini.GeminiInput": ...
 
     @overload
+    def render(self, form: Literal["langchain"]) -> "langchain.LangChainInput": ...
+
+    @overload
     def render(self, form: Literal["anthropic"], *, cache: bool = True) -> "anthropic.AnthropicInput": ...
 
     def render(
         self,
-        form: Literal["openai.chat", "openai.responses", "anthropic", "gemini"],
+        form: Literal["openai.chat", "openai.responses", "anthropic", "gemini", "langchain"],
         *,
         reasoning_content: bool = False,
         cache: bool = True,
-    ) -> "openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput | gemini.GeminiInput":
+    ) -> (
+        "openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput | gemini.GeminiInput"
+        " | langchain.LangChainInput"
+    ):
         """Return this context as the request of a provider's SDK, valid under the provider's rules for any content.
 
         `reasoning_content` (openai.chat) returns the thinking of a running tool loop under that name, as DeepSeek, Qwen
         and vLLM expect; OpenAI's own chat completions accept none. `cache` (anthropic) sets breakpoints for the prompt
-        cache. `left_out` of the request lists what providers sent and it does not hold. Raises `ValueError` for an
-        unknown form.
+        cache. `left_out` of the request lists what providers sent and it does not hold. `langchain` gives messages for
+        `model.invoke`. Raises `ValueError` for an unknown form, `MissingExtra` for `langchain` without LangChain.
         """
         if form not in providers.PROVIDERS:
             raise ValueError(f"a form is one of {', '.join(map(repr, providers.PROVIDERS))}, not {form!r}")

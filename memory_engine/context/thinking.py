@@ -25,10 +25,16 @@ THINKING_SHARE = 0.5
 much, none: then call the model without thinking."""
 ENCRYPTED_CHARS_PER_TOKEN = 5.5
 """Estimate for reasoning available only in encrypted form: base64 of about four bytes per token."""
-SEALS = {"anthropic": ("signature", "data"), "openai.responses": ("encrypted_content", "id"), "gemini": ("thought",)}
+SEALS = {
+    "anthropic": ("signature", "data"),
+    "openai.responses": ("encrypted_content", "id"),
+    "gemini": ("thought",),
+    "langchain": ("type",),
+}
 """The keys by which a provider knows its reasoning again: a signature, encrypted content, its id in the store.
 
-Gemini takes a thought as it came, and has its signatures on the parts that it led to."""
+Gemini takes a thought as it came, and has its signatures on the parts that it led to. LangChain hands every block of
+reasoning to a provider that is not known here."""
 THOUGHTS_BACK = 64
 """Number of the newest chunks among which a response of nothing but thinking is looked for."""
 _GIVEN_ID = regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|message-\d+")

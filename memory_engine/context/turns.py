@@ -25,6 +25,8 @@ CALL_ID_CHARS_MAX = 40
 TOOL_NAME_CHARS_MAX = 64
 RAW_ARGUMENTS = "arguments"
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+_OF_FIELDS = frozenset({"anthropic", "langchain"})
+"""Forms whose messages need no `native` to be told from a text of their fields."""
 _MODELS = frozenset({ChunkType.THINKING, ChunkType.AGENT_RESPONSE, ChunkType.AGENT_ACTION})
 
 
@@ -134,7 +136,7 @@ def _own_chunks(pieces: Sequence[RenderedChunk], form: str) -> tuple[Chunk, ...]
     chunks = tuple(piece.chunk for piece in pieces)
     if not chunks or not chunks[0].response_id or not is_recorded(chunks[-1]):
         return ()
-    begin, shows_form = f'{{"{form}"', form == "anthropic"
+    begin, shows_form = f'{{"{form}"', form in _OF_FIELDS
     for piece in pieces:
         chunk = piece.chunk
         is_of_form = not chunk.native or chunk.native.startswith(begin)

@@ -5,16 +5,19 @@ from typing import Literal, get_args
 
 from memory_engine.errors import InvalidMessage
 
-Format = Literal["openai.chat", "openai.responses", "anthropic", "gemini"]
-"""The formats of messages: chat-completions, Responses items, Anthropic messages, Gemini's contents."""
+Format = Literal["openai.chat", "openai.responses", "anthropic", "gemini", "langchain"]
+"""The formats of messages: chat-completions, Responses items, Anthropic's, Gemini's contents, LangChain's."""
 FORMATS: tuple[Format, ...] = get_args(Format)
 _MODULES: Mapping[str, Format] = {
     "openai.types.responses": "openai.responses",
     "openai.types.chat": "openai.chat",
     "anthropic": "anthropic",
     "google.genai": "gemini",
+    "langchain_core.messages": "langchain",
 }
 """Where the objects of the providers' SDKs are defined."""
+_LANGCHAIN = frozenset("ai aimessagechunk chat developer function human system tool".split())
+"""Types of LangChain's messages, which have no role."""
 _CHAT_KEYS = frozenset("tool_calls function_call tool_call_id refusal audio reasoning_content choices".split())
 _PARTS: Mapping[str, Format] = {
     **dict.fromkeys("image_url input_audio file".split(), FORMATS[0]),
@@ -43,8 +46,8 @@ def checked(format: str | None) -> Format | None:
 
 def of_object(value: object) -> Format | None:
     """The format of an object of an SDK, by the module that defines its class."""
-    module = type(value).__module__
-    return next((known for name, known in _MODULES.items() if module.startswith(name)), None)
+    modules = [base.__module__ for base in type(value).__mro__]
+    return next((known for name, known in _MODULES.items() for one in modules if one.startswith(name)), None)
 
 
 def detected(values: Sequence[object], hints: Iterable[Format | None] = ()) -> Format:
@@ -87,6 +90,9 @@ def _signs(value: object) -> Iterable[Format]:
     """The formats that a message shows signs of."""
     if not isinstance(value, Mapping):
         return
+    if is_langchain(value):
+        yield "langchain"
+        return
     if value.get("object") == "response":
         yield "openai.responses"
     elif value.get("object") == "chat.completion" or not _CHAT_KEYS.isdisjoint(value) or _is_tool(value):
@@ -103,6 +109,16 @@ def _signs(value: object) -> Iterable[Format]:
             yield known
         elif part.get("type") == "refusal" and "type" not in value:  # an item of Responses says its own type too
             yield "openai.chat"
+
+
+def is_langchain(value: Mapping[str, object]) -> bool:
+    """Whether a message is LangChain's: as `message_to_dict`, `dumpd` or `model_dump` write it."""
+    if "lc" in value or isinstance(value.get("kwargs"), Mapping):
+        named = value.get("id")
+        return isinstance(named, list) and bool(named) and str(named[-1]).endswith(("Message", "MessageChunk"))
+    if str(value.get("type")).casefold() not in _LANGCHAIN or ("role" in value and value["type"] != "chat"):
+        return False
+    return isinstance(value.get("data"), Mapping) or "content" in value
 
 
 def _parts(value: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
@@ -131,6 +147,8 @@ def of_stream(value: Mapping[str, object]) -> Format:
         return "openai.chat"
     if "candidates" in value:
         return "gemini"
+    if is_langchain(value):
+        return "langchain"
     if kind.startswith("response."):
         return "openai.responses"
     if kind.startswith(("message_", "content_block_")) or kind in ("ping", "error"):

@@ -7,11 +7,11 @@ import msgspec
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.formats.detection import Format
-from memory_engine.formats.native import Json, from_native, own_values
+from memory_engine.formats.native import WHOLE, Json, from_native, is_whole, own_values
 from memory_engine.formats.own import NotSent, own_blocks, taken, typed
 from memory_engine.formats.providers import PROVIDERS
 
-THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 """Types of blocks and items that hold reasoning."""
 _OF_BLOCKS: tuple[Format, ...] = ("anthropic", "openai.responses", "gemini")
 """The forms whose responses are lists of blocks."""
@@ -54,6 +54,8 @@ def _why(chunk: Chunk, form: Format) -> str:
 def _thoughts(chunk: Chunk) -> list[Json]:
     """The blocks that may be a thought, one for each provider."""
     made = [one for form in _OF_BLOCKS for one in own_blocks([chunk], PROVIDERS[form].OWN)]
+    kept = from_native(chunk.native, "langchain").get("message")
+    made += [entry[WHOLE] for entry in kept if is_whole(entry)] if isinstance(kept, list) else []
     known = [one for one in made if one.get("type") in THOUGHTS or one.get("thought") is True]
     return [*known, {"type": "thinking", "reasoning_content": chunk.text}]
 

@@ -40,6 +40,8 @@ Json = dict[str, object]
 _SURROGATE = regex(r"[\ud800-\udfff]")
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """Types of values that hold a model's reasoning."""
+_NOT_OWN = _THOUGHTS | frozenset("reasoning_content text tool_use tool_call function_call invalid_tool_call".split())
+"""Types of blocks in LangChain's messages that are not the provider's own, or that the fields hold, too."""
 _UNREADABLE = frozenset(
     "b64_json caller data encrypted_content encrypted_index encrypted_stdout fingerprint format_id phase result "
     "signature status type".split()
@@ -140,11 +142,14 @@ def own_values(native: str) -> Iterator[Json]:
     """Yield the values in a `native` that the fields do not make at all, other than thoughts: a hosted tool's items."""
     if f'"{WHOLE}"' not in native:
         return
-    for said in _read(native).values():
+    for name, said in _read(native).items():
         message = said.get("message") if isinstance(said, dict) else None
+        other = _THOUGHTS
+        if name == "langchain" and isinstance(message, dict):
+            message, other = message.get("content"), _NOT_OWN
         for entry in message if isinstance(message, list) else ():
             value = entry[WHOLE] if is_whole(entry) else None
-            if isinstance(value, dict) and value.get("type") not in _THOUGHTS and value.get("thought") is not True:
+            if isinstance(value, dict) and value.get("type") not in other and value.get("thought") is not True:
                 yield value
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from memory_engine.core.lazy import lazy_module
 
 if TYPE_CHECKING:
-    from memory_engine.formats import anthropic, gemini, openai_chat, openai_responses
+    from memory_engine.formats import anthropic, gemini, langchain, openai_chat, openai_responses
 else:
     anthropic = lazy_module("memory_engine.formats.anthropic")
     gemini = lazy_module("memory_engine.formats.gemini")
+    langchain = lazy_module("memory_engine.formats.langchain")
     openai_chat = lazy_module("memory_engine.formats.openai_chat")
     openai_responses = lazy_module("memory_engine.formats.openai_responses")
 
@@ -21,5 +22,6 @@ PROVIDERS = {
     "openai.responses": openai_responses,
     "anthropic": anthropic,
     "gemini": gemini,
+    "langchain": langchain,
 }
 """Each provider by the name of its format."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from anthropic.types import MessageParam as AnthropicMessage
     from anthropic.types import TextBlockParam as AnthropicText
+    from langchain_core.messages import BaseMessage as LangChainMessage  # pyright: ignore[reportMissingImports]
     from openai.types.chat import ChatCompletionMessageParam as OpenAIChatMessage
     from openai.types.responses import ResponseInputItemParam as OpenAIInputItem
 else:
-    AnthropicMessage = AnthropicText = OpenAIChatMessage = OpenAIInputItem = dict
+    AnthropicMessage = AnthropicText = LangChainMessage = OpenAIChatMessage = OpenAIInputItem = dict
 
-__all__ = ["AnthropicMessage", "AnthropicText", "OpenAIChatMessage", "OpenAIInputItem"]
+__all__ = ["AnthropicMessage", "AnthropicText", "LangChainMessage", "OpenAIChatMessage", "OpenAIInputItem"]

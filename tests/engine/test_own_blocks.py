@@ -300,3 +300,34 @@ async def test_a_block_with_a_mark_of_the_prompt_cache_counts_as_sent() -> None:
     marked = [block for block in blocks if "cache_control" in block]
     assert "web_search_tool_result" in {block["type"] for block in marked}
     assert () == request.left_out
+
+
+LONG = "The zephyr kettle has a lid of copper, number {n} of many. "
+BROUGHT: dict[str, Json] = {
+    "openai.responses": response(
+        [{"type": "mcp_call", "id": f"mcp_{n}", "name": "stock", "arguments": "{}", "server_label": "shop",
+          "output": LONG.format(n=n) * 20} for n in range(15)]
+    ),
+    "langchain": {"type": "ai", "data": {"id": "run-1", "content": [
+        {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "kettles"}},
+        *({"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": LONG.format(n=n) * 20}
+          for n in range(15)),
+    ]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", BROUGHT)
+async def test_a_response_of_nothing_but_hosted_blocks_counts(form: str) -> None:
+    """What is shown as its tokens is what a budget reckons with: it is left out where it does not fit."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.record(ASK)
+        before = await thread.context()
+        (receipt,) = await thread.record(BROUGHT[form])
+        await thread.record({"role": "user", "content": "And the second?"})
+        whole, small = await thread.context(), await thread.context(1_000)
+    assert whole.tokens - before.tokens > 3_000
+    assert whole.tokens == whole.spent.total
+    assert receipt.chunks[0].id in whole.included
+    assert receipt.chunks[0].id in small.excluded
+    assert small.tokens <= 1_000

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from memory_engine.core.moments import moment
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
+from memory_engine.formats.detection import is_langchain
+from memory_engine.formats.langchain import plain_message
 from memory_engine.ingest.dialects import (
     Json,
     chat_call,
@@ -20,8 +22,6 @@ from memory_engine.ingest.dialects import (
     usage_of,
 )
 
-_TYPES = frozenset({"human", "ai", "system", "tool", "function", "chat", "AIMessageChunk", "developer"})
-
 
 class LangChain:
     """Reads lists and lines of messages, and objects that hold such a list as `messages`."""
@@ -30,7 +30,7 @@ class LangChain:
 
     def sees(self, file: RecordedFile) -> bool:
         """Return True if the first value is a message of LangChain's."""
-        return any(is_message(one) for one in file.first_objects[:1])
+        return any(is_langchain(one) for one in file.first_objects[:1])
 
     def conversations(self, file: RecordedFile) -> Iterator[RecordedConversation | IngestError]:
         """The one conversation of the file."""
@@ -42,39 +42,15 @@ def _records(file: RecordedFile) -> Iterator[Record | IngestError]:
         if isinstance(record, IngestError) or not isinstance(record.value, Mapping):
             yield record
         else:
-            yield from parts_of(
-                record,
-                [lc_message(record.value)],
-                at=moment(under(fields_of(record.value), "response_metadata", "created_at")),
-            )
-
-
-def is_message(told: Mapping[str, object]) -> bool:
-    """Return True for a message in one of the forms."""
-    if "lc" in told or isinstance(told.get("kwargs"), Mapping):
-        return _class_of(told).endswith(("Message", "MessageChunk"))
-    if text_under(told, "type") in _TYPES and "role" not in told:
-        return isinstance(told.get("data"), Mapping) or "content" in told
-    return False
-
-
-def fields_of(told: Mapping[str, object]) -> Mapping[str, object]:
-    """The fields of a message."""
-    inner = told.get("kwargs") or told.get("data")
-    return inner if isinstance(inner, Mapping) else told
-
-
-def _class_of(told: Mapping[str, object]) -> str:
-    found = told.get("id")
-    return str(found[-1]) if isinstance(found, list) and found else ""
+            at = moment(under(plain_message(record.value), "response_metadata", "created_at"))
+            yield from parts_of(record, [lc_message(record.value)], at=at)
 
 
 def lc_message(told: Mapping[str, object]) -> Json:
     """The message as chat-completions has it."""
-    fields = fields_of(told)
-    named = _class_of(told).removesuffix("Chunk").removesuffix("Message").lower()
-    kind = text_under(fields, "type") or named or text_under(told, "type") or "human"
-    role = role_of(text_under(fields, "role") if kind == "chat" else kind.removesuffix("MessageChunk").lower())
+    fields = plain_message(told)
+    kind = text_under(fields, "type")
+    role = role_of(text_under(fields, "role") if kind == "chat" else kind)
     content = fields.get("content")
     match role:
         case "tool":

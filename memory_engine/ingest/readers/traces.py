@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from memory_engine.core.moments import moment
 from memory_engine.core.recordings import RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
+from memory_engine.formats.detection import is_langchain
 from memory_engine.formats.values import compact
 from memory_engine.ingest.dialects import Json, chat_message, objects, role_of, said, text_under, texts, under, usage_of
 from memory_engine.ingest.otlp import NESTED, TracedCall, conversations_of, nested, of_nested, pooled
-from memory_engine.ingest.readers.langchain import is_message, lc_message
+from memory_engine.ingest.readers.langchain import lc_message
 
 Told = tuple[list[Json], list[Json]]
 
@@ -180,7 +181,7 @@ def _messages(value: object, role: str) -> list[Json]:
 def _message(told: str | Mapping[str, object], role: str) -> Json:
     if isinstance(told, str):
         return said(role, told)
-    if "role" not in told and (is_message(told) or "kwargs" in told or "lc" in told):
+    if "role" not in told and (is_langchain(told) or "kwargs" in told or "lc" in told):
         message = lc_message(told)
         found = objects(message, "choices")
         inner = found[0].get("message") if found else None
