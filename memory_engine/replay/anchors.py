@@ -85,7 +85,7 @@ async def anchor(past: PastHandle) -> Anchor:
 async def check_anchors(kernel: Kernel, anchors: Sequence[Anchor]) -> list[Contradicted]:
     """The anchors that the logs here contradict, in the order given, and why (see `Engine.check_anchors`).
 
-    Hashes are compared as they are recorded; `verify` checks that they are those of the events.
+    Recorded hashes are compared; `verify` checks that they are those of the events.
     """
     of_threads: dict[str, set[int]] = {}
     for one in anchors:

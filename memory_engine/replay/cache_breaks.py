@@ -25,7 +25,7 @@ from memory_engine.errors import ContextBudgetError
 from memory_engine.views.layers.events import ResultsOffloaded
 
 BESIDE = STEPS | {EventSkipped.event_type}
-"""Types that may stand between the events of one response without ending it."""
+"""Types that may come between the events of one response without ending it."""
 
 
 @define
@@ -70,7 +70,7 @@ _NAMES = {
 class PromptCall(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """A model call: the seq of the first event of its answer, and the tokens of its context.
 
-    `kept_tokens` stand at its beginning as they stood in the context of the call before: a provider's cache holds
+    `kept_tokens` are at its beginning, unchanged since the context of the call before: a provider's cache holds
     them. `fresh_tokens` are the rest.
     """
 
@@ -85,7 +85,7 @@ class CacheBreak(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     `message` and `byte` are the first that differ, counted from 0, the messages as JSON lines one after the other.
     `call_seq` is the call that was sent so first. `lost_tokens` are those that the cache held behind that place, which
-    were sent anew. `trailing`: only messages that stand last by design (task, to-do list, scratchpad, environment)
+    were sent again. `trailing`: only messages that are last by design (task, to-do list, scratchpad, environment)
     moved or changed.
     """
 
@@ -136,16 +136,16 @@ class _Difference(msgspec.Struct, frozen=True):
 
     @property
     def is_trailing(self) -> bool:
-        """Whether only messages that stand last by design moved or changed."""
+        """Whether only messages that are last by design moved or changed."""
         return self.same >= self.old.trailing
 
     @property
     def moved(self) -> bool:
-        """Whether a new message came before those that stand last."""
+        """Whether a new message came before those at the end."""
         return self.same < self.new.trailing
 
     def messages(self) -> tuple[Message | None, Message | None]:
-        """The first that differ; `None` where there is none any more."""
+        """The first that differ; `None` after the last."""
         old, new = self.old.since(self.same), self.new.since(self.same)
         return (old[0] if old else None, new[0] if new else None)
 
@@ -230,7 +230,7 @@ class LedgerWalk:
         return moving[-1]  # after it the context is the one that is found to be different
 
     def _moves(self, row: LedgerRow) -> bool:
-        """Whether an event brings a message that stands before the last ones."""
+        """Whether an event brings a message before those at the end."""
         flowing = (chunk for chunk in row.chunks if chunk.category not in TRAILING)
         return any(self._series.messages.of(chunk) for chunk in flowing)
 
@@ -323,7 +323,7 @@ def _of_event(event: Event | UnknownEvent) -> str:
 
 
 def _touches_trailing(row: LedgerRow, state: State) -> bool:
-    """Whether an event changes something that stands last."""
+    """Whether an event changes a message at the end."""
     return any(_is_trailing(chunk_id, row, state) for op in flattened(row.operations) for chunk_id in _named(op))
 
 

@@ -1,6 +1,6 @@
 """The difference between two moments of a log: chunks, the context of a model, and views.
 
-Everything is read as it was; nothing is written. The work is done from the older moment to the newer one, and turned
+Everything is read at its own time; nothing is written. The work is done from the older moment to the newer one, and turned
 round where you asked for the other direction, so that one mirrors the other. Contexts are compared as bytes, which a
 prompt cache sees, and as lines, which people read.
 """
@@ -163,7 +163,7 @@ class Diff(JsonForm):
         return plain(DiffLines().of(self))
 
     def _repr_html_(self) -> str:
-        """What came, went and changed, for a notebook."""
+        """The additions, removals and changes, for a notebook."""
         from memory_engine.core.notebook import table
 
         rows = [
@@ -193,7 +193,7 @@ class Diff(JsonForm):
 
 
 async def diff(a: PastHandle, b: PastHandle, *, views: bool = True) -> Diff:
-    """What changed from one moment to another: of one thread, or of a fork and its origin, in either order.
+    """The changes from one moment to another: of one thread, or of a fork and its origin, in either order.
 
     `views=False` leaves out the views, which take longer the more of them changed.
     """
@@ -225,7 +225,7 @@ async def diff(a: PastHandle, b: PastHandle, *, views: bool = True) -> Diff:
 
 
 def _containers(chunks: Sequence[Chunk], state: State) -> dict[str, str]:
-    """Of chunks that stand in a container: which it is."""
+    """The container of chunks, if they have one."""
     placed = {chunk.id: state.placed_at(chunk.id) for chunk in chunks}
     return {chunk_id: at.container for chunk_id, at in placed.items() if at is not None and at.container}
 
@@ -260,7 +260,7 @@ class _ComparedContext:
             yield from part
 
     def next(self) -> tuple[Message, bytes] | None:
-        """The next message, and its bytes; `None` where there is none any more."""
+        """The next message, and its bytes; `None` after the last."""
         message = next(self._messages, None)
         if message is None:
             return None

@@ -1,6 +1,6 @@
 """Differences between stored rows and a replay, in lines that people read: `chunk 5.0 tokens: 3 → 2`.
 
-The stored value stands left of the arrow, the value that the log gives now right of it. Of long texts the surroundings
+The stored value is left of the arrow, the value that the log gives now right of it. Of long texts the surroundings
 of the first difference are shown. Snapshots are compared as a replay passes them, and the index of a thread's passages
 with the passages that its log gives.
 """
@@ -197,7 +197,7 @@ def _summary(fields: Mapping[str, object]) -> str:
 
 
 def _plain(value: object) -> str:
-    """A text as it is, anything else as Python writes it."""
+    """A text unchanged, anything else as Python writes it."""
     if isinstance(value, str):
         return str(value)
     return repr(value if isinstance(value, _Missing) else msgspec.to_builtins(value))
@@ -218,7 +218,7 @@ def _text(value: bytes) -> str:
 def reducers_behind(parts: Sequence[tuple[str, Reduction]], recorded: Reduction) -> tuple[str, ...]:
     """The names of the reducers, of those that ran in this order, that may do otherwise than was recorded.
 
-    One where it can be told: the others' reductions stand at their places, counted from the first or from the last.
+    One if it can be located: the others' reductions are at their places, counted from the first or from the last.
     """
     front = next(_misfits(parts, recorded.operations, recorded.chunks), len(parts))
     backwards = [(name, Reduction(part.operations[::-1], part.chunks[::-1])) for name, part in reversed(parts)]
@@ -417,7 +417,7 @@ class PassagesCheck:
         return limited(lines)
 
     def _compared(self, places: Sequence[int], looked: LookedUp) -> list[str]:
-        made = self._folded.rows  # each is let go once it is compared: freed by one call, they would hold up others
+        made = self._folded.rows  # each is released once it is compared: freed by one call, they would hold up others
         return [
             line
             for place in places
@@ -425,7 +425,7 @@ class PassagesCheck:
         ]
 
     def _then(self, kept: PassageRow | None, seq: int) -> PassageRow | None:
-        """A row as it was: what came later has not ended it."""
+        """A row before later events ended it."""
         is_later = kept is not None and self.upto < kept.ended <= seq
         return msgspec.structs.replace(kept, ended=0) if kept is not None and is_later else kept
 

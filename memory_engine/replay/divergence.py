@@ -1,4 +1,4 @@
-"""What verifying a log found: that all agrees, or the first place where it does not."""
+"""The result of verifying a log: that all agrees, or the first place where it does not."""
 
 from collections.abc import Iterator, Sequence
 
@@ -171,7 +171,7 @@ def lacking_lines(lacking: Sequence[LackingContext]) -> Iterator[Line]:
 
 
 def redaction_lines(redacted: int, unattested: int) -> Iterator[Line]:
-    """How many events lack their texts, and who vouches for what stands there."""
+    """How many events lack their texts, and who vouches for their stand-ins."""
     if redacted > unattested:
         erased = counted(redacted - unattested, "event")
         yield line(f"{erased} redacted: what stands in place of their texts is what a recorded act has put there")

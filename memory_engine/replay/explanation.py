@@ -21,7 +21,7 @@ from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.replay.trace import ChunkRef, EventRef, LineageTrace, Link
 
 NodeKind = Literal["context", "block", "passage", "row", "chunk", "compaction", "line", "fact", "event"]
-"""The kinds of nodes. Blocks and passages stand under a context, lines under a compaction."""
+"""The kinds of nodes. Blocks and passages are under a context, lines under a compaction."""
 
 
 @frozen(kw_only=True)
@@ -272,7 +272,7 @@ class Tree:
 
     def _causes(self, recorded: RecordedEvent, level: int) -> tuple[Why, ...]:
         ref = (recorded.thread_id, recorded.seq)
-        started = self._trace.started.get(ref)  # a compaction's beginning is told as a fact of it
+        started = self._trace.started.get(ref)  # a compaction's beginning is shown as a fact of it
         links = [link for link in self._trace.links.get(ref, ()) if started is None or link.event_id != started.id]
         nodes = [self._linked(recorded, link, level) for link in links]
         snippet = getattr(recorded.event, "snippet", "")

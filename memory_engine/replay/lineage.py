@@ -63,13 +63,13 @@ async def shared_seq(kernel: Kernel, a: tuple[str, int], b: tuple[str, int]) -> 
 
 
 SCANNED = 1_024
-"""Events that are looked through for the one that took a chunk away; of more, snapshots tell where to look."""
+"""Events that are looked through for the one that took a chunk away; of more, snapshots show where to look."""
 
 
 async def removed_at(past: PastHandle, chunk_ids: Sequence[str]) -> dict[str, int]:
     """The seqs of the events after which chunks that are not in the state any more were gone, by halving.
 
-    A chunk never comes back under its id, so that a few states tell it of any number of chunks that went together.
+    A chunk never comes back under its id, so that a few states suffice for any number of chunks that went together.
     """
     found: dict[str, int] = {}
     waiting = [(0, past.seq, list(chunk_ids))] if chunk_ids else []

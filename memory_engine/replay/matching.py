@@ -1,4 +1,4 @@
-"""Which chunks of two states belong together: versions, summaries and what they stand for, and what was moved."""
+"""Pairs of chunks in two states: versions, summaries and their originals, and moved ones."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from memory_engine.replay.lineage import carriers, read_chunks
 from memory_engine.runtime.handle import PastHandle
 
 _NOT_CONTENT = frozenset({"id", "parent_ids"})
-"""Fields that tell where a chunk comes from: a new version always has others than the old one."""
+"""Fields that show where a chunk comes from: a new version always has others than the old one."""
 
 
 @frozen
@@ -40,7 +40,7 @@ class Changed(JsonForm):
 
 @frozen
 class Compacted:
-    """A summary of one side, and the chunks of the other that it stands for, in their order."""
+    """A summary of one side, and its originals among the chunks of the other, in their order."""
 
     summary: str
     covers: tuple[str, ...]
@@ -130,7 +130,7 @@ class _Matching:
         self.restored: tuple[Compacted, ...] = ()
 
     def pair(self, old: str, new: str) -> None:
-        """These are one chunk; where nothing tells them apart, it is common to both."""
+        """These are one chunk; if nothing distinguishes them, it is common to both."""
         before, after = self.removed.pop(old), self.added.pop(new)
         if old == new and _content(before) == _content(after):
             self.common[old] = new
@@ -168,7 +168,7 @@ async def _makers(past: PastHandle, chunk_ids: Collection[str]) -> dict[str, tup
 
 
 async def _match_by_lineage(matching: _Matching, shared: int) -> None:
-    """Pair versions, and find which summaries stand for what, by what both sides came from."""
+    """Pair versions, and find the originals of summaries, by the sources of both sides."""
     older, newer = matching.older, matching.newer
     base = older.placed if older.past.seq == shared else Side(older.past, await older.past.state(at=shared)).placed
     gone = {chunk_id for chunk_id in base if chunk_id not in matching.common}
@@ -220,7 +220,7 @@ async def _undone(
 ) -> dict[str, set[str]]:
     """By each summary of a side: chunks of the other whose older version it covers, from before either of the two.
 
-    So it is where a compaction was undone: its originals stand there again, as new versions.
+    So it is after an undone compaction: its originals are there again, as new versions.
     """
     wanted = {parent: chunk.id for chunk in loose.values() for parent in chunk.parent_ids if parent not in base}
     tops = [chunk for chunk in summaries.values() if chunk.type == ChunkType.COMPACTED and chunk.id in base]
@@ -250,7 +250,7 @@ def _covering(
     covered: Mapping[str, Chunk],
     more: Mapping[str, Collection[str]],
 ) -> tuple[Compacted, ...]:
-    """The loose chunks of one side that stand for some of the other."""
+    """The loose chunks of one side that summarise some of the other."""
     versions = _versions({chunk_id: other[chunk_id] for chunk_id in covered})
     result = []
     for chunk_id in loose:

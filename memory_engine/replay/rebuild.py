@@ -81,7 +81,7 @@ async def rebuild(
 async def _index_is_right(kernel: Kernel, remaking: Remaking) -> bool:
     """Whether the index holds what would be made, as far as it has come.
 
-    To write it anew in one commit holds up every thread for seconds.
+    To rewrite it in one commit holds up every thread for seconds.
     """
     passages, thread_id = kernel.store.passages, remaking.thread_id
     try:
@@ -98,7 +98,7 @@ async def _index_is_right(kernel: Kernel, remaking: Remaking) -> bool:
 
 
 async def _mend_record(kernel: Kernel, thread_id: str) -> None:
-    """Write a thread's record anew where some of it cannot be read, before anything is read through it."""
+    """Replace a thread's record if some of it cannot be read, before anything is read through it."""
     for record, _ in await kernel.store.threads(ThreadFilter(id=thread_id)):
         if isinstance(record, DamagedRecord):
             await kernel.store.put_record(record.mended())

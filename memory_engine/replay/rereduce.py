@@ -1,8 +1,8 @@
-"""Reducing a thread's events anew: what today's reducers make of them, as one event that leads there and can be undone.
+"""Reduce a thread's events again: the results of today's reducers, as one event that leads there and can be undone.
 
-A state is what the recorded operations make of it, and no operation is ever written anew. Where a reducer was missing
+The recorded operations make a state, and no operation is ever rewritten. If a reducer was missing
 or wrong, the log is mended as anything in it changes: by an event. It holds the chunks that come and the ids of those
-that go, worked out from two states: the one that stands, and the one that today's reducers give.
+go, worked out from two states: the present one, and the one that today's reducers give.
 """
 
 from bisect import bisect_left
@@ -42,7 +42,7 @@ class Mended(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RereduceReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """The differences that reducing the events after `from_seq` anew makes to the state after event `upto`.
+    """The differences that rereducing the events after `from_seq` makes to the state after event `upto`.
 
     `seq` is the event that recorded it; 0: none did, it was a dry run. `removed` chunks go, `added` ones come; they
     have the ids that they would have had, and the event gives them new ones, which lead back to these.
@@ -59,7 +59,7 @@ class RereduceReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
 @frozen
 class _Rereduction:
-    """The event, and what people are told of it."""
+    """The event, and the report for people."""
 
     event: ThreadRereduced
     report: RereduceReport
@@ -117,7 +117,7 @@ async def _made(kernel: Kernel, thread_id: str, now: State, from_seq: int, reaso
 
 @define
 class _Mending:
-    """The log from a seq on, as it is recorded and as today's reducers give it."""
+    """The log from a seq on, recorded and with the results of today's reducers."""
 
     kernel: Kernel
     thread_id: str
@@ -179,7 +179,7 @@ class _Mending:
 
 
 class _Transition:
-    """What leads from one state to another: the chunks that go, and those that come, each with its place."""
+    """The steps from one state to another: the chunks that go, and those that come, each with its place."""
 
     def __init__(self, now: State, wanted: State, aliases: dict[str, str]) -> None:
         self._now = now
@@ -225,7 +225,7 @@ class _Transition:
                 yield from self._anew(chunk.id)
 
     def _standing(self, chunk: Chunk, container: str) -> Placed | None:
-        """The chunk as it stands in this container; `None` where it does not, or says something else."""
+        """The chunk in this container; `None` if it is not there, or says something else."""
         placed = self._now.placed_at(chunk.id)
         alias = self._now.placed_at(self._aliases.get(chunk.id, ""))
         if alias is not None:
@@ -271,7 +271,7 @@ async def undo_rereduce(thread: ThreadHandle, *, reason: str) -> Receipt:
 
 
 async def _undoing(kernel: Kernel, runtime: ThreadRuntime, reason: str) -> ThreadRereduced:
-    """The event that undoes the latest mending that stands. Raises `CannotRereduce`."""
+    """The event that undoes the latest mending in effect. Raises `CannotRereduce`."""
     now = runtime.state
     standing = await mendings(kernel.reader, runtime.id, now.seq)
     if not standing:

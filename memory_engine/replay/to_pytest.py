@@ -2,8 +2,8 @@
 
 It writes JSON values as Python source that reads well, evaluates to the same values, and that no formatter changes.
 `pprint` does not: single quotes, brackets on the first and last line, long texts in pieces. Here
-every element of a list or an object has a line of its own. Long texts, and those of several lines, stand before the
-rest as constants between triple quotes; equal ones stand once.
+every element of a list or an object has a line of its own. Long texts, and those of several lines, come before the
+rest as constants between triple quotes; equal ones come once.
 """
 
 import json
@@ -30,13 +30,13 @@ from memory_engine.runtime.handle import PastHandle
 LONG_CHARS = 60
 """A text of more characters becomes a constant."""
 LINE_CHARS = 100
-"""A line of a constant is cut after so many characters."""
+"""A line of a constant is cut after this number of characters."""
 _INDENT = "    "
 
 
 @define
 class Constants:
-    """The constants that stand before the rest, by value, in the order in which they were met."""
+    """The constants before the rest, by value, in order of appearance."""
 
     _names: dict[str, str] = field(factory=dict)
 
@@ -73,7 +73,7 @@ def _opened(begin: str, parts: Iterable[str], end: str, depth: int) -> str:
 
 
 def is_long(text: str) -> bool:
-    """Whether a text stands as a constant."""
+    """Whether a text becomes a constant."""
     return len(text) > LONG_CHARS or "\n" in text.rstrip("\n")
 
 
@@ -84,7 +84,7 @@ def quoted(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """A text between triple quotes, its lines as they are, long ones cut, with a backslash at each cut."""
+    """A text between triple quotes, with its own lines, long ones cut, with a backslash at each cut."""
     lines = [_line(line) for line in text.split("\n")]
     body = "\n".join(lines)
     body = body[:-1] + '\\"' if body.endswith('"') else body

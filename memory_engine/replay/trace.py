@@ -289,7 +289,7 @@ class Tracer:
         return await aside(lambda: frozenset(placed.chunk.id for placed in state.placed()), items=len(state))
 
     async def _forgettings(self, thread_id: str) -> list[tuple[int, MemoryForget]]:
-        """Those after the moment of the question too: no text that they forgot is told."""
+        """Those after the moment of the question too: no text that they forgot is shown."""
         try:
             events = (await self._kernel.reader.forgotten(thread_id)).events
         except ThreadNotFound:

@@ -297,7 +297,7 @@ class Verifier:
             types = event_types(projection)
             needed = replay.head.seq if types is None else last_of(replay.head, types)
             if not needed <= checkpoint <= replay.head.seq:
-                continue  # they are brought up to date when they are read; or somebody has written since
+                continue  # they are brought up to date at the next read; or another process has written since
             made = replay.refolding.rows[name].encoded()
             if dict(stored) != made:
                 return replay.diverged("projection", reducer=name, lines=rows_differ(name, stored, made))

@@ -290,7 +290,7 @@ class _Blocks:
         return [(event.thread_id, chunk.id) for event in events for chunk in event.chunks]
 
     def _covered_by(self, chunk_id: str) -> str:
-        """The summary that stands for a chunk of this thread in the context, through summaries of summaries."""
+        """The summary of a chunk of this thread in the context, through summaries of summaries."""
         if not self._above:
             for (owner, _), chunk in self._tracer.trace.chunks.items():
                 if owner == self._past.id:

@@ -48,7 +48,7 @@ class Reduced(msgspec.Struct, frozen=True, gc=False):
 
 
 class ThreadAtWork(Protocol):
-    """What a commit is made of: its thread in memory. `makes`: the store does not have it yet."""
+    """A commit of a thread in memory. `makes`: the store does not have it yet."""
 
     id: str
     kind: ThreadKind
@@ -189,7 +189,7 @@ SEEN_PAGE = 64
 
 
 class RecordedLog:
-    """The log of one thread, as its senders are told of it: receipts, and what it holds already."""
+    """The log of one thread for its senders: receipts, and the events that it holds already."""
 
     def __init__(self, reader: LogReader, store: Store, thread_id: str) -> None:
         self._reader = reader

@@ -108,7 +108,7 @@ class EngineConfig:
     then `CallTimedOut` is raised. A search of a long log without an index waits up to
     `search_index_timeout_s`, then answers from what is indexed (`Found.unindexed` counts the rest). With `read_only`
     the engine dispatches, delivers, compacts and mends nothing, and indexes in memory what a search needs; read threads
-    as they were (`thread.at`), since other views are caches that it would have to write. With `check_hashes` every
+    at a moment (`thread.at`), since other views are caches that it would have to write. With `check_hashes` every
     event is checked against its hash when read: changed bytes raise `IntegrityError` and are never shown.
     `compaction_instructions` say what the summaries of all threads should keep. The hooks before a compaction have
     `before_compaction_timeout_s` together. With `scopes_required`, `create_thread`, `open_thread` and adapters raise

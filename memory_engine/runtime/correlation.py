@@ -6,7 +6,7 @@
             await user.dispatch(...)  # also causation_id=receipt.event_id
 
 It holds for tasks started within the block, and for every event that the calls within dispatch (tools, views, runs,
-facts for other threads). An id that you give by hand stays as it is. Industries' threads keep neither.
+facts for other threads). An id that you give by hand does not change. Industries' threads keep neither.
 """
 
 from collections.abc import Iterator

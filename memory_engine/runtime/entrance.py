@@ -1,4 +1,4 @@
-"""Where large events, and very many of them, come in: encoded beside the event loop, in the order of their senders."""
+"""The entrance of large events, and of very many: encoded in a worker thread, in the order of their senders."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ else:
 
 
 class Entrance:
-    """Keeps the senders of a thread in the order in which they came, while a large event is encoded beside the loop.
+    """Keeps the senders of a thread in order of arrival, while a large event is encoded in a worker thread.
 
     `under_way` has the last of them by thread: whoever comes to one that is in it comes after that.
     """
@@ -33,7 +33,7 @@ class Entrance:
         self.under_way: dict[str, asyncio.Future[None]] = {}
 
     def moved(self) -> None:
-        """Wait for nobody of an event loop that has ended."""
+        """Wait for no one of an event loop that has ended."""
         self.under_way.clear()
 
     @asynccontextmanager
@@ -60,7 +60,7 @@ class Entrance:
                 before.add_done_callback(leave)
 
     async def prepared(self, events: Sequence[Event | NewEvent]) -> list[Prepared]:
-        """Encode several events of one call, large ones beside the loop. Raises what `Preparer.all` raises.
+        """Encode several events of one call, large ones in a worker thread. Raises what `Preparer.all` raises.
 
         The texts of up to `MANY` are taken before anything is awaited, so that waiting cannot change them.
         """

@@ -25,8 +25,8 @@ SHARE = 20
 class Lookout:
     """Looks at a store for what is new: at once after a commit of this engine, else again and again.
 
-    Other processes write to the store too, and nobody tells of it. So a wait doubles from the first number of `poll_s`
-    to the second, in seconds, until something is found. Commits of threads other than `thread_id` wake nobody; those of
+    Other processes write to the store too, without notice. So a wait doubles from the first number of `poll_s`
+    to the second, in seconds, until something is found. Commits of threads other than `thread_id` wake no one; those of
     any thread do where it is empty, and none where it is `None`. Between two calls nothing is held.
     """
 
@@ -36,7 +36,7 @@ class Lookout:
         self._first_s, self._most_s = _checked_poll(poll_s)
 
     async def until(self, look: Callable[[], Awaitable[T | None]], *, within_s: float = math.inf) -> T | None:
-        """What `look` finds, as soon as it finds anything; `None` where `within_s` seconds have brought nothing.
+        """The first find of `look`, as soon as it finds anything; `None` if `within_s` seconds have brought nothing.
 
         A busy file is looked at again. Raises what `look` raises, and `EngineClosed` once the engine closes.
         """
@@ -150,5 +150,5 @@ class Following(AsyncIterator[RecordedEvent]):
         async for page in self._kernel.reader.pages(self._thread_id, after=seen.seq, upto=upto):
             found += page
         if found and seen.seq and found[0].previous not in (None, seen.hash):
-            raise ThreadNotFound(self._thread_id)  # another thread stands here since a moment ago
+            raise ThreadNotFound(self._thread_id)  # another thread took the id a moment ago
         return found or None

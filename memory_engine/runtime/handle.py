@@ -49,7 +49,7 @@ V = TypeVar("V")
 
 
 def listed(events: Iterable[Event | NewEvent]) -> Sequence[Event | NewEvent]:
-    """Several events as a list. Raises `InvalidEvent` for what is none."""
+    """Several events as a list. Raises `InvalidEvent` for anything else."""
     if isinstance(events, Event | NewEvent | str | bytes | Mapping) or not isinstance(events, Iterable):
         raise InvalidEvent(type(events).__qualname__, "dispatch_all", "a list of events is expected")
     return tuple(events)
@@ -61,7 +61,7 @@ def _check_projection(projection: object) -> None:
 
 
 class ThreadHandle:
-    """One thread, now or, with `as_of` set, read-only as it was after the event at that seq.
+    """One thread, now or, with `as_of` set, read-only at the event of that seq.
 
     A handle costs nothing; create one at any time. The first call on it raises `ThreadNotFound` if the thread does not
     exist. A method with `at`, a moment (see `Thread.at`), reads the thread as of then, and never as of later than
@@ -134,8 +134,8 @@ class ThreadHandle:
         With your own `event_id`, dispatching again returns the first receipt. With `expected_seq` the event is appended
         only if the thread holds nothing after it, else `Conflict` names the head: read again what you changed, then
         dispatch again. Pass the seq of the head, or of any event after which you have read the thread; 0 means no
-        events. What the engine records itself (a compaction, a pause, delivered facts) changes nothing that you hold
-        and never conflicts; everything else does, whoever dispatched it.
+        events. The engine's own events (a compaction, a pause, delivered facts) change nothing that you hold
+        and never conflict; everything else does, whoever dispatched it.
 
         Raises `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused`
         for an event that does not fit the state, `ReducerError`, `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`,
@@ -181,7 +181,7 @@ class ThreadHandle:
     async def _submitted_large(
         self, events: Sequence[Event | NewEvent], expected_seq: int | None
     ) -> tuple[Receipt, ...]:
-        """Very many events, or large ones among them, or behind such that are encoded: nobody overtakes a sender."""
+        """Very many events, or large ones among them, or behind such that are encoded: no sender is overtaken."""
         kernel = self.kernel
         async with kernel.entrance.turn(self.id) as its_turn:
             prepared = await kernel.entrance.prepared(events)
@@ -292,7 +292,7 @@ class ThreadHandle:
         return found[chunk_id]
 
     async def at(self, moment: MomentLike) -> "PastHandle":
-        """The thread as it was at a moment. Raises `SeqNotInLog`, `EventNotFound`, `ThreadNotFound`."""
+        """The thread at a moment. Raises `SeqNotInLog`, `EventNotFound`, `ThreadNotFound`."""
         return PastHandle(self.kernel, self.id, await seq_of(self.kernel.store, self.id, moment))
 
     # rows

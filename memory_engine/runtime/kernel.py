@@ -1,6 +1,6 @@
 """The kernel: the collaborators that every part of an engine is made with. It is data; it decides nothing.
 
-It also holds the kinds of threads, and the caches that views keep in memory beside their rows.
+It also holds the kinds of threads, and the caches of views in memory.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class Caches:
     def made(self, thread_id: str, name: str, make: Callable[[], T], *, at_most: int = 0) -> T:
         """The value, made now if it is not there. All values of a name are of one kind.
 
-        With `at_most`, only so many values of the kind are kept over all threads, the most recently used.
+        With `at_most`, only that number of values of the kind is kept over all threads, the most recently used.
         """
         of = self._of.setdefault(thread_id, {})
         if name not in of:
@@ -195,7 +195,7 @@ class Kernel:
 
     @property
     def mask(self) -> Mask | None:
-        """What of a text may leave the engine; `None`: all."""
+        """The parts of a text that may leave the engine; `None`: all."""
         return self.made(MaskInForce).mask
 
     def provide(self, kind: type[T], service: T) -> T:
@@ -209,7 +209,7 @@ class Kernel:
         return service
 
     def made(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
-        """The service of a type, made now if there is none yet, without arguments unless `make` does it."""
+        """The service of a type, made now if it is missing, without arguments unless `make` does it."""
         return self[kind] if kind in self._services else self.provide(kind, (make or kind)())
 
     def now_us(self) -> int:

@@ -123,7 +123,7 @@ async def unarchive(thread: ThreadHandle) -> None:
 
 
 async def _was_paused(kernel: Kernel, runtime: ThreadRuntime) -> bool:
-    """Whether the last of the thread's own pauses still stands."""
+    """Whether the last of the thread's own pauses is still in effect."""
     types = (ExecutionPause.event_type, ExecutionResume.event_type)
     origin = runtime.record.forked_from
     after = origin.seq if origin is not None else 0

@@ -48,7 +48,7 @@ NAMESPACE = uuid.UUID("0d5d1f0a-5a0e-5c0b-9a57-6a3f6a1c9f42")
 E = TypeVar("E", bound=Event)
 _PAGE = 256
 ASKED_BACK = 200
-"""Chunks in which a new call's id is looked for; a model that numbers its calls anew does so in the next turn."""
+"""Chunks in which a new call's id is looked for; a model that restarts its numbering does so in the next turn."""
 PARTS_MAX = 64
 """Events of one message that are looked for by its name."""
 _SPEECH = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
@@ -83,7 +83,7 @@ async def record_read(thread: ThreadHandle, state: State, given: Callable[[], Me
 
 
 async def _covered_calls(thread: ThreadHandle, state: State) -> dict[str, str]:
-    """The calls without a result that summaries stand for, id to name: their results may still come."""
+    """The calls without a result that summaries cover, id to name: their results may still come."""
     calls: dict[str, str] = {}
     answered: set[str] = set()
     for summary in [chunk for chunk in state.chunks() if chunk.type == ChunkType.COMPACTED]:
@@ -105,7 +105,7 @@ class ThreadDialogue(Dialogue):
         self._looked_up: set[str] = set()
 
     def begin(self) -> None:
-        """What comes next are the instructions from now on."""
+        """The next message holds the instructions from now on."""
         self._is_begun, self.has_instructions = True, False
 
     def instructed(self, content: Content) -> Event:
@@ -196,7 +196,7 @@ async def as_events(
 async def groups_as_events(
     thread: ThreadHandle, groups: Sequence[Sequence[object]], names: Sequence[str], *, format: Format
 ) -> list[list[NewEvent] | None]:
-    """The same for groups of messages, each with a name; `None` for one that cannot be read where it stands.
+    """The same for groups of messages, each with a name; `None` for one that cannot be read in its place.
 
     That is a result without its call, or an id of a call that waits already.
     """
@@ -224,7 +224,7 @@ async def groups_as_events(
 async def items_as_events(thread: ThreadHandle, items: Sequence[Json | None]) -> list[Event | None]:
     """An event for each item of OpenAI's Responses, or `None`: for `None`, and for what cannot be read as a message.
 
-    Parallel calls are an event each. An item that is no event of its own (a search of the provider's) stands on the
+    Parallel calls are an event each. An item that is no event of its own (a search of the provider's) goes with the
     event after it in the same response.
     """
     dialogue = ThreadDialogue(await thread.state())
@@ -284,7 +284,7 @@ async def _dispatched(
 async def _named(
     thread: ThreadHandle, messages: Sequence[ReadMessage], names: Sequence[str], again: Collection[str]
 ) -> list[NewEvent]:
-    """The events of messages, with ids by their names; those that are recorded already as they are recorded."""
+    """The events of messages, with ids by their names; recorded ones keep their recorded form."""
     parts = {name: await _parts_of(thread, name) for name in dict.fromkeys(names) if name in again}
     named: list[NewEvent] = []
     for message, name in zip(messages, names, strict=True):
@@ -300,7 +300,7 @@ async def _named(
 
 
 def _place(events: Sequence[Event], there: Sequence[Event]) -> int:
-    """Where the events of a response stand among those that are recorded of it: after them, where they go on."""
+    """The place of a response's events among the recorded ones: after them, if they continue them."""
     bare, held = [_alone(event) for event in events], [_alone(event) for event in there]
     for first in range(len(held)):
         if held[first : first + len(bare)] == bare[: len(held) - first]:
@@ -340,7 +340,7 @@ def _id(thread: ThreadHandle, name: str, part: int) -> str:
 
 
 def _alone(event: E) -> E:
-    """The event with what it says alone: neither what came around it nor what was decided when it came."""
+    """The event with its own content alone: without the values around it and the decisions at its arrival."""
     bare = without_origin(without_native(event))
     return msgspec.structs.replace(bare, interrupted="") if isinstance(bare, LlmTextResponse) else bare
 
@@ -349,7 +349,7 @@ def _alone(event: E) -> E:
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """What an event says, to be compared. `optional`: a list may leave it out."""
+    """The content of an event, for comparison. `optional`: a list may leave it out."""
 
     key: tuple[object, ...]
     optional: bool = False
@@ -416,7 +416,7 @@ def _before(held: Sequence[_Said], listed: Sequence[_Said]) -> int | None:
 
 
 async def _held(thread: ThreadHandle, count: int) -> list[_Said]:
-    """What the last events of a thread say: `count` of those that no list may leave out, if there are so many."""
+    """The content of a thread's last events: `count` of those that no list may leave out, if it has as many."""
     held: list[_Said] = []
     upto = await thread.last_seq()
     began = await thread.kernel.reader.cleared_at(thread.id, upto)
@@ -438,7 +438,7 @@ _INSTRUCTIONS = (SessionStarted, ExternalInject)
 
 
 def _said(event: Event | UnknownEvent) -> _Said | None:
-    """What an event says that every list of messages repeats; `None` for nothing."""
+    """The content of an event that every list of messages repeats; `None` for nothing."""
     match event:
         case UserMessage() | ParentAgentMessage():
             return _Said(("user", *_read(event.content)))

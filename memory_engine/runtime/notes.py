@@ -1,7 +1,7 @@
 """Notes: what a context leaves to be recorded.
 
 Reading a context writes nothing and waits for nothing. A note waits at its thread in memory, and goes into the log just
-before the next event that somebody dispatches, in the same commit.
+before the next dispatched event, in the same commit.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -93,7 +93,7 @@ class Notes:
                 del self.waiting[one.name]
 
     def recorded(self, notes: Sequence[tuple[DueNote, int]]) -> None:
-        """Drop notes that became durable at these seqs, and tell those who left them."""
+        """Drop notes that became durable at these seqs, and call those who left them."""
         self.drop(one for one, _ in notes)
         for one, seq in notes:
             one.note.recorded(one.event, seq)

@@ -1,4 +1,4 @@
-"""What watches an engine at work: told of each operation and how long it takes. Without one, nothing is asked."""
+"""Observers of an engine at work, called with each operation and its duration. Without one, nothing is measured."""
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Span(Protocol):
-    """An operation under way. What is raised while it is entered has failed it."""
+    """An operation under way. An error raised while it is entered has failed it."""
 
     def __enter__(self) -> "Span": ...
 
@@ -28,7 +28,7 @@ class Probe(Protocol):
     """Watches an engine.
 
     Operations: `create_memory` (a dispatch, committed), `compaction`, `search_memory`, `context`, `chat` (a model's
-    answer). What is said of them are ids, names and numbers; `query`, `asked` and `answer` are content.
+    answer). They are described by ids, names and numbers; `query`, `asked` and `answer` are content.
     """
 
     def span(self, operation: str, said: Mapping[str, object]) -> Span:
@@ -58,7 +58,7 @@ UNPROBED = _Unprobed()
 
 
 class MaskedProbe:
-    """A probe that is told no secrets, nor shown an error whose text has any."""
+    """A probe that gets no secrets, nor an error whose text has any."""
 
     def __init__(self, probe: Probe, mask: Mask) -> None:
         self._probe = probe

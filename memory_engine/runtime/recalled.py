@@ -1,4 +1,4 @@
-"""What contexts have recalled of events, in this thread and in others: forgetting and erasing reach each copy."""
+"""Events recalled in contexts, in this thread and in others: forgetting and erasing reach each copy."""
 
 from collections.abc import Collection
 

@@ -36,7 +36,7 @@ class Recording:
     async def __aenter__(self) -> Self:
         self._thread.check_present("messages")
         self._thread.kernel.check_writable("a recording")
-        await self._thread.state()  # so that recording what has come needs nothing that could still be missing
+        await self._thread.state()  # so that recording the received part needs nothing that could still be missing
         return self
 
     def feed(self, chunk: object) -> None:
@@ -70,10 +70,10 @@ class Recording:
             error.add_note(f"what had come of the response could not be recorded: {self._failure}")
 
     async def _keep(self, assembly: Assembly, error: BaseException | None) -> None:
-        """Record the response, or what has come of it."""
+        """Record the response, or the received part of it."""
         try:
             self.receipts = await self._recorded(assembly, error)
-        except Exception as failure:  # the end of a task: whoever awaits it is told
+        except Exception as failure:  # the end of a task: whoever awaits it gets the error
             self._failure = failure
 
     async def _recorded(self, assembly: Assembly, error: BaseException | None) -> tuple[Receipt, ...]:

@@ -223,7 +223,7 @@ def new_record(
 
 
 def seeded(initial_chunks: Sequence[InitialChunk]) -> ThreadSeeded | None:
-    """The first event of a thread with these chunks; `None` if there are none. Raises `InvalidArgument`."""
+    """The first event of a thread with these chunks; `None` without any. Raises `InvalidArgument`."""
     chunks = checked_list("initial_chunks", initial_chunks, InitialChunk, each="InitialChunk")
     return ThreadSeeded(chunks=chunks) if chunks else None
 
@@ -279,7 +279,7 @@ def check_one_tenant(tenant_id: object) -> None:
 
 
 def _own_id(record: ThreadRecord) -> str:
-    """The id of the scope whose record this is. An industry's name stands in its id alone."""
+    """The id of the scope whose record this is. An industry's name is in its id alone."""
     owners = {"user": record.user_id, "agent": record.agent_id, "tenant": record.tenant_id}
     if record.kind not in owners:
         return record.id
@@ -293,4 +293,4 @@ def scope_thread_id(kind: str, scope_id: str, tenant_id: str = "") -> str:
 
 
 _SAFE = "".join(chr(n) for n in range(33, 127) if chr(n) not in "%/")
-"""Characters kept as they are, so that ids stay readable. Separator and escape are not among them."""
+"""Characters kept unescaped, so that ids are readable. Separator and escape are not among them."""

@@ -156,7 +156,7 @@ class ThreadRuntime:
             self._commit(commit)
 
     def _turning(self, requests: Sequence[Request]) -> Coroutine[object, object, None] | None:
-        """What is to be awaited before these requests are reduced, or instead of that; `None` for most."""
+        """The awaitable to wait for before these requests are reduced, or instead of that; `None` for most."""
         missing: list[Projection[object]] = []
         is_based_elsewhere = False
         for request in requests:
@@ -194,7 +194,7 @@ class ThreadRuntime:
     def _joined(self, commit: Commit | None, request: Request) -> Commit | None:
         """The commit with a request, behind the notes that wait; without these where they cannot be reduced.
 
-        If the request fails, its sender is told, and the commit is as it was.
+        If the request fails, its sender gets the error, and the commit does not change.
         """
         takes_notes = self.notes.waiting and not (commit and commit.notes)
         notes = self.notes.due(commit.head if commit else self.head, request) if takes_notes else []
@@ -246,7 +246,7 @@ class ThreadRuntime:
             notes = self.notes.due(commit.head, request) if self.notes.waiting else ()
             await in_slices(reduced_in_pieces(commit, self._kernel, self, request, notes), let_others)
             self._check_open(request)
-        except Exception as error:  # passed on: nobody waits for ever
+        except Exception as error:  # passed on: no one waits for ever
             if commit is not None:
                 commit.void(request)
             self.projections.discard()
@@ -277,7 +277,7 @@ class ThreadRuntime:
         if error is not None:
             self._failed(commit, error)
             return
-        self._rest()  # before the senders are told: one that sends again at once would overtake all who wait
+        self._rest()  # before the senders wake: one that sends again at once would overtake all who wait
         self.makes, self.is_written = None, True
         if commit.record is not None:
             self.record, self.due_tokens = commit.record, 0
@@ -341,7 +341,7 @@ class ThreadRuntime:
         except asyncio.CancelledError:  # the loop is torn down around an open engine: they wait as before
             again = [request for request, _, _ in commit.requests if not request.future.done()]
             raise
-        except Exception as failure:  # every error is passed on, so that nobody waits for ever
+        except Exception as failure:  # every error is passed on, so that no one waits for ever
             for request, _, _ in commit.requests:
                 request.fail(failure)
             again = []
@@ -358,7 +358,7 @@ class ThreadRuntime:
             for view in views:
                 try:
                     await self.projections.bring(view)
-                except Exception as error:  # passed on: nobody waits for ever, and only who needs the view fails
+                except Exception as error:  # passed on: no one waits for ever, and only callers that need the view fail
                     for request in again:
                         if any(view in self.projections.missing(one.event.event_type) for one in request.events):
                             request.fail(error)
@@ -378,7 +378,7 @@ class ThreadRuntime:
                 await self.catch_up()
             for request in expecting:
                 await self.log.rebase(self.head, request)
-        except Exception as error:  # passed on: nobody waits for ever
+        except Exception as error:  # passed on: no one waits for ever
             for request in expecting:
                 request.fail(error)
         finally:
@@ -403,7 +403,7 @@ class ThreadRuntime:
             await self._bring(projection, readable=False)
 
     async def follow(self) -> None:
-        """Read what other processes have committed, unless somebody did less than `follow_s` ago.
+        """Read other processes' commits, unless this was done less than `follow_s` ago.
 
         Raises the errors of reading the thread; a busy file is read later.
         """

@@ -1,4 +1,4 @@
-"""The threads that are in memory, each loaded once and dropped when nobody uses it; who is told of their commits."""
+"""The threads in memory, each loaded once and dropped when unused, and the listeners of their commits."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ from memory_engine.store.broken import broken_as_error, mark_broken
 _log = logging.getLogger("memory_engine")
 
 THREAD_BYTES, CHUNK_BYTES, TOKEN_BYTES = 8 * 1024, 544, 4
-"""What a thread in memory takes, and each of its chunks beside its text: measured, and so is the size of a text."""
+"""Size of a thread in memory, and of each of its chunks without its text: measured, and so is the size of a text."""
 LOOKED_AT = 64
 """Threads that are looked at beyond those that are too many, since some are at work."""
 
@@ -36,7 +36,7 @@ Observer = Callable[[RecordedEvent], None]
 
 
 class Observers:
-    """The observers of one engine. They stand in `on_commit` while there are any."""
+    """The observers of one engine. They are in `on_commit` while there are any."""
 
     def __init__(self, on_commit: list[Committed]) -> None:
         self._on_commit = on_commit
@@ -100,7 +100,7 @@ class OpenThreads:
 
     `wiring` fills the lists of hooks: `on_open` runs once a thread was loaded to be written to; after each of its
     commits come those `on_event` of its types, then, where its compactable chunks have `due_tokens`, those `on_due`,
-    and then those `on_commit`, each in order. `keeping` says of a thread's id whether somebody is at work on it;
+    and then those `on_commit`, each in order. `keeping` says of a thread's id whether it is at work;
     `before_context` is awaited before a context is made of its state, `before_delete` before its end, `before_scopes`
     before a user, tenant or agent is read.
     """
@@ -225,14 +225,14 @@ class OpenThreads:
             freed([runtime.state])
 
     def moved(self) -> None:
-        """Drop the threads that were at work on an event loop that has ended: what came of it, the store says."""
+        """Drop the threads that were at work on an event loop that has ended: the store knows the outcome."""
         self._loading.clear()
         for runtime in list(self._open.values()):
             if runtime.busy or not runtime.queue.is_clear:
                 self.drop(runtime.id)
 
     def release_paused(self) -> None:
-        """Refuse requests that wait for the end of a pause: the engine closes, and nobody will end it here."""
+        """Refuse requests that wait for the end of a pause: the engine closes, so no call here can end it."""
         for runtime in self._open.values():
             if runtime.queue.blocking_reason is BlockingReason.PAUSED:
                 runtime.queue.fail(EngineClosed())
@@ -331,7 +331,7 @@ class OpenThreads:
                 self.let_go(runtime)
 
     def let_go(self, runtime: ThreadRuntime) -> bool:
-        """Drop a thread from memory unless it is at work or somebody waits for it. Returns whether it did."""
+        """Drop a thread from memory unless it is at work or awaited. Returns whether it did."""
         if (held := self._open.get(runtime.id)) is not runtime:  # it was evicted, and perhaps loaded again
             if held is not None and not self.let_go(held):
                 held.outdate()

@@ -142,7 +142,7 @@ async def import_all(
 
 
 def read_manifest(folder: Path) -> tuple[ManifestEntry, ...]:
-    """The list of a folder. Raises `ImportRefused` where it is not one that an export finished."""
+    """The list of a folder. Raises `ImportRefused` if no export finished it."""
     path = folder / MANIFEST
     try:
         with file_errors(path):

@@ -1,4 +1,4 @@
-"""What a file says of its thread's kind and owner, and what the importer allows it to say.
+"""A file's claims about its thread's kind and owner, and the claims that the importer allows.
 
 Hashes cover the events, and from version 2 of the format on the header, but whoever writes a file chooses both: only
 the importer knows whose thread a file may become.
@@ -27,7 +27,7 @@ INSTRUCTIONS_CHARS_MAX = 100_000
 
 @frozen(kw_only=True)
 class Allowed:
-    """What a file may say: one of `kinds`, and exactly these owners (empty: none). `everything`: whatever it says."""
+    """The allowed claims: one of `kinds`, and exactly these owners (empty: none). `everything`: any claims."""
 
     kinds: Collection[str] = CONVERSATIONS
     tenant_id: str = ""
@@ -54,7 +54,7 @@ class Allowed:
 CONVERSATION_OF_NOBODY = Allowed()
 
 
-def allowed(  # noqa: PLR0913 - what an import can be told, by keyword
+def allowed(  # noqa: PLR0913 - the options of an import, by keyword
     *, scopes: ImportScopes, kinds: Collection[str], tenant_id: str, user_id: str, agent_id: str, parent_id: str
 ) -> Allowed:
     """Return what these arguments allow. Raises `InvalidArgument`."""

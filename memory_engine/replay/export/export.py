@@ -59,7 +59,7 @@ class ExportReport(JsonForm):
     broken_at: int = 0
 
 
-async def export(  # noqa: PLR0913 - what an export can be told, by keyword
+async def export(  # noqa: PLR0913 - the options of an export, by keyword
     thread: ThreadHandle,
     path: Path,
     *,
@@ -126,7 +126,7 @@ async def _log_of(thread: ThreadHandle, upto: MomentLike | None, redaction: Reda
 
 
 class Log:
-    """A thread's log up to a seq, as it is recorded."""
+    """A thread's recorded log up to a seq."""
 
     def __init__(self, kernel: Kernel, thread: ThreadRecord, upto: int) -> None:
         self._kernel = kernel
@@ -182,7 +182,7 @@ def _is_on_one_line(text: bytes) -> bool:
 
 
 class _NewFile:
-    """A file that is made beside its place, and is there once it is whole."""
+    """A temporary file, which gets its name once it is whole."""
 
     def __init__(self, path: Path, *, compress: bool, force: bool) -> None:
         self._path = path

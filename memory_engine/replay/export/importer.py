@@ -77,7 +77,7 @@ async def import_log(
         try:
             with file_errors(path):
                 return await _Import(kernel, path, thread_id, allowed, progress or _nobody).run()
-        except HeadMoved:  # somebody else writes to the thread: perhaps another import of the same file
+        except HeadMoved:  # another writes to the thread: perhaps another import of the same file
             continue
     raise ContentionError(thread_id or str(path), tries)
 
@@ -150,7 +150,7 @@ class _Import:
                 raise ThreadExists(thread_id)
 
     def _check_stand_ins(self, batch: FileBatch, thread_id: str) -> None:
-        """Hashes vouch for all but what stands in the place of redacted texts: that must be an event all the same."""
+        """Hashes vouch for all but the stand-ins of redacted texts: these must decode to an event all the same."""
         for row in batch.rows:
             if is_redacted(row):
                 try:

@@ -1,6 +1,6 @@
 """A log as a file: a header, a line for each event, and a last line that says the file is whole.
 
-JSON lines in UTF-8. Payload and operations stand in the lines byte for byte as they are recorded: the hashes are over
+JSON lines in UTF-8. Payload and operations are in the lines byte for byte, as recorded: the hashes are over
 those bytes. docs/how-to/backup-and-export.md describes the format for people.
 
 Exports are read line by line; a file that was altered is refused with the number of the line.
@@ -43,7 +43,7 @@ HEADER_HASHED_SINCE = 2
 """From this version on the last line has the hash of the first."""
 LINE_BYTES_MAX = 256 * 1024 * 1024
 PACKED_RATIO_MAX, PACKED_FREE_BYTES = 200, 64 * 1024 * 1024
-"""A compressed log may unpack to so many times its size, or to so many bytes."""
+"""A compressed log may unpack to this number of times its size, or to this number of bytes."""
 SALT_BYTES_MAX = 63
 """A salt is shorter than 64 bytes, which would say that the row is redacted."""
 _NOTHING = b"null"
@@ -72,7 +72,7 @@ RawRecord = Annotated[
 
 
 class Redacted(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A summary of the redaction, as far as it may be told: patterns and places by their number only."""
+    """A summary of the redaction, without what it hides: patterns and places by their number only."""
 
     fields: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Redacted(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FileHead(msgspec.Struct, frozen=True):
-    """The last event in the file; seq 0 where there is none."""
+    """The last event in the file; seq 0 without events."""
 
     seq: Count
     hash: AnyDigest
@@ -102,7 +102,7 @@ class FileEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event.
 
     With `commitments` (to payload and record) in place of the salt it is redacted: the hash is over the recorded bytes,
-    and stand-ins are in the place of its texts.
+    and stand-ins replace its texts.
     """
 
     seq: FileSeq

@@ -223,7 +223,7 @@ def _holds_text(shape: shapes.Type, text: str) -> bool:
 
 
 def chunk_without(chunk: Chunk, walk: PayloadWalk, hide: Hide, is_told: Callable[[SummaryLine], bool]) -> Chunk:
-    """A chunk as its event, redacted by `walk` already, holds it. A summary loses lines that tell of hidden ones."""
+    """A chunk in its event's form, redacted by `walk` already. A summary loses lines about hidden ones."""
     return msgspec.structs.replace(
         chunk,
         content=_content(chunk.content, walk, hide),

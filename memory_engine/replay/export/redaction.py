@@ -55,7 +55,7 @@ def _check_patterns(_rules: object, _attribute: "Attribute[tuple[str, ...]]", va
 
 @frozen(kw_only=True)
 class Redaction:
-    """The texts to take out of an export; `[redacted]` stands in their place. A rule takes out more, never less.
+    """The texts to take out of an export; `[redacted]` replaces them. A rule takes out more, never less.
 
     * `fields`: the texts and numbers in fields of payloads, by name (`"content"`) or by path (`"metadata.email"`)
     * `types`: all texts of events of these types
@@ -76,7 +76,7 @@ class Redaction:
     forgotten: bool = True
 
     def told(self) -> Redacted:
-        """The summary in the file: without patterns and places, which may tell what they hide."""
+        """The summary in the file: without patterns and places, which may reveal what they hide."""
         return Redacted(
             fields=self.fields,
             types=self.types,
@@ -196,12 +196,12 @@ class Scrubber:
 
 
 def is_status(text: str) -> bool:
-    """Whether a chunk's status says how it stands, and no more: a thought keeps its signature there."""
+    """Whether a chunk's status is a state, and no more: a thought keeps its signature there."""
     return text in _STATUSES
 
 
 def is_opaque(text: str) -> bool:
-    """Whether the engine made an id: its digits tell nothing, also where a pattern matches in them."""
+    """Whether the engine made an id: its digits reveal nothing, also where a pattern matches in them."""
     return _UUID.fullmatch(text) is not None or _DERIVED.fullmatch(text) is not None
 
 
@@ -245,7 +245,7 @@ class Hidden(Descent):
         self.calls.discard("")
 
     def note(self, bodies: Iterable[Body]) -> None:
-        """What an event said that is hidden from the start."""
+        """The words of an event that is hidden from the start."""
         for body in bodies:
             content = (body.content,) if isinstance(body.content, str) else body.content
             for one in content:
@@ -255,7 +255,7 @@ class Hidden(Descent):
 
     @property
     def gone(self) -> TakenOut:
-        """The same, for events that hold some of it beside what is their own."""
+        """The same, for events that hold some of it in addition to their own."""
         return TakenOut(self.seqs, tuple(self.texts), tuple(self.made))
 
     def is_repeated_by(self, event: Event, seq: int) -> bool:

@@ -1,7 +1,7 @@
 """Rows of a log with their texts taken out, and with the commitments that the chain holds in place of the salt.
 
 The result is a log that still verifies where it is imported. Every event that keeps its salt must come out
-of the reducers as it was recorded, though events before it say less
+of the reducers unchanged, though events before it say less
 now. Where one does not (a shortened result depends on its length), it is redacted too.
 """
 
@@ -68,7 +68,7 @@ class LogRedactor:
         self._head = 0
 
     def row(self, stored: StoredEvent) -> StoredEvent:
-        """The row without the texts to hide; the very same object where there are none.
+        """The row without the texts to hide; the very same object without any.
 
         Raises `InvalidRedaction` for texts that cannot be taken out, `IntegrityError` where the row cannot be read.
         """
@@ -166,7 +166,7 @@ class LogRedactor:
         )
 
     def _without_copies(self, event: Event | None, value: object, record: ReductionRecord, walk: PayloadWalk) -> object:
-        """The payload without what it holds of hidden events, beside what is its own."""
+        """The payload without its parts of hidden events, but with its own."""
         own = event.without(self._gone(), self._head) if event is not None else None
         if own is not event:
             value = msgspec.to_builtins(own)
@@ -188,7 +188,7 @@ class LogRedactor:
         return value
 
     def _gone(self) -> TakenOut:
-        """What events lose that hold it packed, or in copies."""
+        """The changes of events that hold it packed, or in copies."""
         gone, has_patterns = self._hidden.gone, bool(self._rules.patterns)
         return msgspec.structs.replace(
             gone,
@@ -257,7 +257,7 @@ def _tells_nothing(_line: SummaryLine) -> bool:
 
 
 def _path(name: str) -> tuple[str, ...]:
-    """A field's name or path: `payload.` may stand before it."""
+    """A field's name or path, with or without `payload.` before it."""
     parts = tuple(name.split("."))
     return parts[1:] if len(parts) > 1 and parts[0] == "payload" else parts
 
@@ -316,7 +316,7 @@ class RedactedLog:
         return self._redactor.idle()
 
     async def row(self, stored: StoredEvent) -> StoredEvent:
-        """One row without the texts to hide, the very same where there are none; given in order, from the first on."""
+        """One row without the texts to hide, the very same without any; given in order, from the first on."""
         less = self._redactor.row(stored)
         if less is stored and not is_redacted(stored):
             after = self._reduced(stored, self.state)
@@ -330,7 +330,7 @@ class RedactedLog:
         return less
 
     async def _did_come_out(self, stored: StoredEvent) -> bool:
-        """Whether an event comes out of the reducers as it was recorded where nothing is hidden."""
+        """Whether an event comes out of the reducers unchanged if nothing is hidden."""
         if self._whole is None:
             self._whole = await self._kernel.reader.state_at(self._thread_id, stored.seq - 1)
         return self._reduced(stored, self._whole) is not None

@@ -1,4 +1,4 @@
-"""What if: a thread's log replayed into a fork with other reducers, compactors, thresholds, or edits."""
+"""A thread's log replayed into a fork with other reducers, compactors, thresholds, or edits."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ class Change:
     addition to the kernel's or in place of them. With a `policy`, a `compactor` or a plug-in's, the recorded
     compactions are left out and redone where the thresholds call for them: by the given compactor, else by the built-in
     one; with `call_models` alone, by the engine's. Without these, compactions stay as recorded. With a policy that is
-    not `enabled` there are none. A compactor that calls a model is used only with `call_models`.
+    not `enabled` it has no compactions. A compactor that calls a model is used only with `call_models`.
 
     `upto` ends the rerun at a seq. `max_tokens` is the token budget that contexts are measured with (default: all of
     the state), `prices` give the report its costs, `metadata` is added to the fork's.
@@ -295,7 +295,7 @@ def _window(kernel: Kernel, thread_id: str) -> int | None:
 
 
 def _compactors(kernel: Kernel, change: Change) -> Sequence[Compactor] | None:
-    """Those that compact anew, in the order in which they are asked; `None`: recorded compactions stand."""
+    """Those that compact again, in the order of asking; `None`: recorded compactions remain."""
     brought = [entry for plugin in change.plugins for entry in plugin.compactors]
     if change.compactor is not None:
         chosen: Sequence[Compactor] = (change.compactor,)

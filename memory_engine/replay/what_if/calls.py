@@ -37,7 +37,7 @@ class Prices:
 class Call(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """One model call: the event before which it was made, and its tokens.
 
-    `kept_tokens` stand at the beginning of the context as they stood in the call before, `fresh_tokens` are the
+    `kept_tokens` are at the beginning of the context, unchanged since the call before, `fresh_tokens` are the
     rest. `fits`: false where the context needs more than the budget that was asked for.
     """
 
@@ -114,7 +114,7 @@ class CallSeries:
     def begin(self, state: State, last_call: State | None, beside: "CallSeries | None" = None) -> None:
         """From this state on. The call before was made with the state `last_call`, which the cache held then.
 
-        Messages that a series `beside` has are not made again, where it makes them by the same rules.
+        Messages that the series `beside` has are not made again, if it makes them by the same rules.
         """
         other = beside._series.messages if beside is not None and beside._series is not None else None
         builder = self.measure.builder
@@ -129,7 +129,7 @@ class CallSeries:
             self._series.step(operations, chunks, seq)
 
     def call(self, key: str, seq: int) -> None:
-        """A call is made with the context of the state as it is; the event at `seq` is the first of its response."""
+        """A call is made with the context of the present state; the event at `seq` is the first of its response."""
         if self._series is None:
             return
         context, needed = self._context(self._series)

@@ -31,7 +31,7 @@ class ReplaceEvent:
 class InsertEvent:
     """As if one more event had happened directly after the one at seq `after` (0: before the first).
 
-    It is recorded at that one's time. Several after the same seq come in the order in which they are given.
+    It is recorded at that one's time. Several after the same seq come in the given order.
     """
 
     after: int
@@ -86,9 +86,9 @@ def _check(what: str, seq: int, least: int, upto: int) -> None:
 
 @frozen(kw_only=True)
 class Refused:
-    """An event that no longer fits what the change left, and why; `event_skipped` stands in its place.
+    """An event that no longer fits after the change, and why; `event_skipped` replaces it.
 
-    A compaction whose chunks are not all there any more is one: `compaction_abandoned` stands in the place of its end.
+    A compaction whose chunks are not all there any more is one: `compaction_abandoned` replaces its end.
     """
 
     seq: int
@@ -101,7 +101,7 @@ class EventCounts(JsonForm):
     """The number of the original's events by their outcome, and of those that are new in the rerun.
 
     `shared`: the past that both have in common. `kept` came out with the bytes that they had, `renumbered` name others
-    by their new places. `left_out` are the compactions of the original where they are made anew, `added` those made.
+    by their new places. `left_out` are the compactions of the original, if they are made again, `added` those made.
     """
 
     shared: int = 0

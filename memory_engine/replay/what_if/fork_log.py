@@ -243,7 +243,7 @@ class _Rows:
 class Recompaction:
     """Decides as `CompactionService` does, for one log that is run again.
 
-    Without `by_hand` nothing is compacted where somebody had asked for it.
+    Without `by_hand` nothing is compacted where a caller had asked for it.
     """
 
     policy: CompactionPolicy

@@ -19,10 +19,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Places:
-    """Where the events of a log stand in its rerun: each at its old seq, or shifted, or nowhere."""
+    """The places of a log's events in its rerun: each at its old seq, or shifted, or nowhere."""
 
     def __init__(self, upto: int = 0) -> None:
-        """Events up to `upto` stand where they stood."""
+        """Events up to `upto` keep their places."""
         self._last = upto
         self._starts = [0]
         self._shifts = [0]
@@ -30,11 +30,11 @@ class Places:
 
     @property
     def are_same(self) -> bool:
-        """Whether every event stands where it stood."""
+        """Whether every event keeps its place."""
         return len(self._starts) == 1 and not self._gone
 
     def put(self, old: int, new: int) -> None:
-        """The next event, at `old` in the log, stands at `new`."""
+        """The next event, at `old` in the log, is at `new`."""
         self._last = old
         if new - old != self._shifts[-1]:
             self._starts.append(old)
@@ -57,7 +57,7 @@ class Places:
         return old + self._shift(old) if old > 0 else old
 
     def chunk(self, chunk_id: str) -> str:
-        """The chunk's id in the rerun, empty if it has none; a text that is not a chunk id stays as it is."""
+        """The chunk's id in the rerun, empty if it has none; a text that is not a chunk id does not change."""
         return self._numbered(_CHUNK, chunk_id, 1)
 
     def fact(self, fact_id: str) -> str:
@@ -80,7 +80,7 @@ class Places:
 
 
 Refer = Callable[[Places, object, int], object]
-"""A reference as it is to be in the rerun; falsy for one whose event has no place there. The int is the event's seq."""
+"""A reference for the rerun; falsy for one whose event has no place there. The int is the event's seq."""
 
 
 def _chunk(places: Places, value: object, _seq: int) -> object:
@@ -92,12 +92,12 @@ def _seq(places: Places, value: object, _own: int) -> object:
 
 
 def _bound(places: Places, value: object, _own: int) -> object:
-    """A seq up to which something was read: any event may stand there, also one that is left out."""
+    """A seq up to which something was read: any event may have it, also one that is left out."""
     return places.floor(value) if isinstance(value, int) else value
 
 
 def _counted_back(places: Places, value: object, own: int) -> object:
-    """A seq, or (negative) how many before the event's own: as it was where that still leads to the same event."""
+    """A seq, or (negative) how many before the event's own: unchanged while that still leads to the same event."""
     if not isinstance(value, int) or value >= 0:
         return _seq(places, value, own)
     if own == 0:
@@ -145,7 +145,7 @@ def references_of(cls: type[msgspec.Struct]) -> Mapping[str, Refer]:
 def renumbered(event: S, places: Places, seq: int) -> S:
     """The event that stood at `seq`, naming what it names by its place in the rerun; the very same where none moved.
 
-    `seq` 0: it stood nowhere, and seqs counted back from itself stay as they are.
+    `seq` 0: it was nowhere, and seqs counted back from itself do not change.
     A reference without a place there is left out of a list; a field that holds a single reference then is empty, or 0.
     """
     return event if places.are_same else _struct(event, places, seq)

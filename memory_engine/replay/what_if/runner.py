@@ -1,7 +1,7 @@
 """Running a log again under a change: event by event, as `verify` replays it, into a log of its own.
 
-As long as every event comes out as it is recorded, the past is shared with the original; from the first that does not,
-rows are made anew, with the ids, times and causes that the events have. Nothing goes through a queue, and no event is
+While every event comes out unchanged, the past is shared with the original; from the first that does not,
+rows are made again, with the ids, times and causes that the events have. Nothing goes through a queue, and no event is
 dispatched: the original thread is read and never opened.
 """
 
@@ -51,7 +51,7 @@ class Setting:
     """The settings of a rerun.
 
     `applied` is the policy that the original was compacted by.
-    `compactors`: those that compact anew, by `policy`, and `by_hand` where somebody had asked for it; `None` where
+    `compactors`: those that compact again, by `policy`, and `by_hand` where a caller had asked for it; `None` if
     compactions are taken as they are recorded.
     `record`: the fork's, but for where it begins; `None`: nothing is written. `measures`: how the contexts of model
     calls are built in the original and in the rerun; `None`: calls are not measured.
@@ -174,7 +174,7 @@ class Rerun:
     # the shared past
 
     def _stays(self, stored: StoredEvent, event: Event | UnknownEvent, *, is_call: bool) -> bool:
-        """Whether the event comes out as it is recorded, on the state that both share."""
+        """Whether the event comes out unchanged, on the state that both share."""
         if self.setting.script.concerns(stored.seq):
             return False
         if self._compaction is not None:
@@ -258,7 +258,7 @@ class Rerun:
             await self._compaction.after_event(stored.recorded_at_us)
 
     def _said(self, stored: StoredEvent, event: Event | UnknownEvent) -> tuple[Event, str]:
-        """The event that stands in the place of one, naming others by their old places, and its outcome."""
+        """The replacement of an event, naming others by their old places, and its outcome."""
         script = self.setting.script
         if stored.seq in script.skipped:
             return _placeholder(stored, event, "skipped"), "skipped"
@@ -294,7 +294,7 @@ class Rerun:
         return self._put(_placeholder(stored, event, f"refused: {why}"), Envelope.of(stored))
 
     def _speaks_of_others(self, event: Event) -> str:
-        """Why a recorded summary no longer fits: a chunk that it would stand for was replaced."""
+        """The reason why a recorded summary no longer fits: one of its chunks was replaced."""
         if not isinstance(event, CompactionCompleted):
             return ""
         covered = (chunk_id for replacement in event.replacements for chunk_id in replacement.covers)
@@ -452,7 +452,7 @@ class Rerun:
 
 
 def _placeholder(stored: StoredEvent, event: Event | UnknownEvent, why: str) -> Event:
-    """The stand-in for an event. For a compaction's end it is an event that says that the compaction was abandoned."""
+    """The stand-in for an event. For a compaction's end it is an event with the reason of the abandoned compaction."""
     if isinstance(event, CompactionCompleted):
         return CompactionAbandoned(compaction_id=event.compaction_id, reason=f"what-if: {why}")
     return EventSkipped(skipped_type=stored.type, skipped_id=stored.id, reason=why)
