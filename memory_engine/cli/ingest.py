@@ -249,8 +249,8 @@ def _put_report(report: IngestReport, db: str, seconds: float, terminal: Termina
     terminal.say(f"{line} in {duration(seconds)}")
     branches = [thread.id for thread in report.threads if thread.branch_of]
     if branches:
-        names = ", ".join(branches[:KINDS_SHOWN_MAX]) + (", …" if len(branches) > KINDS_SHOWN_MAX else "")
-        terminal.say(f"{counted(len(branches), 'thread')} of these a branch that was left: {names}")
+        names = ", ".join(branches[:KINDS_SHOWN_MAX]) + ", …" * (len(branches) > KINDS_SHOWN_MAX)
+        terminal.say(f"{counted(len(branches), 'fork')} for branches that were left: {names}")
     if report.compactions:
         tokens = f"{number(report.tokens_before)} → {number(report.tokens_after)} tokens"
         terminal.say(f"{counted(report.compactions, 'compaction')} on the way: {tokens}")

@@ -1,7 +1,7 @@
 """Branches of a conversation that were left become forks of its thread, and stay out of its context."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -64,7 +64,8 @@ def claude_ai(tree: Tree, last: str) -> object:
     return [{"uuid": "c", "chat_messages": messages, "current_leaf_message_uuid": last}]
 
 
-EXPORTS = [chatgpt, claude_ai]
+Export = Callable[[Tree, str], object]
+EXPORTS: list[Export] = [chatgpt, claude_ai]
 
 
 async def ingest(engine: Engine, path: Path, value: object, *, branches: bool = True) -> IngestReport:
@@ -83,7 +84,7 @@ async def said(engine: Engine, thread_id: str) -> list[str]:
 
 
 @pytest.mark.parametrize("export", EXPORTS)
-async def test_each_branch_is_a_fork_from_where_it_was_left(tmp_path: Path, export: type) -> None:
+async def test_each_branch_is_a_fork_from_where_it_was_left(tmp_path: Path, export: Export) -> None:
     """Branches of branches too, and those of the first message; the conversation's own thread has none of them."""
     async with memory_engine.open(":memory:") as engine:
         report = await ingest(engine, tmp_path / "x.json", export(TREE, "a3"))
@@ -100,7 +101,7 @@ async def test_each_branch_is_a_fork_from_where_it_was_left(tmp_path: Path, expo
 
 
 @pytest.mark.parametrize("export", EXPORTS)
-async def test_a_second_reading_adds_nothing(tmp_path: Path, export: type) -> None:
+async def test_a_second_reading_adds_nothing(tmp_path: Path, export: Export) -> None:
     """To the thread and to its forks; a longer branch adds what is new of it."""
     async with memory_engine.open(":memory:") as engine:
         await ingest(engine, tmp_path / "x.json", export(TREE, "a3"))
@@ -113,7 +114,7 @@ async def test_a_second_reading_adds_nothing(tmp_path: Path, export: type) -> No
 
 
 @pytest.mark.parametrize("export", EXPORTS)
-async def test_branches_may_be_left_out(tmp_path: Path, export: type) -> None:
+async def test_branches_may_be_left_out(tmp_path: Path, export: Export) -> None:
     """Then they are counted."""
     async with memory_engine.open(":memory:") as engine:
         report = await ingest(engine, tmp_path / "x.json", export(TREE, "a3"), branches=False)
