@@ -3,32 +3,28 @@
 People restate a fact in other words when it has changed: "I live in Leeds", and later "the boxes are unpacked, I moved
 to Utrecht". By its words, the older statement is the better answer to "Where do I live?". A newer statement supersedes
 it if both are about the matter that is asked for (the same subject and attribute), the newer one claims something else,
-and it says or shows that something has changed. In doubt the order stays: plans, conditions, questions, quotations,
-the past, other people, additions.
+and it says or shows that something has changed, or holds the same words of the question and ranks near. In doubt the
+order stays: plans, conditions, questions, quotations, denials, the past, other people, additions.
 
 Pure and deterministic, over the passages that one search has found. `lexicon.py` defines the uses of words.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress, pairwise, product
 from operator import not_
-from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from memory_engine.core.lazy import regex
 from memory_engine.language.rough import asks, rough_sentences, spaced_clauses
-from memory_engine.language.text import fold_case, is_unspaced
+from memory_engine.language.text import fold_case, is_unspaced, words
 from memory_engine.recall.hits import Hit, passage_of
-from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, language_of, slots, words_of
+from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, words_of
+from memory_engine.recall.matter import PARTNER, TEXT_CHARS_MAX, Matter, read_matter
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked
 
-TEXT_CHARS_MAX = 300
-"""Maximum length of a passage that is read. A longer one is an essay, not a statement of one fact."""
-FURTHER_MAX = 12
-"""Maximum number of terms, in addition to the question's own, by which newer statements become candidates."""
 BEST_READ = 20
 """Number of best hits that are read as statements: an outdated statement often matches best by its words."""
 WORTH_READ = 12
@@ -43,82 +39,37 @@ LIFTED_TO = 2
 """Lowest position, counted from 0, of a statement that is known to be the last one on the matter."""
 COVERED_MIN = 0.5
 """Share of the subject's words above which a statement is about the same subject, whatever it says about it."""
+NEAR_MIN = 0.8
+"""Share of an older statement's score from which a newer one that answers in the same words comes before it."""
 DENIED_WORDS = 3
 """Number of words within which a negation cancels a following change: "has not yet moved"."""
 CURRENT = "current"
 """Signal of a hit that is lifted because it is true at the time of the question."""
-KINDS = frozenset({"message", "note", "snippet", "memory", "task"})
-"""Kinds of passages in which people state facts."""
+KINDS = frozenset({"message", "note", "snippet", "memory", "task", "tool"})
+"""Kinds of passages that state facts."""
 _NOT_PEOPLE = frozenset({"assistant", "tool"})
-"""Roles whose passages cannot outdate people's statements, or be outdated by them."""
-_PARTNER = "?partner"
+"""Roles whose passages cannot outdate people's statements, or be outdated by them. A tool's results outdate its own."""
 _FREE_ORDER = frozenset({"de", "es"})
 """Languages in which the speaker may come after what they have: im Abendkurs lerne ich."""
 _DROP_SUBJECTS = frozenset({"es", "zh"})
 """Languages in which the speaker need not be named. In others, a note may omit it too: "Sold the car."."""
-_NO_SUBJECT = frozenset({"plain", "self", "then", "was", "change", "unsaid", "added", "denied", "other", "conditions"})
 _UNTELLING = frozenset({"plain", "self", "person", "denied", "added", "other"})
+_POSSESSIVE = "'s"
 
 _QUOTED = regex(r"\"[^\"]{8,1000}\"|“[^”]{4,1000}”|„[^“”]{8,1000}[“”]|«[^»]{8,1000}»|「[^」]{4,1000}」")
 _NUMBER = regex(r"\d+(?:[.,:]\d+)*")
 _NUMERALS = regex(
     r"[零一二两三四五六七八九十百千万亿]+(?=\s?[个片点月号日年岁元块人天次分小兆倍])|[零一二两三四五六七八九十百千万亿]{2,}"
 )
-_SEVERAL = {
-    "en": regex(
-        r"\b(?:what|which) (?!is\b|was\b|does\b|has\b)\w+[^su]s\b"
-        r"|^(?:what|which|where|who|how)(?: \w+){0,2} ha(?:s|ve) \w+ \w+"
-    ),
-    "de": regex(r"\bwelche \w+en\b"),
-    "es": regex(r"\bcuales\b|\bque \w{2,}[ao]s\b"),
-    "zh": regex("哪些|些什么"),
-}
-"""Questions for several values, or for everything that has happened so far."""
-
-
-class Matter(msgspec.Struct, frozen=True):
-    """The matter that a question asks for: attributes ("home", "port") of a subject.
-
-    `subject` are the keys of the words that name it; together with the keys of the attributes they form `asked`.
-    `people` are the people it is about, in addition to the speaker (`is_own`). `slots` say that the value is a "number"
-    or a "time". `asks` is "now" for what is true now, "before" for what was true, and "event" for a past event.
-    `further` are terms that statements of the matter may contain, but the question does not. `speakers` are the
-    speakers that the question names: they speak about themselves.
-    """
-
-    language: str
-    attributes: frozenset[str]
-    slots: frozenset[str]
-    subject: tuple[str, ...]
-    asked: frozenset[str]
-    people: frozenset[str]
-    is_own: bool
-    asks: Literal["now", "before", "event"]
-    further: tuple[str, ...]
-    speakers: frozenset[str] = frozenset()
-
-    @property
-    def spoken(self) -> frozenset[str]:
-        """Uses of the words that mention its attributes."""
-        return frozenset(sign + attribute for attribute in self.attributes for sign in "?!")
-
-    def of_speakers(self, names: Iterable[str]) -> "Matter":
-        """Return the matter given the speakers' names: named speakers speak about themselves, and others to them."""
-        keys = {name: frozenset(keys_of(fold_case(name))) for name in names if name}
-        named = frozenset(name for name, held in keys.items() if not held.isdisjoint(self.subject))
-        if not named:
-            return self
-        told = frozenset().union(*(keys[name] for name in named))
-        rest = tuple(key for key in self.subject if key not in told)
-        return replace(self, subject=rest, is_own=True, speakers=named)
 
 
 class Assertion(msgspec.Struct, frozen=True):
     """The claim of a sentence or a short passage about the present.
 
     `before` maps the keys of its significant words, in order, to the key of the word directly before each. `values` are
-    numbers and `days`, as written. `is_stated` is True if it mentions both the subject and what is asked about it,
-    `is_tied` if it has a verb that gives a subject any value, `is_own` if it may be about its speaker.
+    numbers and `days`, as written. `owned` are pairs of keys: whose, and what ("Petra's flight"). `is_stated` is True
+    if it mentions both the subject and what is asked about it, `is_tied` if it has a verb that gives a subject any
+    value, `is_own` if it may be about its speaker, `denies` if it only says what is not so.
     """
 
     text: str
@@ -126,11 +77,13 @@ class Assertion(msgspec.Struct, frozen=True):
     attributes: frozenset[str]
     values: frozenset[str]
     days: frozenset[str]
+    owned: frozenset[tuple[str, str]]
     is_stated: bool
     is_tied: bool
     is_own: bool
     has_changed: bool
     adds: bool
+    denies: bool
 
     def holds(self, key: str) -> bool:
         """Return True if it contains a word with this key."""
@@ -143,54 +96,6 @@ class Assertion(msgspec.Struct, frozen=True):
         if is_unspaced(key):
             return self.text.find(key)
         return next(at for at, one in enumerate(self.before) if one.startswith(key))
-
-
-def read_matter(question: Question) -> Matter | None:
-    """Return what a question asks for; `None` if it names no attribute and no subject, or asks for several values."""
-    folded = fold_case(question.text[:TEXT_CHARS_MAX])
-    language = language_of(folded)
-    words = words_of(language)
-    attributes: set[str] = set()
-    named: list[str] = []
-    people: set[str] = set()
-    used: set[str] = set()
-    others: list[Reading] = []
-    for word, uses in words.read(folded):
-        of = {use[1:] for use in uses if use[0] == "?"}
-        used |= uses
-        attributes |= of
-        if "person" in uses:
-            people.add(word)
-        elif of:
-            named += keys_of(word)
-        elif uses.isdisjoint(_NO_SUBJECT):
-            others.append((word, uses))
-    if people and attributes != {_PARTNER[1:]}:
-        attributes.discard(_PARTNER[1:])
-    elif people:
-        people = set()
-    is_own = "self" in used
-    stating = {f"!{attribute}" for attribute in attributes}
-    subject = [key for word, uses in others if uses.isdisjoint(stating) for key in keys_of(word)]
-    subject = subject or ([] if is_own or people else named)
-    if (not attributes and not subject) or _SEVERAL[language].search(folded):
-        return None
-    is_past = "then" in used or not used.isdisjoint(("was", "unsaid"))
-    stated = [term for attribute in sorted(attributes) for term in words.stated(attribute)]
-    if "then" in used:
-        # The words that ask for it in the present come last; they are the words that stated it in the past.
-        stated = [*stated[: FURTHER_MAX // 2], *reversed(stated)]
-    return Matter(
-        language=language,
-        attributes=frozenset(attributes),
-        slots=frozenset(slot for attribute in attributes if (slot := slots()[attribute])),
-        subject=tuple(dict.fromkeys(subject)),
-        asked=frozenset((*named, *subject)),
-        people=frozenset(people),
-        is_own=is_own,
-        asks="before" if "then" in used else "event" if is_past else "now",
-        further=tuple(t for t in dict.fromkeys(stated) if t not in question.terms)[:FURTHER_MAX],
-    )
 
 
 def read_claims(text: str, matter: Matter) -> list[Assertion]:
@@ -233,12 +138,21 @@ def _claim(clauses: Sequence[Sequence[Reading]], matter: Matter) -> Assertion | 
         attributes=frozenset(use[1:] for _, uses in read for use in uses if use[0] in "?!"),
         values=days.union(_NUMBER.findall(text), _NUMERALS.findall(text)),
         days=days,
+        owned=frozenset(_owned(read)),
         is_stated=any(_states(clause, matter) for clause in (clauses if matter.is_own else [read])),
         is_tied=any("tie" in uses for _, uses in read),
         is_own=matter.language in _DROP_SUBJECTS or "change" in read[0][1] or any("self" in uses for _, uses in read),
         has_changed=has_changed,
         adds=any(adding) and not has_changed,
+        denies=not has_changed and all(any("denied" in uses for _, uses in clause) for clause in clauses if clause),
     )
+
+
+def _owned(read: Sequence[Reading]) -> Iterator[tuple[str, str]]:
+    """Yield whose and what, as keys, of each English possessive; "Mia's moved" is a verb."""
+    for (word, _), (after, uses) in pairwise(read):
+        if word.endswith(_POSSESSIVE) and uses.isdisjoint(("change", "tie")):
+            yield from product(keys_of(word.removesuffix(_POSSESSIVE)), keys_of(after)[:1])
 
 
 def _before(read: Sequence[Reading]) -> dict[str, str]:
@@ -285,7 +199,7 @@ def _people(read: Sequence[Reading], matter: Matter) -> frozenset[str]:
     for (_, possessing), (word, uses), (after, _) in zip(padded, padded[1:], padded[2:], strict=False):
         is_role = "role" in uses and "self" in possessing and matter.asked.isdisjoint(keys_of(word))
         if "person" in uses or is_role:
-            is_partner = _PARTNER in uses and matter.subject and matter.attributes <= {_PARTNER[1:]}
+            is_partner = PARTNER in uses and matter.subject and matter.attributes <= {PARTNER[1:]}
             if word in matter.people or not (is_partner or set(keys_of(after)).intersection(matter.subject)):
                 found.add(word)
     return frozenset(found)
@@ -293,23 +207,44 @@ def _people(read: Sequence[Reading], matter: Matter) -> frozenset[str]:
 
 def supersedes(matter: Matter, older: Assertion, newer: Assertion) -> bool:
     """Return True if the newer of two claims about the matter's people supersedes the older one."""
-    if newer.adds or not _is_answer(matter, older) or not _is_of_same_subject(matter, older, newer):
+    if not _is_another_value(matter, older, newer):
         return False
-    stated, claimed = older.before.keys(), newer.before.keys()
-    if claimed <= stated | matter.asked and newer.values <= older.values:
-        return False  # a repetition
     is_measured = bool(matter.slots and older.values)
-    if is_measured and newer.values <= older.values:
-        return False
     if not newer.has_changed:
         return is_measured and _is_whole(matter, older, newer)
     return bool(
         matter.attributes & newer.attributes
-        or (stated & claimed) - matter.asked
+        or (older.before.keys() & newer.before.keys()) - matter.asked
         or older.values & newer.values
         or (is_measured and matter.subject)
         or sum(map(newer.holds, matter.subject)) > 1
     )
+
+
+def answers_anew(matter: Matter, older: Assertion, newer: Assertion) -> bool:
+    """Return True if the newer claim answers with the same words of the question, most of all, and another value."""
+    asked = [key for key in matter.asked if older.holds(key)]
+    if not matter.subject or len(asked) <= COVERED_MIN * len(matter.asked) or not all(map(newer.holds, asked)):
+        return False
+    is_of_same_days = "time" in matter.slots or older.days == newer.days
+    says_more = bool(newer.before.keys() - older.before.keys() - matter.asked)
+    return is_of_same_days and says_more and _is_another_value(matter, older, newer)
+
+
+def _is_another_value(matter: Matter, older: Assertion, newer: Assertion) -> bool:
+    """Return True if the older claim is an answer, and the newer claims something else about the same subject."""
+    if newer.adds or newer.denies or _is_of_another(matter, older, newer) or not _is_answer(matter, older):
+        return False
+    if not _is_of_same_subject(matter, older, newer):
+        return False
+    if newer.before.keys() <= older.before.keys() | matter.asked and newer.values <= older.values:
+        return False  # a repetition
+    return not (matter.slots and older.values and newer.values <= older.values)
+
+
+def _is_of_another(matter: Matter, older: Assertion, newer: Assertion) -> bool:
+    """Return True if the newer claim is about somebody else's: Petra's flight, for mine, or Tova's ex, for Tova."""
+    return any((whose in matter.asked) != (what in matter.asked) for whose, what in newer.owned - older.owned)
 
 
 def _is_answer(matter: Matter, one: Assertion) -> bool:
@@ -378,9 +313,10 @@ class Current:
         if not matter.attributes and not any(one.place in ahead and sought.holds_all(one) for one in candidates):
             return []  # nothing that could be outdated
         worth = {one.place: value for one in candidates if (value := sought.worth(one))}
-        if len(worth) < 2 or not sought.has_changed:
+        if len(worth) < 2:
             return []
-        best = sorted(worth, key=lambda place: (-worth[place], -place))[:WORTH_READ]
+        people = [one.place for one in candidates if one.place in worth and one.role not in _NOT_PEOPLE]
+        best = sorted(people, key=lambda place: (-worth[place], -place))[:WORTH_READ] if sought.has_changed else []
         self.read = frozenset((*best, *ahead.intersection(worth)))
         self._passages = frozenset(passage_of(place, thread_ids) for place in self.read)
         shown = {one.place for one in ranked}.union(*(one.alike for one in ranked))
@@ -412,12 +348,12 @@ class _SoughtMatter:
     """Measure of a candidate's worth: words of change, and of the matter, above all those not in the question."""
 
     def __init__(self, matter: Matter) -> None:
-        words = words_of(matter.language)
+        listed = words_of(matter.language)
         self._matter = matter
-        self._changing = words.changing
-        self._about = frozenset(term for attribute in matter.attributes for term in words.stated(attribute))
+        self._changing = listed.changing
+        self._about = frozenset(term for attribute in matter.attributes for term in listed.stated(attribute))
         people = (key for word in matter.people for key in keys_of(word))
-        self._asked = tuple(" " + key for key in (*matter.asked, *people))
+        self._asked = tuple(" " + " ".join(words(key)) for key in (*matter.asked, *people))  # amber-3 is two terms
         self.has_changed = matter.language == "zh"
         """Whether a candidate has a word of change, or a number if one is asked for."""
         self._is_unspaced = matter.language == "zh"  # words of one character are not among the terms
@@ -426,7 +362,7 @@ class _SoughtMatter:
         """Return how much of the matter and of change a candidate contains; 0 if it is not worth reading."""
         matter = self._matter
         held = one.terms
-        if one.kind not in KINDS or one.role in _NOT_PEOPLE or len(held) > TERMS_MAX:
+        if one.kind not in KINDS or one.role == "assistant" or len(held) > TERMS_MAX:
             return 0
         if matter.speakers and one.speaker not in matter.speakers:
             return 0
@@ -456,10 +392,12 @@ def _superseders(matter: Matter, hits: Sequence[Hit | None]) -> dict[int, int]:
     read.sort(key=lambda one: (one[0].at, one[0].thread_id, one[0].seq, one[0].n))
     found: dict[int, tuple[int, int]] = {}
     for at, (hit, n, claims) in enumerate(read):
-        for other, m, newer in reversed(read[at + 1 :]):
-            replaced = [a for a in claims if any(supersedes(matter, a, b) for b in newer)]
-            if replaced and _may_know(matter, hit, other):
-                found[n] = m, max(_closeness(matter, one) for one in replaced)
+        later = [one for one in reversed(read[at + 1 :]) if _may_know(matter, hit, one[0])]
+        near = [one for one in later if one[0].score >= NEAR_MIN * hit.score]
+        for judge, others in ((supersedes, later), (answers_anew, near)):
+            pairs = ((m, [a for a in claims if any(judge(matter, a, b) for b in newer)]) for _, m, newer in others)
+            if newest := next(((m, replaced) for m, replaced in pairs if replaced), None):
+                found[n] = newest[0], max(_closeness(matter, one) for one in newest[1])
                 break
     # Of the statements that one statement outdates, only the closest to the question is marked; the others may be
     # merely related to the matter.
@@ -474,9 +412,7 @@ def _closeness(matter: Matter, one: Assertion) -> int:
 
 def _may_know(matter: Matter, older: Hit, newer: Hit) -> bool:
     """Return True if the newer hit's speaker can outdate the older one's. On their own matters, only they can."""
-    if (newer.role in _NOT_PEOPLE) != (older.role in _NOT_PEOPLE):
-        return False
-    if matter.subject and not matter.speakers:
+    if {newer.role, older.role}.isdisjoint(_NOT_PEOPLE) and matter.subject and not matter.speakers:
         return True
     return (older.role, older.speaker) == (newer.role, newer.speaker)
 

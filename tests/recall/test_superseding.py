@@ -11,9 +11,12 @@ from memory_engine import (
     Engine,
     EngineConfig,
     LlmTextResponse,
+    LlmToolCall,
     MemoryForget,
     NewEvent,
     Thread,
+    ToolCall,
+    ToolResult,
     UserMessage,
 )
 from memory_engine.errors import InvalidSearch
@@ -182,3 +185,36 @@ async def test_people_of_one_chat_speak_of_themselves(engine: Engine) -> None:
     of_ann = await thread.search("Where does Ann live?")
     assert "I finally moved, my flat in Utrecht is tiny." == of_ann[0].text
     assert "I live in Graz." == (await thread.search("Where does Bo live?"))[0].text
+
+
+async def test_the_later_of_two_answers_in_the_same_words_stands_first(engine: Engine) -> None:
+    """Both answer equally well, and no word tells of a change: what was said last is true now."""
+    older, newer = "The spare key is under the blue flowerpot.", "I put the spare key in the letterbox of number 9."
+    thread = await told(engine, older, "The flowerpot is blue.", newer, "The letterbox squeaks.")
+    assert [newer, older] == texts(await thread.search("Where is the spare key?"))[:2]
+    assert older == (await thread.search("Where was the spare key before?"))[0].text
+
+
+async def test_another_ones_is_not_mine(engine: Engine) -> None:
+    """What is said of Klara's train does not move mine."""
+    mine, hers = "My train to Bonn is at 8:20.", "Klara's train to Bonn was moved to 9:50."
+    thread = await told(engine, mine, hers)
+    assert not any(hit.why.startswith("current") for hit in await thread.search("When is my train to Bonn?"))
+
+
+async def test_the_last_reading_of_a_tool_stands_first(engine: Engine) -> None:
+    """A tool is asked the same twice: the later result is what holds. Another tool's results say nothing of it."""
+    thread = await engine.create_thread("readings")
+    read = [
+        ("gauge", "queue length of worker amber-3: 412 jobs"),
+        ("gauge", "queue length of worker amber-3: 7 jobs"),
+        ("forecast", "queue length of worker amber-3: 950 jobs"),
+    ]
+    await thread.dispatch(UserMessage(content="What is the queue length of worker amber-3?"))
+    for number, (name, content) in enumerate(read):
+        call = ToolCall(id=f"c{number}", name=name, arguments="{}")
+        await thread.dispatch_all([LlmToolCall(calls=(call,)), ToolResult(call_id=call.id, name=name, content=content)])
+    found = await thread.search("What is the queue length of worker amber-3?")
+    order = [hit.text for hit in found if hit.role == "tool"]
+    assert order.index(read[1][1]) < order.index(read[0][1])
+    assert [read[1][1]] == [hit.text for hit in found if hit.why.startswith("current")]

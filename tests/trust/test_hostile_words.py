@@ -18,7 +18,7 @@ from memory_engine.core import excerpts
 from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.files import facts
 from memory_engine.language import dates_relative, identification, prose, rough, secrets, sentences, text
-from memory_engine.recall import question, superseding
+from memory_engine.recall import matter, question, superseding
 from memory_engine.views.layers import summaries
 from memory_engine.views.patterns.redaction import EmbeddedRedactor, says_anything
 from memory_engine.views.playbooks import reactions
@@ -35,7 +35,7 @@ en |##|##a|--|\
 \u54ea\u4e9b|\u4e00|(a|a) |a;"""
 PIECES = (*SIGNS, *BEGINNINGS.split("|"))
 
-MATTER = superseding.read_matter(question.read_question("What is my phone number?"))
+MATTER = matter.read_matter(question.read_question("What is my phone number?"))
 
 READERS: dict[str, Callable[[str], object]] = {
     "prose": prose.prose,

@@ -2,10 +2,15 @@
 
 # ruff: noqa: RUF001 - texts of several languages carry their own punctuation
 
+from collections.abc import Callable
+
 import pytest
 
+from memory_engine.recall.matter import Matter, read_matter
 from memory_engine.recall.question import read_question
-from memory_engine.recall.superseding import read_claims, read_matter, supersedes
+from memory_engine.recall.superseding import Assertion, answers_anew, read_claims, supersedes
+
+Judge = Callable[[Matter, Assertion, Assertion], bool]
 
 REPLACED = [
     ("Where does Ben live?", "Ben lives in Cork.", "Ben moved to Sligo in spring."),
@@ -157,17 +162,37 @@ KEPT = [
     ("小王住在哪里？", "小王住在南京。", "小王的姐姐搬到杭州了。"),
     ("小王住在哪里？", "小王住在南京。", "小王打算搬到杭州。"),
     ("培训几点开始？", "培训九点开始。", "演出改到十点半了。"),
+    ("When does the market open?", "The market opens at 7.", "The market does not open at 8."),
+    ("When is my train to Bonn?", "My train to Bonn is at 8:20.", "Klara's train to Bonn was moved to 9:50."),
+    ("Where does Ruth live?", "Ruth lives in Graz.", "Ruth's ex has moved to Linz."),
+    ("What is my fee?", "My fee is 300 euros.", "Dario's fee went up to 350 euros."),
 ]
 """A question, and two statements that both hold, or of which the second claims nothing about now."""
 
 
-def replaces(question: str, older: str, newer: str) -> bool:
+ANEW = [
+    (
+        "Who coaches the under-tens?",
+        "Dag coaches the under-tens.",
+        "Dag is ill and Mirre coaches the under-tens.",
+    ),
+    ("Who is our secretary?", "Bo is our secretary.", "At the meeting Sunniva was elected secretary."),
+    ("What is Lotte's hamster called?", "Lotte's hamster is called Nib.", "Lotte's hamster is called Quill."),
+    ("Where is the spare key?", "The spare key is under the flowerpot.", "I put the spare key in the letterbox."),
+    ("What is the build target?", "The build target is es2017.", "The build target is es2022."),
+    ("Wer leitet den Chor?", "Frau Bode leitet den Chor.", "Herr Quast leitet den Chor."),
+    ("¿Quién cuida el jardín?", "Raúl cuida el jardín.", "Berta cuida el jardín."),
+]
+"""A question, and two answers in its words, of which the second says of no change."""
+
+
+def replaces(question: str, older: str, newer: str, *, by: Judge = supersedes) -> bool:
     """Whether the newer statement supersedes the older one, asked so."""
     matter = read_matter(read_question(question))
     if matter is None:
         return False
     claims = [read_claims(text, matter) for text in (older, newer)]
-    return any(supersedes(matter, one, other) for one in claims[0] for other in claims[1])
+    return any(by(matter, one, other) for one in claims[0] for other in claims[1])
 
 
 @pytest.mark.parametrize(("question", "older", "newer"), REPLACED)
@@ -180,3 +205,10 @@ def test_a_changed_value_of_the_same_matter_supersedes(question: str, older: str
 def test_what_may_both_hold_is_left_alone(question: str, first: str, second: str) -> None:
     """Another subject, a plan, a question, a condition, a denial, an addition, the past, the same again."""
     assert not replaces(question, first, second)
+    assert not replaces(question, first, second, by=answers_anew)
+
+
+@pytest.mark.parametrize(("question", "older", "newer"), ANEW)
+def test_a_later_answer_in_the_same_words_answers_anew(question: str, older: str, newer: str) -> None:
+    """Both hold what is asked; no word needs to tell of a change."""
+    assert replaces(question, older, newer, by=answers_anew)
