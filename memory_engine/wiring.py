@@ -467,8 +467,7 @@ def _services(
     threads.on_open += [asked.read, compaction.recover]
     threads.on_due += [compaction.after_commit]
     relay.listen(threads)
-    if worker.is_needed:
-        threads.on_commit += [lambda runtime, _: worker.touched(runtime.id)]
+    threads.on_commit += [lambda runtime, _: worker.touched(runtime.id)] if worker.is_needed else []
     threads.keeping += [compaction.is_running]
     # work of an event loop that has ended has no waiter any more
     kernel.home.moved += [kernel.moved, kernel.tasks.moved, kernel.entrance.moved, kernel.caches.clear, threads.moved]

@@ -97,10 +97,7 @@ class CompactionService:
         return thread_id in self._running
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Start a compaction in the background if one is due. By default, the queue is blocked from this moment.
-
-        The compaction is recorded as caused by the last event of the commit.
-        """
+        """Start a compaction in the background if one is due. By default, the queue is blocked from this moment."""
         policy = self.policy_of(runtime)
         tally = runtime.state.tally
         if not is_due(tally, policy):
@@ -119,7 +116,7 @@ class CompactionService:
         if not plan:
             runtime.compaction_backoff = tally.compactable + max(1, policy.threshold // 4)
             return
-        last = reduced[-1].stored if reduced else None
+        last = reduced[-1].stored if reduced else None  # the compaction is recorded as caused by it
         with linked(Links() if last is None else Links(last.id, last.correlation_id)):
             self._start(runtime, "auto", None)
 

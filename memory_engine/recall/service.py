@@ -16,9 +16,10 @@ from memory_engine.core.threads import TIMEZONE, WHAT_IF
 from memory_engine.errors import InvalidArgument, InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.base import close
 from memory_engine.llm.vectors import Embedder, MaskedEmbedder, checked_embedder, masked_embedder
+from memory_engine.recall.ahead import IndexingAhead
 from memory_engine.recall.candidates import Choice
 from memory_engine.recall.hits import Found, Hit
-from memory_engine.recall.index import Embedding, Indexing, IndexingAhead, IndexProgress, SearchModels, embed_all
+from memory_engine.recall.index import Embedding, Indexing, IndexProgress, SearchModels, embed_all
 from memory_engine.recall.likeness import KeptVectors, TextIndex
 from memory_engine.recall.rerankers import Reranker
 from memory_engine.recall.search import LIMIT_MAX, Asked, Searching

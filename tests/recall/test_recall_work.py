@@ -62,8 +62,8 @@ async def test_a_long_log_is_indexed_before_it_is_searched_while_nothing_is_writ
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first search reads no log then; a short log waits for others. What is forgotten meanwhile is not found."""
-    monkeypatch.setattr("memory_engine.recall.index.QUIET_S", 0.05)
-    monkeypatch.setattr("memory_engine.recall.index.AHEAD_MIN", LONG)
+    monkeypatch.setattr("memory_engine.recall.ahead.QUIET_S", 0.05)
+    monkeypatch.setattr("memory_engine.recall.ahead.AHEAD_MIN", LONG)
     async with memory_engine.open(str(tmp_path / "log.db")) as engine:
         few, many = await engine.create_thread("few"), await engine.create_thread("many")
         await few.dispatch_all([UserMessage(content=f"note {n}") for n in range(100)])
