@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from attrs import evolve
 
 from memory_engine.administration.handle import Administered
+from memory_engine.compaction.base import chunk_ids_of
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
-from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_list, checked_text
+from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_text
 from memory_engine.core.aside import imported
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded, ThreadCleared
@@ -300,8 +301,8 @@ class Thread(Administered):
 
     # compaction
 
-    async def compact(self, chunk_ids: Collection[str] | None = None, *, focus: str = "") -> CompactionReport:
-        """Compact all compactable chunks, or the given ones (with those that must stay with them).
+    async def compact(self, chunk_ids: Collection[str | Chunk] | None = None, *, focus: str = "") -> CompactionReport:
+        """Compact all compactable chunks, or the given ones, or of the given ids, with those that must stay with them.
 
         `focus` says in words what this summary should keep in detail; it takes nothing away from what a summary must
         hold, and gives it no more room. Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
@@ -309,12 +310,11 @@ class Thread(Administered):
         self.check_present("compaction")
         self.kernel.check_writable("a compaction")  # before a model is asked
         runtime = await self.runtime()
-        if chunk_ids is not None:
-            chunk_ids = checked_list("chunk_ids", chunk_ids, str, each="ids of chunks")
-        for chunk_id in chunk_ids or ():
+        wanted = None if chunk_ids is None else chunk_ids_of(chunk_ids)
+        for chunk_id in wanted or ():
             if runtime.state.get(chunk_id) is None:
                 raise UnknownChunk("compact", chunk_id)
-        return await self.kernel[CompactionService].compact(runtime, chunk_ids, focus=checked_text("focus", focus))
+        return await self.kernel[CompactionService].compact(runtime, wanted, focus=checked_text("focus", focus))
 
     async def settle(self) -> None:
         """Wait for a running compaction."""

@@ -13,7 +13,14 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model, works_ahead
+from memory_engine.compaction.base import (
+    CompactionContext,
+    CompactionResult,
+    Compactor,
+    calls_model,
+    categories_of,
+    works_ahead,
+)
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.arguments import PathLike
 from memory_engine.core.bounded import open_file
@@ -235,6 +242,7 @@ class _Timed:
         self.name = compactor.name
         self.calls_model = calls_model(compactor)
         self.works_ahead = works_ahead(compactor)
+        self.categories = categories_of(compactor)
         self.seconds = 0.0
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:

@@ -22,12 +22,12 @@ from memory_engine.context.rendering import Message
 from memory_engine.core.arguments import PathLike
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.clock import Clock
-from memory_engine.core.events.base import Content, Event, ToolCall
+from memory_engine.core.events.base import Content, ToolCall
 from memory_engine.core.events.memory import InitialChunk
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource
 from memory_engine.core.limits import ReadingLimits
-from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.core.records import EventLike, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo
 from memory_engine.core.tokens import TokenCounter
@@ -123,6 +123,8 @@ class Engine:
         """Copy the whole store, as it is now, to one new file, while others keep writing; open it like any other."""
     def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
         """Call `hook(thread, upcoming)` before each compaction and each redo; returns a function that stops it."""
+    def blocking_reason(self, thread_id: str) -> BlockingReason | None:
+        """Why events of a thread are waiting, or `None`. See `Thread.blocking_reason`."""
     def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
         """The anchors that the logs here contradict: a different hash at that seq, or no such thread."""
     @property
@@ -149,7 +151,7 @@ class Engine:
     def dispatch(
         self,
         thread_id: str,
-        event: Event | NewEvent,
+        event: EventLike,
         *,
         event_id: str = "",
         occurred_at: datetime | None = None,
@@ -159,7 +161,7 @@ class Engine:
     ) -> Receipt:
         """Append one event and return its receipt once it is durable."""
     def dispatch_all(
-        self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+        self, thread_id: str, events: Sequence[EventLike], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
         """Append events in order, all or none (events already recorded, by id, count as appended). See `dispatch`."""
     @property
@@ -219,6 +221,8 @@ class Engine:
         """Take memories that another system exported (mem0, Letta, Zep, MIF, a `.mem` bundle) as a user's."""
     def industry(self, name: str) -> Industry:
         """An industry's own thread: the patterns that its tenants share. Raises `InvalidIdentifier`."""
+    def is_blocked(self, thread_id: str) -> bool:
+        """Whether events of a thread are waiting. See `Thread.is_blocked`."""
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that stops it. Its errors are logged."""
     def open_thread(
@@ -336,8 +340,8 @@ class Thread:
         """A chunk by id, even one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
     def clear(self, reason: str = "") -> Receipt:
         """Start over: from now on state, context, search and every view are those of a new thread."""
-    def compact(self, chunk_ids: Collection[str] | None = None, *, focus: str = "") -> CompactionReport:
-        """Compact all compactable chunks, or the given ones (with those that must stay with them)."""
+    def compact(self, chunk_ids: Collection[str | Chunk] | None = None, *, focus: str = "") -> CompactionReport:
+        """Compact all compactable chunks, or the given ones, or of the given ids, with those that must stay with them."""
     def compactions(self) -> CompactionHistory:
         """The compactions of this thread in the order in which they began, and the one that is due, if any."""
     def context(
@@ -363,7 +367,7 @@ class Thread:
         """What changed from one moment to another (default: the head): chunks, fields, context, views."""
     def dispatch(
         self,
-        event: Event | NewEvent,
+        event: EventLike,
         *,
         event_id: str = "",
         occurred_at: datetime | None = None,
@@ -372,9 +376,7 @@ class Thread:
         expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event; returns when it is durable."""
-    def dispatch_all(
-        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
-    ) -> tuple[Receipt, ...]:
+    def dispatch_all(self, events: Sequence[EventLike], *, expected_seq: int | None = None) -> tuple[Receipt, ...]:
         """Append events in order, all or none (events already recorded, by id, count as appended)."""
     def end_session(self, reason: str = "") -> Receipt:
         """End the session: EPHEMERAL chunks are removed."""
@@ -556,7 +558,7 @@ class Scope(Thread):
     tenant_id: str
     def dispatch(
         self,
-        event: Event | NewEvent,
+        event: EventLike,
         *,
         event_id: str = "",
         occurred_at: datetime | None = None,
@@ -565,9 +567,7 @@ class Scope(Thread):
         expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event, creating the thread if this is its first. See `ThreadHandle.dispatch`."""
-    def dispatch_all(
-        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
-    ) -> tuple[Receipt, ...]:
+    def dispatch_all(self, events: Sequence[EventLike], *, expected_seq: int | None = None) -> tuple[Receipt, ...]:
         """Append events in order, all or none, creating the thread if these are its first."""
     def exists(self) -> bool:
         """Whether anything was dispatched here, including facts on their way from other threads."""
@@ -706,8 +706,9 @@ class ToolCache:
         tool: str,
         parameters: Mapping[str, object],
         result: str,
-        duration: int,
+        duration: int | None = None,
         *,
+        llm_cache_duration: int | None = None,
         call_id: str = "",
         failed: bool = False,
     ) -> CacheEntry | None:
@@ -715,7 +716,7 @@ class ToolCache:
     def cached_call(
         self, tool: str, parameters: Mapping[str, object], call: Callable[[], str], *, duration: int, call_id: str = ""
     ) -> CachedCall:
-        """The cached result, else the result of `call`, which is then cached."""
+        """The cached result, else the result of `call`, which is then cached. `call` may be a function without `async`."""
     def clear(self) -> None:
         """Remove all results."""
     def drop(self, tool: str, parameters: Mapping[str, object]) -> bool:

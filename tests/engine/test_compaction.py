@@ -203,6 +203,16 @@ async def test_a_manual_compaction_takes_the_given_chunks_with_their_partners() 
         assert ["word1", "word2", "2", "word3", "word4"] == await texts(thread)
 
 
+async def test_a_manual_compaction_takes_chunks_as_they_are() -> None:
+    """What a state gives can be given back, mixed with ids, from a list or any other collection."""
+    async with opened(Scripted(), NEVER) as engine:
+        thread = await engine.create_thread()
+        made = await say(thread, turns(4))
+        chunks = list((await thread.state()).chunks())
+        report = await thread.compact({chunks[1]: 1, chunks[2].id: 2}.keys())
+        assert (made[1], made[2]) == report.covered
+
+
 async def test_a_manual_compaction_of_an_unknown_chunk_is_refused() -> None:
     """An id that is not in the state is an error that names it, and nothing is recorded."""
     async with opened(Scripted(), NEVER) as engine:
