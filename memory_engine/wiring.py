@@ -41,6 +41,7 @@ from memory_engine.errors.base import shown_place
 from memory_engine.language.masking import SECRETS, Mask, MaskInForce, mask_logs
 from memory_engine.llm.base import LanguageModel, MemoryModel, close, masked_model
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
+from memory_engine.options import check_parts
 from memory_engine.plugins import Plugin, RecordingReaders, installed_plugins
 from memory_engine.projections.base import Projection, check_events
 from memory_engine.projections.follower import ProjectionWorker
@@ -196,7 +197,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
 
     async def opened() -> Engine:
         checked_type("config", config, EngineConfig, give="an EngineConfig")
-        _check_parts(compact_model, memory_model, redactor, tokens, clock, ids, probe)
+        check_parts(compact_model, memory_model, redactor, tokens, clock, ids, probe)
         probed = _watching(probe, mask)
         model = _behind(_model(compact_model), probed, mask)
         taken = _checked([*builtin_plugins(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
@@ -215,25 +216,6 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
         return await _started(await _store(place, durability, config, key), config, taken, sources, str(place))
 
     return Opening(opened)
-
-
-_PARTS = {
-    "compact_model": "complete",
-    "memory_model": "complete",
-    "redactor": "redact",
-    "tokens": "exact",
-    "clock": "now_us",
-    "ids": "event_id",
-    "probe": "span",
-}
-
-
-def _check_parts(*parts: object) -> None:
-    """Raise `InvalidArgument` for one of `_PARTS` that cannot do what it is for, and is not a model's name either."""
-    for (what, name), part in zip(_PARTS.items(), parts, strict=True):
-        is_name = isinstance(part, str) and part and name == "complete"
-        if part is not None and not is_name and not hasattr(part, name):
-            raise InvalidArgument(what, part, f"give an object that has `{name}`")
 
 
 def _search_models(embedder: str | Embedder | None, ranker: Ranker, reranker: Reranker | None) -> SearchModels:

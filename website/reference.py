@@ -66,6 +66,7 @@ PAGE_OF = {
     "formats": "events",
     "ingest": "engine",
     "language": "recall",
+    "options": "engine",
     "projections": "plugins",
     "reducers": "plugins",
     "runtime": "engine",

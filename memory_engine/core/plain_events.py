@@ -1,13 +1,13 @@
 """Events given as mappings, as a program that reads JSON has them: `{"type": "user_message", "content": "Hi"}`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
 import msgspec
 
 from memory_engine.core.codec import split_place
-from memory_engine.core.events.base import Event
+from memory_engine.core.events.base import Event, meant
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import InvalidEvent
@@ -29,8 +29,8 @@ def event_of(given: Mapping[str, object], registry: EventRegistry) -> NewEvent:
         occurred_at = _moment(cls.event_type, fields.pop("timestamp"))
     for name in fields:
         if name not in cls.__struct_fields__:
-            near = _near(str(name), cls.__struct_fields__) or f"its fields are {', '.join(cls.__struct_fields__)}"
-            raise InvalidEvent(cls.event_type, f"$.{name}", f"the event has no such field ({near})")
+            why = f"the event has no such field ({meant(str(name), cls.__struct_fields__)})"
+            raise InvalidEvent(cls.event_type, f"$.{name}", why)
     try:
         return NewEvent(msgspec.convert(fields, cls), occurred_at=occurred_at)
     except msgspec.ValidationError as error:
@@ -46,14 +46,10 @@ def _class_of(given: Mapping[str, object], registry: EventRegistry) -> type[Even
     known = {cls.event_type: cls for cls in registry.classes()}
     found = known.get(name) or known.get(name.lower())
     if found is None:
-        near = _near(name.lower(), known) or "`memory_engine.events` has the built-in ones; others come with a plug-in"
-        raise InvalidEvent(name, "$.type", f"no event has this name ({near})")
+        near = get_close_matches(name.lower(), known, n=1)
+        which = f"did you mean {near[0]!r}?" if near else "`memory_engine.events` lists them; plug-ins bring others"
+        raise InvalidEvent(name, "$.type", f"no event has this name ({which})")
     return found
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else ""
 
 
 def _moment(event_type: str, given: object) -> datetime:

@@ -684,14 +684,14 @@ class Conversation:
         """The current cycle; `None` while no question waits."""
     def exchanges(self, *, at: int | None = None) -> list[Exchange]:
         """The live exchanges, oldest first, including messages from outside a cycle."""
-    def finalize_cycle(self, question: str, answer: str) -> Exchange:
+    def finalize_cycle(self, question: Content, answer: str) -> Exchange:
         """Close the open cycle with its final answer, then fold exchanges over the limits into the summary."""
     def memory(self, *, at: int | None = None) -> dict[str, object]:
         """The whole memory as plain JSON values, under the field's usual names."""
     def messages(self, *, at: int | None = None) -> list[Message]:
         """The agent's messages as they are now (or were, with `at` an earlier seq). Changes nothing."""
     def prepare_messages(
-        self, user_message: str, max_tokens: int | None = None, *, policy: ContextPolicy = ...
+        self, user_message: Content, max_tokens: int | None = None, *, policy: ContextPolicy = ...
     ) -> list[Message]:
         """Open a cycle with a person's question, and return the messages for the next model call."""
     def summary(self, *, at: int | None = None) -> Summary | None:
@@ -1004,7 +1004,6 @@ class Recording:
 class AgentLifecycle:
     """Records the runs of one agent in one conversation, one after another."""
 
-    thread: Thread
     agent_id: str
     @property
     def agent(self) -> Agent:
