@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args
 
 import msgspec
 
@@ -141,16 +141,18 @@ class ExplainingMeta(EventMeta):
     It costs two microseconds an event: for events that are rare, and whose fields are easily called something else.
     """
 
-    def __call__(self, *values: object, **fields: object) -> object:
-        """Make an event. Raises `TypeError`, which names the fields."""
-        try:
-            return super().__call__(*values, **fields)
-        except TypeError as error:
-            known: tuple[str, ...] = self.__struct_fields__
-            unknown = [name for name in fields if name not in known]
-            if not unknown:
-                raise
-            raise TypeError(f"{self.__name__} has no field {unknown[0]!r}; {meant(unknown[0], known)}") from error
+    if not TYPE_CHECKING:  # which see the fields of each class
+
+        def __call__(self, *values: object, **fields: object) -> object:
+            """Make an event. Raises `TypeError`, which names the fields."""
+            try:
+                return super().__call__(*values, **fields)
+            except TypeError as error:
+                known: tuple[str, ...] = self.__struct_fields__
+                unknown = [name for name in fields if name not in known]
+                if not unknown:
+                    raise
+                raise TypeError(f"{self.__name__} has no field {unknown[0]!r}; {meant(unknown[0], known)}") from error
 
 
 _MEANT = {
