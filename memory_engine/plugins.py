@@ -183,7 +183,8 @@ class Plugin:
         Raises `DuplicateRegistration`, `UndeclaredEvent`, `InvalidArgument` for what is no event's class or no reducer,
         and `UnknownReducer` if a reducer that it replaces does not exist.
         """
-        for entry in self.reducers:
+        given: list[object] = [*self.reducers]
+        for entry in given:
             if not isinstance(entry, tuple) or len(entry) != _REDUCER_PARTS or not callable(entry[1]):
                 raise InvalidArgument(f"a reducer of plug-in {self.name!r}", entry, f"add it by {_ADD_REDUCER}")
         reduced = {cls: None for cls, *_ in self.reducers}

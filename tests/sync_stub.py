@@ -113,7 +113,7 @@ class _Stub:
         function, module = _tree(held), inspect.unwrap(held).__module__  # type: ignore[arg-type]
         arguments = function.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        for argument in (*every, *filter(None, (arguments.vararg,))):
+        for argument in (*every, *filter(None, (arguments.vararg, arguments.kwarg))):
             if argument.annotation is not None:
                 argument.annotation = ast.Name(self._type(argument.annotation, module))
         arguments.defaults = [_default(one) for one in arguments.defaults]

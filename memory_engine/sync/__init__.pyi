@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, Unpack
 
 from memory_engine.administration.erasing import ErasureReport
 from memory_engine.administration.holds import StandingHold
@@ -21,16 +21,13 @@ from memory_engine.context.ownership import Viewer
 from memory_engine.context.rendering import Message
 from memory_engine.core.arguments import PathLike
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.clock import Clock
 from memory_engine.core.events.base import Content, ToolCall
 from memory_engine.core.events.memory import InitialChunk
 from memory_engine.core.events.registry import EventRegistry
-from memory_engine.core.ids import IdSource
 from memory_engine.core.limits import ReadingLimits
 from memory_engine.core.records import EventLike, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo
-from memory_engine.core.tokens import TokenCounter
 from memory_engine.engine import BeforeCompaction
 from memory_engine.engine import Engine as AsyncEngine
 from memory_engine.events import Layer
@@ -40,13 +37,11 @@ from memory_engine.interchange.importing import MemoriesImported, MemoriesProgre
 from memory_engine.interchange.systems import System
 from memory_engine.language.masking import Mask
 from memory_engine.llm.base import LanguageModel
-from memory_engine.llm.vectors import Embedder
+from memory_engine.options import Models, OlderOptions, Parts
 from memory_engine.plugins import Plugin
 from memory_engine.projections.base import Projection
 from memory_engine.recall.hits import Found
 from memory_engine.recall.index import IndexProgress
-from memory_engine.recall.ranking import Ranker
-from memory_engine.recall.rerankers import Reranker
 from memory_engine.replay.anchors import Anchor, Contradicted
 from memory_engine.replay.bisect import Bisection
 from memory_engine.replay.diff import Diff
@@ -62,7 +57,6 @@ from memory_engine.replay.verify import VerifyProgress
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.why import Why
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.runtime.probe import Probe
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import Observer
 from memory_engine.storage.places import Durability
@@ -88,7 +82,6 @@ from memory_engine.views.layers.offloads import Opened
 from memory_engine.views.layers.shared_memory import Grant
 from memory_engine.views.memory_files.view import FileVersion, MemoryFile
 from memory_engine.views.patterns.fold import Pattern, PatternHit, Proposal, Trace
-from memory_engine.views.patterns.redaction import Redactor
 from memory_engine.views.playbooks.events import PlaybookCall, PlaybookPromoted
 from memory_engine.views.playbooks.flow import FlowRecord
 from memory_engine.views.playbooks.playbook import Playbook
@@ -99,7 +92,6 @@ from memory_engine.views.preferences.preference import Applicable, Applied, Pref
 from memory_engine.views.promotion.agent_md import AgentMdChange, OwnText, PromotedLine
 from memory_engine.views.promotion.events import PromotionTarget
 from memory_engine.views.promotion.fold import Verdict
-from memory_engine.views.promotion.scorers import Scorer
 from memory_engine.views.promotion.view import PromotionReport
 from memory_engine.views.report import Report
 from memory_engine.views.scratchpad.view import Snippet
@@ -1070,21 +1062,13 @@ def open(
     entry_points: bool = False,
     key: KeySource | None = None,
     durability: Durability = "normal",
+    models: Models | None = None,
     compactor: Compactor | None = None,
-    compact_model: str | LanguageModel | None = None,
     before_compaction: Sequence[BeforeCompaction] = ...,
-    memory_model: str | LanguageModel | None = None,
-    embedder: str | Embedder | None = None,
-    ranker: Ranker = ...,
-    reranker: Reranker | None = None,
-    redactor: Redactor | None = None,
     domain: Domain | PathLike | None = None,
-    scorers: Sequence[Scorer] = ...,
-    tokens: TokenCounter | None = None,
-    clock: Clock | None = None,
-    ids: IdSource | None = None,
-    probe: Probe | None = None,
     mask: Mask | None = ...,
+    parts: Parts | None = None,
+    **older: Unpack[OlderOptions],
 ) -> Engine:
     """Open a memory: an SQLite file's path, `":memory:"`, a server's URL, or your own store (closed with the engine)."""
 

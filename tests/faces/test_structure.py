@@ -42,6 +42,7 @@ HEAVY: dict[str, str | tuple[str, ...]] = {
 
 # Files whose functions take any name, each with the reason.
 TAKEN_BY_NAME = {
+    "memory_engine/wiring.py": "older names of options, which type checkers see in a TypedDict",
     "memory_engine/core/events/base.py": "an event's metaclass: checkers see the fields of its class",
     "memory_engine/errors/base.py": "an error's facts are declared by its fields, which type checkers read",
     "memory_engine/integrations/llama_index.py": "the framework calls a memory's method with what its kinds take",

@@ -45,7 +45,8 @@ class EventRegistry:
         Registering the same class again is harmless. Raises `UndeclaredEvent` for a class
         without the decorator, `DuplicateRegistration` for a second class of one name, `InvalidArgument` for no class.
         """
-        if not (isinstance(cls, type) and issubclass(cls, Event)):
+        given: object = cls
+        if not isinstance(given, type) or not issubclass(given, Event):
             raise InvalidArgument("the class of an event", cls, "give a class derived from memory_engine.Event")
         name = cls.event_type
         if not name or "event_type" not in cls.__dict__:
