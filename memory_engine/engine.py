@@ -404,7 +404,7 @@ class Engine(AdministeredStore):
     async def verify(
         self, thread_ids: Collection[str] | None = None, progress: "VerifyProgress | None" = None
     ) -> "list[VerifyReport]":
-        """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Thread.verify`).
+        """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Replay.verify`).
 
         Raises `ThreadNotFound` for a given one that does not exist.
         """
@@ -439,7 +439,7 @@ class Engine(AdministeredStore):
         redaction: "redaction.Redaction | None" = None,
         progress: "archive.FolderProgress | None" = None,
     ) -> "archive.StoreExport":
-        """Write every thread's log to a new folder: one file each (see `Thread.export`), and a list with digests.
+        """Write every thread's log to a new folder: one file each (see `Replay.export`), and a list with digests.
 
         The list is written last: a folder without it is incomplete. Raises `FileExistsError` unless the folder is new
         or empty, and `FileFailed` for a disk that is full.

@@ -228,7 +228,7 @@ def _named(path: Path, thread_id: str) -> str:
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file begins as `Thread.export` writes it, which alone writes compressed ones. Raises `OSError`."""
+    """Whether a file begins as `Replay.export` writes it, which alone writes compressed ones. Raises `OSError`."""
     with open_file(path) as file:
         first = file.readline(_BEGINNING_BYTES)
     return first.startswith(_GZIP) or f'"{FORMAT}"'.encode() in first

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Literal, Self, TypeVar, Unpack
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack
 
 from memory_engine.administration.erasing import ErasureReport
+from memory_engine.administration.handle import MovedName
 from memory_engine.administration.holds import StandingHold
 from memory_engine.administration.retention import RetentionReport, RetentionRule
 from memory_engine.administration.store_copy import CopyProgress, CopyReport
@@ -98,6 +99,7 @@ from memory_engine.views.scratchpad.view import Snippet
 from memory_engine.views.screen.view import ProactiveTool, ScreenRow
 from memory_engine.views.tool_cache.view import CachedCall, CacheEntry
 
+P = TypeVar("P")
 T = TypeVar("T")
 V = TypeVar("V")
 
@@ -162,7 +164,7 @@ class Engine:
     def export_all(
         self, folder: PathLike, *, redaction: Redaction | None = None, progress: FolderProgress | None = None
     ) -> StoreExport:
-        """Write every thread's log to a new folder: one file each (see `Thread.export`), and a list with digests."""
+        """Write every thread's log to a new folder: one file each (see `Replay.export`), and a list with digests."""
     def export_memories(
         self,
         folder: PathLike,
@@ -179,7 +181,7 @@ class Engine:
     def flush(self) -> None:
         """Make all acknowledged events survive a power failure, under any `durability`."""
     def holds(self) -> list[StandingHold]:
-        """The current legal holds on threads, users and tenants (see `Thread.hold`), oldest first."""
+        """The current legal holds on threads, users and tenants (see `Admin.hold`), oldest first."""
     def import_all(
         self, folder: PathLike, *, scopes: ImportScopes = "as given", progress: FolderProgress | None = None
     ) -> StoreImport:
@@ -197,7 +199,7 @@ class Engine:
         scopes: ImportScopes = "as given",
         progress: VerifyProgress | None = None,
     ) -> ImportReport:
-        """Create a thread from a file that `Thread.export` wrote, with the same events, operations and hashes."""
+        """Create a thread from a file that `Replay.export` wrote, with the same events, operations and hashes."""
     def import_memories(
         self,
         path: PathLike,
@@ -284,7 +286,7 @@ class Engine:
     def verify(
         self, thread_ids: Collection[str] | None = None, progress: VerifyProgress | None = None
     ) -> list[VerifyReport]:
-        """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Thread.verify`)."""
+        """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Replay.verify`)."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
@@ -299,35 +301,16 @@ class Thread:
 
     id: str
     as_of: int | None
-    def anchor(self, at: MomentLike | None = None) -> Anchor:
-        """The hash of the log at a moment (default: the head), to keep elsewhere and compare later."""
-    def archive(self) -> None:
-        """Take no more events, waiting ones included. The log stays readable, and `unarchive` opens it again."""
+    @property
+    def admin(self) -> Admin:
+        """Acts on the thread as a whole: `archive`, `erase`, `delete`, `hold`, `release`."""
     def at(self, moment: MomentLike) -> Past:
         """The thread as it was: state, context and every view, read-only."""
-    def bisect(
-        self,
-        predicate: Callable[[Past], bool],
-        *,
-        after: MomentLike = 0,
-        upto: MomentLike | None = None,
-        progress: VerifyProgress | None = None,
-    ) -> Bisection:
-        """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`."""
     def blocking_reason(self) -> BlockingReason | None:
         """Why events are waiting, or `None`."""
     @property
     def brief(self) -> BriefView:
         """What people said and still holds, word for word, and what is pinned."""
-    def cache_ledger(
-        self,
-        *,
-        after: MomentLike = 0,
-        upto: MomentLike | None = None,
-        max_tokens: int | None = None,
-        progress: VerifyProgress | None = None,
-    ) -> CacheLedger:
-        """Which events changed what a provider's prompt cache held: at which byte, for how many tokens."""
     def chunk(self, chunk_id: str) -> Chunk:
         """A chunk by id, even one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
     def clear(self, reason: str = "") -> Receipt:
@@ -351,12 +334,8 @@ class Thread:
     @property
     def conversation(self) -> Conversation:
         """Exchanges, the summary, and the current cycle."""
-    def delete(self, *, by: str = "", reason: str = "") -> ErasureReport:
-        """Destroy the log, the state, and what its facts became in other threads: an act like `erase`."""
     def delivered(self) -> None:
         """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
-    def diff(self, a: MomentLike, b: MomentLike | None = None) -> Diff:
-        """What changed from one moment to another (default: the head): chunks, fields, context, views."""
     def dispatch(
         self,
         event: EventLike,
@@ -372,29 +351,10 @@ class Thread:
         """Append events in order, all or none (events already recorded, by id, count as appended)."""
     def end_session(self, reason: str = "") -> Receipt:
         """End the session: EPHEMERAL chunks are removed."""
-    def erase(
-        self,
-        event_ids: Sequence[str] = ...,
-        *,
-        seqs: Sequence[int] = ...,
-        by: str = "",
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> ErasureReport:
-        """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md."""
     def events(self, *, after: int = 0, upto: int | None = None) -> Iterator[RecordedEvent]:
         """The log: events with `after` < seq <= `upto` (default: the last), in order."""
     def exists(self) -> bool:
         """Whether there is anything to read: `False` only for a scope without events."""
-    def export(
-        self,
-        path: PathLike,
-        *,
-        upto: MomentLike | None = None,
-        redaction: Redaction | None = None,
-        progress: VerifyProgress | None = None,
-    ) -> ExportReport:
-        """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes."""
     @property
     def flows(self) -> Flows:
         """The flows that ran, and the playbooks made from them."""
@@ -411,8 +371,6 @@ class Thread:
         """Hide chunks, and everything derived from events (by id or seq), from every view; the log keeps them."""
     def fork(self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None) -> Thread:
         """A thread that shares this one's past up to `at` (default: the head) and continues separately from there."""
-    def hold(self, *, reason: str = "", by: str = "") -> StandingHold:
-        """Protect this thread from destruction until `release`: attempts raise `LegalHold`."""
     def info(self) -> ThreadInfo:
         """The thread's record and head, or its head as of then. Record and status are always today's."""
     def is_blocked(self) -> bool:
@@ -446,26 +404,17 @@ class Thread:
     @property
     def promotion(self) -> Promotion:
         """Promotes snippets of the scratchpad to preferences and `agent.md`."""
-    def rebuild(
-        self,
-        views: Collection[str] | None = None,
-        *,
-        search: bool | None = None,
-        progress: VerifyProgress | None = None,
-    ) -> ThreadInfo:
-        """Derive all rows from the log again, beside the old ones, and replace those in one commit."""
     def record(self, messages: object, *, format: Format | None = None, new_only: bool = False) -> tuple[Receipt, ...]:
         """Record a provider's message, a list of them, or a response, as its SDK returns it: all of it or nothing."""
     def recording(self, format: Format | None = None) -> Recording:
         """Record a response while it streams in: `async with thread.recording() as turn: turn.feed(chunk)`."""
     def redo_compaction(self, compaction: str = "", *, compactor: Compactor | None = None) -> CompactionReport:
         """Compact the originals of a compaction again, never its summary, whether it was undone or not."""
-    def release(self, *, reason: str = "", by: str = "") -> Sequence[StandingHold]:
-        """End the holds set here, and return them; one on the thread's user or tenant ends there."""
+    @property
+    def replay(self) -> Replay[Past]:
+        """Looks back: `verify`, `diff`, `why`, `bisect`, `ledger`, `what_if`, `export`, `rebuild`, `rereduce`."""
     def report(self, *, at: int | None = None) -> Report:
         """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
-    def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> RereduceReport:
-        """Repair a thread whose reducers were missing or wrong: reduce its events from `from_seq` on with today's."""
     def resume(self, reason: str = "") -> Receipt:
         """Continue after `pause`: take the events that waited, in order."""
     def row(self, projection: Projection[V], key: str) -> V | None:
@@ -503,17 +452,11 @@ class Thread:
         """Wait for a running compaction."""
     def state(self, *, at: MomentLike | None = None) -> State:
         """The state after the last event, or as of an earlier moment, without what was forgotten since."""
-    def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
-        """The source of a test that runs the events `first` to `last` on the state before them, and compares."""
     @property
     def tool_cache(self) -> ToolCache:
         """Tool results that later exchanges may use."""
-    def unarchive(self) -> None:
-        """Take events again, paused if it was paused before. Does nothing for a thread that is not archived."""
     def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
         """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest."""
-    def undo_rereduce(self, *, reason: str = "") -> Receipt:
-        """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back."""
     def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
         """Take a pin out of the brief (see `BriefView.unpin`)."""
     def update(
@@ -523,14 +466,31 @@ class Thread:
         policy: CompactionPolicy | Literal["default"] | None = None,
     ) -> Receipt:
         """Change the thread's metadata or its compaction policy, by a recorded event."""
-    def verify(self, progress: VerifyProgress | None = None) -> VerifyReport:
-        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing."""
     def view(self, projection: str, *, at: MomentLike | None = None) -> dict[str, object]:
         """The rows of a registered projection, up to date with the head or as of a moment."""
-    def what_if(self, change: Change, *, fork_id: str = "", progress: VerifyProgress | None = None) -> WhatIfReport:
-        """Replay the log into a fork with other reducers, compactors, thresholds or edits; this thread stays unchanged."""
-    def why(self, what: str | Context, *, chunks_max: int | None = None) -> Why:
-        """Explain a chunk (by id) or each block of a context: a tree that ends at events."""
+
+    MYPY = False
+    if MYPY:
+        anchor: Any
+        archive: Any
+        bisect: Any
+        cache_ledger: Any
+        delete: Any
+        diff: Any
+        erase: Any
+        export: Any
+        hold: Any
+        rebuild: Any
+        release: Any
+        rereduce: Any
+        to_pytest: Any
+        unarchive: Any
+        undo_rereduce: Any
+        verify: Any
+        what_if: Any
+        why: Any
+    else:
+        def __getattr__(self, name: MovedName) -> Any: ...
 
 class Past(Thread):
     """A thread after the event at `seq`: state, context, search and every view, as they were."""
@@ -541,6 +501,83 @@ class Past(Thread):
         """The seq that the thread is as of."""
     def then(self, seq: int) -> Self:
         """The same thread at another seq."""
+
+class Replay(Generic[P]):
+    """Looks back at a thread: checks its log, explains it, runs it again, writes it out, derives its rows anew."""
+    def anchor(self, at: MomentLike | None = None) -> Anchor:
+        """The hash of the log at a moment (default: the head), to keep elsewhere and compare later."""
+    def bisect(
+        self,
+        predicate: Callable[[P], bool],
+        *,
+        after: MomentLike = 0,
+        upto: MomentLike | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> Bisection:
+        """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`."""
+    def diff(self, a: MomentLike, b: MomentLike | None = None) -> Diff:
+        """What changed from one moment to another (default: the head): chunks, fields, context, views."""
+    def export(
+        self,
+        path: PathLike,
+        *,
+        upto: MomentLike | None = None,
+        redaction: Redaction | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> ExportReport:
+        """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes."""
+    def ledger(
+        self,
+        *,
+        after: MomentLike = 0,
+        upto: MomentLike | None = None,
+        max_tokens: int | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> CacheLedger:
+        """Which events changed what a provider's prompt cache held: at which byte, for how many tokens."""
+    def rebuild(
+        self,
+        views: Collection[str] | None = None,
+        *,
+        search: bool | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> ThreadInfo:
+        """Derive all rows from the log again, beside the old ones, and replace those in one commit."""
+    def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> RereduceReport:
+        """Repair a thread whose reducers were missing or wrong: reduce its events from `from_seq` on with today's."""
+    def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
+        """The source of a test that runs the events `first` to `last` on the state before them, and compares."""
+    def undo_rereduce(self, *, reason: str = "") -> Receipt:
+        """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back."""
+    def verify(self, progress: VerifyProgress | None = None) -> VerifyReport:
+        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing."""
+    def what_if(self, change: Change, *, fork_id: str = "", progress: VerifyProgress | None = None) -> WhatIfReport:
+        """Replay the log into a fork with other reducers, compactors, thresholds or edits; this thread stays unchanged."""
+    def why(self, what: str | Context, *, chunks_max: int | None = None) -> Why:
+        """Explain a chunk (by id) or each block of a context: a tree that ends at events."""
+
+class Admin:
+    """Acts on a thread as a whole: archiving, erasing, deleting, holding. Each but `unarchive` is recorded."""
+    def archive(self) -> None:
+        """Take no more events, waiting ones included. The log stays readable, and `unarchive` opens it again."""
+    def delete(self, *, by: str = "", reason: str = "") -> ErasureReport:
+        """Destroy the log, the state, and what its facts became in other threads: an act like `erase`."""
+    def erase(
+        self,
+        event_ids: Sequence[str] = ...,
+        *,
+        seqs: Sequence[int] = ...,
+        by: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> ErasureReport:
+        """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md."""
+    def hold(self, *, reason: str = "", by: str = "") -> StandingHold:
+        """Protect this thread from destruction until `release`: attempts raise `LegalHold`."""
+    def release(self, *, reason: str = "", by: str = "") -> Sequence[StandingHold]:
+        """End the holds set here, and return them; one on the thread's user or tenant ends there."""
+    def unarchive(self) -> None:
+        """Take events again, paused if it was paused before. Does nothing for a thread that is not archived."""
 
 class Scope(Thread):
     """A thread that its first event creates; until then its views are empty."""

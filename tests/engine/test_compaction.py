@@ -7,6 +7,7 @@ import pytest
 
 import memory_engine
 from memory_engine import (
+    Chunk,
     CompactionCompleted,
     CompactionPolicy,
     CompactionStarted,
@@ -209,7 +210,8 @@ async def test_a_manual_compaction_takes_chunks_as_they_are() -> None:
         thread = await engine.create_thread()
         made = await say(thread, turns(4))
         chunks = list((await thread.state()).chunks())
-        report = await thread.compact({chunks[1]: 1, chunks[2].id: 2}.keys())
+        wanted: tuple[str | Chunk, ...] = (chunks[1], chunks[2].id)
+        report = await thread.compact(wanted)
         assert (made[1], made[2]) == report.covered
 
 

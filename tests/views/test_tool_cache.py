@@ -64,7 +64,7 @@ async def test_C3_the_specification_s_words_name_the_duration(engine: Engine) ->
     assert ("get", 3, 3) == (added.tool_name, added.remaining_duration, added.original_duration)
     for both in ({}, {"duration": 1, "llm_cache_duration": 1}, {"llm_cache_duration": "1"}):
         with pytest.raises(errors.InvalidArgument, match="duration"):
-            await cache.add("other", {}, "", **both)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            await cache.add("other", {}, "", **both)
     assert await cache.add("none", {}, "", llm_cache_duration=0) is None
 
 

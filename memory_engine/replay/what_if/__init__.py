@@ -165,7 +165,7 @@ async def what_if(
 ) -> WhatIfReport:
     """Replay a thread's log into a fork of it, and compare.
 
-    See `Thread.what_if` for the errors; then there is no fork, though after 20,000 events it may count as deleted.
+    See `Replay.what_if` for the errors; then there is no fork, though after 20,000 events it may count as deleted.
     """
     begun = time.perf_counter()
     kernel, change = thread.kernel, _checked(change)
