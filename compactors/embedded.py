@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
-from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
+from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.core.sections import SECTION_ORDER
@@ -53,6 +53,7 @@ class EmbeddedCompactor:
     """
 
     name = "embedded"
+    categories = (Category.WORKING_FLOW,)
     works_ahead = True
     _is_warm = False
 

@@ -29,7 +29,7 @@ from memory_engine.compactors.said_lines import said_lines
 from memory_engine.compactors.summary_check import derived_numbers, grounded, missing, tokens_min, tokens_of
 from memory_engine.compactors.summary_reading import Claim, as_line, read_claims
 from memory_engine.compactors.summary_values import KnownValues
-from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
+from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.tokens import recorded_tokens
 from memory_engine.errors import CompactorFailed, ModelError
@@ -124,6 +124,7 @@ class WorkingHistoryCompactor:
     """
 
     name = "working_history"
+    categories = (Category.WORKING_FLOW,)
     calls_model = True
 
     def __init__(  # noqa: PLR0913 - settings of a model's calls, by keyword

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from memory_engine.language.masking import Mask as Mask
     from memory_engine.language.masking import SecretMask as SecretMask
     from memory_engine.llm.vectors import Embedder as Embedder
+    from memory_engine.options import Models as Models
+    from memory_engine.options import Parts as Parts
     from memory_engine.plugins import Plugin as Plugin
     from memory_engine.projections.base import Projection as Projection
     from memory_engine.projections.base import Rows as Rows
@@ -90,6 +92,7 @@ _HOMES = {
     "engine": "Engine",
     "language.masking": "Mask SecretMask",
     "llm.vectors": "Embedder",
+    "options": "Models Parts",
     "plugins": "Plugin",
     "projections.base": "Projection Rows View",
     "core.threads": "CompactionPolicy ThreadInfo",
@@ -110,6 +113,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
+_BUILTIN = {"open"}
+"""What Python has too: `from memory_engine import *` leaves that as it is."""
 _MODULES = ("errors", "events", "sync", "testing")
 
 
@@ -132,9 +137,10 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     """The public names, whether they have been asked for or not, and the modules that people import."""
     own = {name for name in globals() if name.startswith("_")}
-    return sorted({*own, *_public(), *_MODULES, "__all__", "__version__"})
+    return sorted({*own, *_public(), *_BUILTIN, *_MODULES, "__all__", "__version__"})
 
 
 def _public() -> list[str]:
     events = importlib.import_module("memory_engine.events")
-    return sorted({*_HOME_OF, *(name for name in events.__all__ if name[0].isupper())})
+    names = {*_HOME_OF, *(name for name in events.__all__ if name[0].isupper())}
+    return sorted(names - _BUILTIN)

@@ -26,12 +26,11 @@ from memory_engine.core.arguments import (
 from memory_engine.core.aside import aside, imported
 from memory_engine.core.cancellation import finished
 from memory_engine.core.clock import to_us
-from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import InitialChunk
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
-from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.core.records import EventLike, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, as_metadata, check_metadata
 from memory_engine.errors import InvalidArgument, InvalidSearch
 from memory_engine.projections.follower import ProjectionWorker
@@ -40,6 +39,7 @@ from memory_engine.recall.service import Recall, asked
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.scoped import (
     ThreadScopes,
     check_one_tenant,
@@ -290,7 +290,7 @@ class Engine(AdministeredStore):
     async def dispatch(  # noqa: PLR0913 - what an envelope holds, by keyword
         self,
         thread_id: str,
-        event: Event | NewEvent,
+        event: EventLike,
         *,
         event_id: str = "",
         occurred_at: datetime | None = None,
@@ -314,10 +314,18 @@ class Engine(AdministeredStore):
         )
 
     async def dispatch_all(
-        self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+        self, thread_id: str, events: Sequence[EventLike], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
         """Append events in order, all or none (events already recorded, by id, count as appended). See `dispatch`."""
         return await self.thread(thread_id).dispatch_all(events, expected_seq=expected_seq)
+
+    async def is_blocked(self, thread_id: str) -> bool:
+        """Whether events of a thread are waiting. See `Thread.is_blocked`."""
+        return await self.thread(thread_id).is_blocked()
+
+    async def blocking_reason(self, thread_id: str) -> BlockingReason | None:
+        """Why events of a thread are waiting, or `None`. See `Thread.blocking_reason`."""
+        return await self.thread(thread_id).blocking_reason()
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that stops it. Its errors are logged."""
@@ -396,7 +404,7 @@ class Engine(AdministeredStore):
     async def verify(
         self, thread_ids: Collection[str] | None = None, progress: "VerifyProgress | None" = None
     ) -> "list[VerifyReport]":
-        """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Thread.verify`).
+        """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Replay.verify`).
 
         Raises `ThreadNotFound` for a given one that does not exist.
         """
@@ -431,7 +439,7 @@ class Engine(AdministeredStore):
         redaction: "redaction.Redaction | None" = None,
         progress: "archive.FolderProgress | None" = None,
     ) -> "archive.StoreExport":
-        """Write every thread's log to a new folder: one file each (see `Thread.export`), and a list with digests.
+        """Write every thread's log to a new folder: one file each (see `Replay.export`), and a list with digests.
 
         The list is written last: a folder without it is incomplete. Raises `FileExistsError` unless the folder is new
         or empty, and `FileFailed` for a disk that is full.

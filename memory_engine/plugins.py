@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "memory_engine.plugins"
 _log = logging.getLogger("memory_engine")
 
+_REDUCER_PARTS = 4
+_ADD_REDUCER = "`@plugin.reducer(EventClass)` above a function"
+
 E = TypeVar("E", bound=Event)
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., object])
@@ -102,6 +105,8 @@ class Plugin:
 
         def add(function: F) -> F:
             for cls in classes:
+                if not isinstance(cls, type):
+                    raise InvalidArgument("the event of a reducer", cls, f"give the event's class: {_ADD_REDUCER}")
                 full = name or getattr(function, "__name__", self.name)
                 unique = full if len(classes) == 1 else f"{full}[{cls.event_type}]"
                 self.reducers.append((cls, cast("Reducer[Event]", function), unique, order))  # typed by its user
@@ -175,8 +180,13 @@ class Plugin:
     def install(self, events: EventRegistry, reducers: ReducerRegistry) -> None:
         """Register the events with an engine, also those that only have a reducer, and run the reducers.
 
-        Raises `DuplicateRegistration`, `UndeclaredEvent`, and `KeyError` if a reducer that it replaces does not exist.
+        Raises `DuplicateRegistration`, `UndeclaredEvent`, `InvalidArgument` for what is no event's class or no reducer,
+        and `UnknownReducer` if a reducer that it replaces does not exist.
         """
+        given: list[object] = [*self.reducers]
+        for entry in given:
+            if not isinstance(entry, tuple) or len(entry) != _REDUCER_PARTS or not callable(entry[1]):
+                raise InvalidArgument(f"a reducer of plug-in {self.name!r}", entry, f"add it by {_ADD_REDUCER}")
         reduced = {cls: None for cls, *_ in self.reducers}
         for cls in (*self.events, *reduced):
             events.register(cls)

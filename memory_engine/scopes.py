@@ -44,7 +44,7 @@ class User(Scope):
     async def erase_all(self, *, by: str = "", reason: str = "", dry_run: bool = False) -> "erasing.ErasureReport":
         """Destroy everything of this user: this thread, all conversations, and what they became in other threads.
 
-        See `Thread.erase`. Raises `ThreadHasForks` for a fork that belongs to someone else.
+        See `Admin.erase`. Raises `ThreadHasForks` for a fork that belongs to someone else.
         """
         where = ThreadFilter(user_id=self.scope_id, tenant_id=self.tenant_id)
         return await _erase_all(self, where, by, reason, dry_run=dry_run)
@@ -61,7 +61,7 @@ class Tenant(Scope):
     async def erase_all(self, *, by: str = "", reason: str = "", dry_run: bool = False) -> "erasing.ErasureReport":
         """Destroy everything of this tenant: all its threads, its users', and what it shared with industries.
 
-        See `Thread.erase`.
+        See `Admin.erase`.
         """
         return await _erase_all(self, ThreadFilter(tenant_id=self.scope_id), by, reason, dry_run=dry_run)
 

@@ -1,18 +1,17 @@
 """The handle to one thread: the object that users hold."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from attrs import evolve
-
-from memory_engine.administration.handle import Administered
+from memory_engine.administration.handle import Grouped
+from memory_engine.compaction.base import chunk_ids_of
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
-from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_list, checked_text
+from memory_engine.core.arguments import checked_call, checked_text
 from memory_engine.core.aside import imported
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded, ThreadCleared
@@ -29,14 +28,11 @@ from memory_engine.runtime.queue import BlockingReason
 from memory_engine.store.reader import MomentLike, seq_of
 
 if TYPE_CHECKING:
+    from memory_engine.administration import of_thread
     from memory_engine.compaction import listing, undo
     from memory_engine.compaction.base import Compactor
     from memory_engine.formats.detection import Format
     from memory_engine.recall.index import IndexProgress
-    from memory_engine.replay import anchors, bisect, diff, ledger, to_pytest, what_if, why
-    from memory_engine.replay.export import export
-    from memory_engine.replay.export.redaction import Redaction
-    from memory_engine.replay.verify import VerifyProgress
     from memory_engine.runtime import messages as provider_messages
     from memory_engine.runtime import recording as recordings
     from memory_engine.views import report as reports
@@ -51,6 +47,7 @@ if TYPE_CHECKING:
     from memory_engine.views.screen import view as screen
     from memory_engine.views.tool_cache import view as tool_cache
 else:
+    of_thread = lazy_module("memory_engine.administration.of_thread")
     briefs = lazy_module("memory_engine.views.brief.view")
     conversation = lazy_module("memory_engine.views.conversation.view")
     layers = lazy_module("memory_engine.views.layers.view")
@@ -61,14 +58,6 @@ else:
     scratchpad = lazy_module("memory_engine.views.scratchpad.view")
     screen = lazy_module("memory_engine.views.screen.view")
     tool_cache = lazy_module("memory_engine.views.tool_cache.view")
-    anchors = lazy_module("memory_engine.replay.anchors")
-    bisect = lazy_module("memory_engine.replay.bisect")
-    diff = lazy_module("memory_engine.replay.diff")
-    export = lazy_module("memory_engine.replay.export.export")
-    ledger = lazy_module("memory_engine.replay.ledger")
-    to_pytest = lazy_module("memory_engine.replay.to_pytest")
-    what_if = lazy_module("memory_engine.replay.what_if")
-    why = lazy_module("memory_engine.replay.why")
     listing = lazy_module("memory_engine.compaction.listing")
     undo = lazy_module("memory_engine.compaction.undo")
     offloads = lazy_module("memory_engine.views.layers.offloads")
@@ -78,7 +67,7 @@ else:
 V = TypeVar("V")
 
 
-class Thread(Administered):
+class Thread(Grouped):
     """One ordered log with its own queue and state. A handle costs nothing; create one at any time."""
 
     # messages of model providers
@@ -300,8 +289,8 @@ class Thread(Administered):
 
     # compaction
 
-    async def compact(self, chunk_ids: Collection[str] | None = None, *, focus: str = "") -> CompactionReport:
-        """Compact all compactable chunks, or the given ones (with those that must stay with them).
+    async def compact(self, chunk_ids: Collection[str | Chunk] | None = None, *, focus: str = "") -> CompactionReport:
+        """Compact all compactable chunks, or the given ones, or of the given ids, with those that must stay with them.
 
         `focus` says in words what this summary should keep in detail; it takes nothing away from what a summary must
         hold, and gives it no more room. Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
@@ -309,12 +298,11 @@ class Thread(Administered):
         self.check_present("compaction")
         self.kernel.check_writable("a compaction")  # before a model is asked
         runtime = await self.runtime()
-        if chunk_ids is not None:
-            chunk_ids = checked_list("chunk_ids", chunk_ids, str, each="ids of chunks")
-        for chunk_id in chunk_ids or ():
+        wanted = None if chunk_ids is None else chunk_ids_of(chunk_ids)
+        for chunk_id in wanted or ():
             if runtime.state.get(chunk_id) is None:
                 raise UnknownChunk("compact", chunk_id)
-        return await self.kernel[CompactionService].compact(runtime, chunk_ids, focus=checked_text("focus", focus))
+        return await self.kernel[CompactionService].compact(runtime, wanted, focus=checked_text("focus", focus))
 
     async def settle(self) -> None:
         """Wait for a running compaction."""
@@ -384,19 +372,17 @@ class Thread(Administered):
         """
         return await life.update(self, as_metadata(metadata), policy)
 
-    async def archive(self) -> None:
-        """Take no more events, waiting ones included. The log stays readable, and `unarchive` opens it again."""
-        await self.settle()
-        await life.archive(self)
+    # looking back, and administration
 
-    async def unarchive(self) -> None:
-        """Take events again, paused if it was paused before. Does nothing for a thread that is not archived.
+    @property
+    def replay(self) -> "of_thread.Replay[Past]":
+        """Looks back: `verify`, `diff`, `why`, `bisect`, `ledger`, `what_if`, `export`, `rebuild`, `rereduce`."""
+        return of_thread.Replay(self)
 
-        Raises `ContentionError` if other processes write without pause, `ThreadNotFound`.
-        """
-        await life.unarchive(self)
-
-    # looking back
+    @property
+    def admin(self) -> "of_thread.Admin":
+        """Acts on the thread as a whole: `archive`, `erase`, `delete`, `hold`, `release`."""
+        return of_thread.Admin(self)
 
     async def at(self, moment: MomentLike) -> "Past":
         """The thread as it was: state, context and every view, read-only.
@@ -405,91 +391,6 @@ class Thread(Administered):
         event recorded at or before it. Raises `SeqNotInLog`, `EventNotFound`.
         """
         return Past(self.kernel, self.id, await seq_of(self.kernel.store, self.id, moment))
-
-    async def diff(self, a: MomentLike, b: MomentLike | None = None) -> "diff.Diff":
-        """What changed from one moment to another (default: the head): chunks, fields, context, views."""
-        await imported(diff)
-        return await diff.diff(await self.at(a), await self._at_or_last(b))
-
-    async def bisect(
-        self,
-        predicate: "Callable[[Past], bool | Awaitable[bool]]",
-        *,
-        after: MomentLike = 0,
-        upto: MomentLike | None = None,
-        progress: "VerifyProgress | None" = None,
-    ) -> "bisect.Bisection":
-        """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`.
-
-        It is called about 17 times in 100,000 events. Raises `NothingToBisect` if it holds at once, or never.
-        """
-        return await bisect.bisect(await self.at(after), await self._at_or_last(upto), predicate, progress)
-
-    async def why(self, what: str | Context, *, chunks_max: int | None = None) -> "why.Why":
-        """Explain a chunk (by id) or each block of a context: a tree that ends at events.
-
-        Levels are read as you open them: at most 500 chunks, or `chunks_max`; where `cut` says so, ask for the others
-        by id. Raises `UnknownChunk`.
-        """
-        await imported(why)
-        return await why.why(self, what, chunks_max=chunks_max)
-
-    async def cache_ledger(
-        self,
-        *,
-        after: MomentLike = 0,
-        upto: MomentLike | None = None,
-        max_tokens: int | None = None,
-        progress: "VerifyProgress | None" = None,
-    ) -> "ledger.CacheLedger":
-        """Which events changed what a provider's prompt cache held: at which byte, for how many tokens.
-
-        Compares the context of each model call after `after` up to `upto` (default: the head) with that of the call
-        before; `max_tokens` is the token budget of these contexts.
-        """
-        await imported(ledger)
-        return await ledger.cache_ledger(await self.at(after), await self._at_or_last(upto), max_tokens, progress)
-
-    async def what_if(
-        self, change: "what_if.Change", *, fork_id: str = "", progress: "VerifyProgress | None" = None
-    ) -> "what_if.WhatIfReport":
-        """Replay the log into a fork with other reducers, compactors, thresholds or edits; this thread stays unchanged.
-
-        Calls no model unless the change says so. Raises `InvalidChange`, `ModelNotAllowed`, `ThreadExists`, and
-        `ReducerError` naming the event that the changed reducers refuse.
-        """
-        await imported(what_if)
-        if self.as_of is not None and change.upto is None:
-            change = evolve(change, upto=self.as_of)
-        return await what_if.what_if(Thread(self.kernel, self.id), change, fork_id=fork_id, progress=progress)
-
-    async def export(
-        self,
-        path: PathLike,
-        *,
-        upto: MomentLike | None = None,
-        redaction: "Redaction | None" = None,
-        progress: "VerifyProgress | None" = None,
-    ) -> "export.ExportReport":
-        """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes.
-
-        A `redaction` leaves its texts out, and the chain verifies as redacted. Raises `FileExistsError`, `FileFailed`.
-        """
-        await imported(export)
-        until = self.as_of if upto is None else upto
-        return await export.export(self, checked_file("path", path), upto=until, redaction=redaction, progress=progress)
-
-    async def anchor(self, at: MomentLike | None = None) -> "anchors.Anchor":
-        """The hash of the log at a moment (default: the head), to keep elsewhere and compare later."""
-        return await anchors.anchor(await self._at_or_last(at))
-
-    async def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
-        """The source of a test that runs the events `first` to `last` on the state before them, and compares."""
-        await imported(to_pytest)
-        return await to_pytest.to_pytest(await self.at(first), await self._at_or_last(last), name=name)
-
-    async def _at_or_last(self, moment: MomentLike | None) -> "Past":
-        return await self.at(await self.last_seq() if moment is None else moment)
 
 
 class Past(PastHandle, Thread):

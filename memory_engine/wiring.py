@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, S
 from contextlib import AsyncExitStack, suppress
 from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 import msgspec
 
@@ -28,6 +28,7 @@ from memory_engine.core.arguments import (
 from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import BeforeCompaction, Engine
@@ -78,10 +79,12 @@ from memory_engine.views.sessions import plugin as sessions
 from memory_engine.views.tool_cache import plugin as tool_cache
 
 if TYPE_CHECKING:
+    from memory_engine import options
+    from memory_engine.options import Models, OlderOptions, Parts
     from memory_engine.store.keys import KeySource
-    from memory_engine.views.patterns.redaction import Redactor
     from memory_engine.views.preferences.domain import Domain
-    from memory_engine.views.promotion.scorers import Scorer
+else:
+    options = lazy_module("memory_engine.options")
 
 VIEWS: tuple[Plugin, ...] = (
     scratchpad.PLUGIN,
@@ -153,21 +156,13 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     entry_points: bool = False,
     key: "KeySource | None" = None,
     durability: Durability = "normal",
+    models: "Models | None" = None,
     compactor: Compactor | None = None,
-    compact_model: str | LanguageModel | None = None,
     before_compaction: Sequence[BeforeCompaction] = (),
-    memory_model: str | LanguageModel | None = None,
-    embedder: str | Embedder | None = None,
-    ranker: Ranker = rank,
-    reranker: Reranker | None = None,
-    redactor: "Redactor | None" = None,
     domain: "Domain | PathLike | None" = None,
-    scorers: "Sequence[Scorer]" = (),
-    tokens: TokenCounter | None = None,
-    clock: Clock | None = None,
-    ids: IdSource | None = None,
-    probe: Probe | None = None,
     mask: Mask | None = SECRETS,
+    parts: "Parts | None" = None,
+    **older: "Unpack[OlderOptions]",
 ) -> Opening:
     """Open a memory: an SQLite file's path, `":memory:"`, a server's URL, or your own store (closed with the engine).
 
@@ -177,18 +172,16 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     `postgresql://user@host/database` needs the extra `postgres`. `plugins` add events, reducers, compactors,
     projections and renderers; `entry_points=True` also loads those that installed packages publish. `key` encrypts
     the file: a passphrase, 32 bytes, or a function that returns one (extra `encrypted`). `durability="full"` makes
-    every commit survive a power failure, at the cost of one fsync each. `compactor` is asked before the built-in one.
-    `compact_model` writes the summaries: a model's litellm name, or a model; the built-in compactor remains the
-    fallback. Views use `memory_model` to shorten answers, summarise conversations and compact layers; without one
-    they do it themselves. `embedder` lets searches match by meaning too: an embedder, `"minilm"` for a small local
-    one, or a model's litellm name. `ranker` orders search results in place of the built-in one; `reranker` reads the
-    best of them and orders them again. `domain` (or a TOML file's path) declares which preferences exist. `scorers`
-    judge snippets for promotion, `redactor` cleans what is proposed to an industry. Models are closed with the
-    engine. `tokens` counts exactly if given a tokenizer. `probe` observes the engine: pass a
-    `memory_engine.telemetry.OpenTelemetry()`. `mask` is what may leave for models, embedders and the probe (default:
-    no passwords and keys; `None`: all). Raises `StorageError` if the file cannot be used (`KeyNeeded`, `WrongKey`),
-    `InvalidCompactor` or `TypeError` for what is not a compactor, an embedder or a re-ranker, `MissingExtra` for
-    `"minilm"`, a URL or a key without its extra, `InvalidKey`.
+    every commit survive a power failure, at the cost of one fsync each. `models` are those for summaries, for views
+    and for search: `Models(compact="openai/gpt-4o-mini", embedder="minilm")`. `compactor` is asked before the built-in
+    one. `domain` (or a TOML file's path) declares which preferences exist. `mask` is what may leave for models,
+    embedders and the probe (default: no passwords and keys; `None`: all). `parts` are a tokenizer, a clock, a source of
+    ids, and a probe. What is in `Models` and `Parts` may also be given by its older name: `compact_model`,
+    `memory_model`, or its own.
+
+    Raises `StorageError` if the file cannot be used (`KeyNeeded`, `WrongKey`), `InvalidCompactor` or `TypeError` for
+    what is not a compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"`, a URL or a key without its
+    extra, `InvalidKey`, `InvalidArgument`.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -196,44 +189,25 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
 
     async def opened() -> Engine:
         checked_type("config", config, EngineConfig, give="an EngineConfig")
-        _check_parts(compact_model, memory_model, redactor, tokens, clock, ids, probe)
-        probed = _watching(probe, mask)
-        model = _behind(_model(compact_model), probed, mask)
+        given: OlderOptions = options.chosen(models, parts, older) if models or parts or older else {}
+        probed = _watching(given.get("probe"), mask)
+        model = _behind(_model(given.get("compact_model")), probed, mask)
         taken = _checked([*builtin_plugins(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
         place = checked_path("path", path) if isinstance(path, str | os.PathLike) else _checked_store(path)
         sources = _Sources(
-            counter=tokens or EstimatedTokens(),
-            clock=clock or SystemClock(),
-            ids=ids or RandomIds(),
+            counter=given.get("tokens") or EstimatedTokens(),
+            clock=given.get("clock") or SystemClock(),
+            ids=given.get("ids") or RandomIds(),
             compact_model=model,
-            model=_behind(_model(memory_model), probed, mask),
+            model=_behind(_model(given.get("memory_model")), probed, mask),
             probe=probed,
-            models=_search_models(embedder, ranker, reranker),
-            settings={MaskInForce: MaskInForce(mask), **dict(_settings(domain, scorers, redactor))},
+            models=_search_models(given.get("embedder"), given.get("ranker", rank), given.get("reranker")),
+            settings={MaskInForce: MaskInForce(mask), **dict(_settings(domain, given))},
             hooks=_hooks(before_compaction),
         )
         return await _started(await _store(place, durability, config, key), config, taken, sources, str(place))
 
     return Opening(opened)
-
-
-_PARTS = {
-    "compact_model": "complete",
-    "memory_model": "complete",
-    "redactor": "redact",
-    "tokens": "exact",
-    "clock": "now_us",
-    "ids": "event_id",
-    "probe": "span",
-}
-
-
-def _check_parts(*parts: object) -> None:
-    """Raise `InvalidArgument` for one of `_PARTS` that cannot do what it is for, and is not a model's name either."""
-    for (what, name), part in zip(_PARTS.items(), parts, strict=True):
-        is_name = isinstance(part, str) and part and name == "complete"
-        if part is not None and not is_name and not hasattr(part, name):
-            raise InvalidArgument(what, part, f"give an object that has `{name}`")
 
 
 def _search_models(embedder: str | Embedder | None, ranker: Ranker, reranker: Reranker | None) -> SearchModels:
@@ -333,14 +307,13 @@ def _named(name: str) -> LanguageModel:
     return LiteLLM(name)
 
 
-def _settings(
-    domain: "Domain | PathLike | None", scorers: "Sequence[Scorer]", redactor: "Redactor | None"
-) -> Iterator[tuple[type, object]]:
+def _settings(domain: "Domain | PathLike | None", given: "OlderOptions") -> Iterator[tuple[type, object]]:
     """The parts outside the views themselves. Their modules load when an option of `open` needs them."""
     if domain is not None:
         from memory_engine.views.preferences.domain import Domain
 
         yield Domain, domain if isinstance(domain, Domain) else Domain.from_toml(domain)
+    scorers, redactor = given.get("scorers", ()), given.get("redactor")
     if scorers != ():
         from memory_engine.views.promotion.scorers import Scorers
 

@@ -371,6 +371,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.PluginNotLoaded, lambda p: files.verified_without_its_plugin(p.path, OfNoPlugin)),
     (errors.EventTooLarge, lambda p: p.thread.dispatch(e.UserMessage(content="x" * 20_000_000))),
     (errors.InvalidArgument, lambda p: p.engine.threads(limit=1.5)),  # type: ignore[arg-type]
+    (errors.UnknownReducer, lambda p: p.engine.kernel.reducers.replace("reduce_user_mesage", no_summary)),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),
     (errors.SeqNotInLog, lambda p: p.thread.at(9)),
     (errors.InvalidSearch, lambda p: p.thread.search("Hello", limit=0)),

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from memory_engine import wiring
+from memory_engine.administration.handle import MOVED
 from memory_engine.engine import Engine
 from memory_engine.storage import places
 from memory_engine.sync import facade
 from memory_engine.sync.facade import HOMES, MADE_BY_HAND, left_out
+from memory_engine.thread import Thread
 
 STUB = Path(facade.__file__).with_name("__init__.pyi")
 INSTEAD = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator"}
@@ -38,6 +40,14 @@ BLOCK = """
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> bool | None: ...
 """
+MOVED_NAMES = """
+    MYPY = False
+    if MYPY:
+{names}
+    else:
+        def __getattr__(self, name: MovedName) -> Any: ...
+"""
+"""The names of `MOVED`, of which completion knows nothing."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -69,13 +79,21 @@ class _Stub:
     def _class(self, name: str) -> str:
         kind = _kind(name)
         base = next((one for one in kind.__mro__[1:] if one.__name__ in HOMES), object)
-        body = [f"class {name}{f'({base.__name__})' if base is not object else ''}:", f'    """{_first(kind)}"""']
+        bases = [base.__name__] if base is not object else []
+        for parameter in getattr(kind, "__parameters__", ()):
+            self.imports["Generic"] = "typing"
+            self.variables.add(parameter.__name__)
+            bases.append(f"Generic[{parameter.__name__}]")
+        body = [f"class {name}{'(' * bool(bases)}{', '.join(bases)}{')' * bool(bases)}:", f'    """{_first(kind)}"""']
         body += [f"    {line}" for line in self._attributes(kind, base)]
         for member in sorted(set(dir(kind)) - left_out(kind)):
             held = inspect.getattr_static(kind, member)
             is_own = held is not inspect.getattr_static(base, member, None)
             if is_own and not member.startswith("_") and not (kind is Engine and member in vars(facade.Closable)):
                 body.append(textwrap.indent(self._member(held), "    "))
+        if kind is Thread:
+            self.imports |= {"Any": "typing", "MovedName": "memory_engine.administration.handle"}
+            body.append(MOVED_NAMES.format(names="\n".join(f"        {moved}: Any" for moved in MOVED)))
         body += [OPENED] if kind is Engine else [BLOCK] if hasattr(kind, "__aenter__") else []
         if name in MADE_BY_HAND:
             body.append(textwrap.indent(self._function(inspect.getattr_static(kind, "__init__")), "    "))
@@ -113,7 +131,7 @@ class _Stub:
         function, module = _tree(held), inspect.unwrap(held).__module__  # type: ignore[arg-type]
         arguments = function.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        for argument in (*every, *filter(None, (arguments.vararg,))):
+        for argument in (*every, *filter(None, (arguments.vararg, arguments.kwarg))):
             if argument.annotation is not None:
                 argument.annotation = ast.Name(self._type(argument.annotation, module))
         arguments.defaults = [_default(one) for one in arguments.defaults]

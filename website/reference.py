@@ -66,6 +66,7 @@ PAGE_OF = {
     "formats": "context",
     "ingest": "engine",
     "language": "recall",
+    "options": "engine",
     "projections": "plugins",
     "reducers": "plugins",
     "runtime": "engine",
@@ -257,6 +258,9 @@ def _code(text: str) -> str:
     return f"```text\n{text}\n```\n".replace("```text", "```{.python .no-copy}")
 
 
+_STARS = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
+
+
 def _signature(function: griffe.Function) -> str:
     words: list[str] = []
     star = False
@@ -266,7 +270,7 @@ def _signature(function: griffe.Function) -> str:
         if parameter.kind is griffe.ParameterKind.keyword_only and not star:
             words.append("*")
             star = True
-        prefix = "*" if parameter.kind is griffe.ParameterKind.var_positional else ""
+        prefix = _STARS.get(parameter.kind, "")
         star = star or bool(prefix)
         annotation = f": {parameter.annotation}" if parameter.annotation is not None else ""
         default = f" = {parameter.default}" if parameter.default is not None and not prefix else ""

@@ -108,7 +108,7 @@ async def erase(  # noqa: PLR0913 - an act and what is said with it
     reason: str = "",
     dry_run: bool = False,
 ) -> ErasureReport:
-    """Destroy events of a thread and everything derived from them; see `Thread.erase`."""
+    """Destroy events of a thread and everything derived from them; see `Admin.erase`."""
     thread.check_present("erasing")
     named = checked_list("event_ids", event_ids, str, each="ids of events")
     places = checked_list("seqs", seqs, int, each="seqs")
@@ -141,7 +141,7 @@ async def erase_events(
 async def delete(
     kernel: Kernel, thread_ids: Sequence[str], *, by: str = "", reason: str = "", dry_run: bool = False
 ) -> ErasureReport:
-    """Destroy whole threads and everything derived from them; see `Thread.delete`. Raises `ThreadHasForks`."""
+    """Destroy whole threads and everything derived from them; see `Admin.delete`. Raises `ThreadHasForks`."""
     kernel.check_writable("deleting")
     await check_not_held(kernel.store, thread_ids)  # before shares are withdrawn
     planner = _Planner(kernel, only_looks=checked_flag("dry_run", dry_run))

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from memory_engine.core.arguments import (
     PathLike,
@@ -17,24 +17,20 @@ from memory_engine.core.arguments import (
 )
 from memory_engine.core.aside import imported
 from memory_engine.core.lazy import lazy_module
-from memory_engine.core.records import Receipt
-from memory_engine.core.threads import ThreadInfo
 from memory_engine.errors import BackupFailed, InvalidArgument, KeyUnsupported, MemoryEngineError, ThreadNotFound
 from memory_engine.errors.base import is_url
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import ScopeHandle
-from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.acts import Act
 from memory_engine.store.protocol import Backup, Copied, Rekeyable
 
 if TYPE_CHECKING:
-    from memory_engine.administration import erasing, holds, retention
+    from memory_engine.administration import erasing, holds, of_thread, retention
     from memory_engine.core import limits as reading
     from memory_engine.interchange import exporting, importing
     from memory_engine.interchange.systems import System
-    from memory_engine.replay import rebuild, verify
-    from memory_engine.replay import rereduce as rereduction
+    from memory_engine.replay import verify
     from memory_engine.replay.divergence import VerifyReport
     from memory_engine.replay.export import archive, claims, importer
     from memory_engine.replay.verify import VerifyProgress
@@ -44,6 +40,7 @@ else:
     keys = lazy_module("memory_engine.store.keys")
     erasing = lazy_module("memory_engine.administration.erasing")
     holds = lazy_module("memory_engine.administration.holds")
+    of_thread = lazy_module("memory_engine.administration.of_thread")
     retention = lazy_module("memory_engine.administration.retention")
     reading = lazy_module("memory_engine.core.limits")
     archive = lazy_module("memory_engine.replay.export.archive")
@@ -51,11 +48,15 @@ else:
     importer = lazy_module("memory_engine.replay.export.importer")
     exporting = lazy_module("memory_engine.interchange.exporting")
     importing = lazy_module("memory_engine.interchange.importing")
-    rebuild = lazy_module("memory_engine.replay.rebuild")
-    rereduction = lazy_module("memory_engine.replay.rereduce")
     verify = lazy_module("memory_engine.replay.verify")
 
 _log = logging.getLogger("memory_engine")
+
+MovedName = Literal[
+    "anchor", "archive", "bisect", "cache_ledger", "delete", "diff", "erase", "export", "hold", "rebuild", "release",
+    "rereduce", "to_pytest", "unarchive", "undo_rereduce", "verify", "what_if", "why",
+]  # fmt: skip
+"""The names of `MOVED`."""
 
 
 async def verify_threads(
@@ -70,111 +71,68 @@ async def verify_threads(
         before = sum(report.events for report in reports)
         counted = None if progress is None else verify.counted_from(progress, before)
         with suppress(*((ThreadNotFound,) if may_go else ())):
-            reports.append(await Administered(kernel, thread_id).verify(counted))
+            reports.append(await of_thread.Replay(ThreadHandle(kernel, thread_id)).verify(counted))
     return reports
 
 
-class Administered(ThreadHandle):
-    """The acts on a thread. `Thread` is the handle that has them."""
+MOVED = {
+    "anchor": ("replay", "anchor"),
+    "archive": ("admin", "archive"),
+    "bisect": ("replay", "bisect"),
+    "cache_ledger": ("replay", "ledger"),
+    "delete": ("admin", "delete"),
+    "diff": ("replay", "diff"),
+    "erase": ("admin", "erase"),
+    "export": ("replay", "export"),
+    "hold": ("admin", "hold"),
+    "rebuild": ("replay", "rebuild"),
+    "release": ("admin", "release"),
+    "rereduce": ("replay", "rereduce"),
+    "to_pytest": ("replay", "to_pytest"),
+    "unarchive": ("admin", "unarchive"),
+    "undo_rereduce": ("replay", "undo_rereduce"),
+    "verify": ("replay", "verify"),
+    "what_if": ("replay", "what_if"),
+    "why": ("replay", "why"),
+}
+"""The verbs that are in a group now, by the names that threads had for them before."""
 
-    async def verify(self, progress: "VerifyProgress | None" = None) -> "VerifyReport":
-        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing.
 
-        If the log itself is broken (a gap, a hash, texts exchanged), that is noted: the thread takes no more events and
-        shows no present, in any process, until a `verify` finds it intact again.
-        """
-        await imported(verify)
-        report = await verify.Verifier.of(self.kernel).verify(self.id, checked_call("progress", progress))
-        if report.ok or report.broken is not None:
-            await self.kernel[OpenThreads].note(self.id, report.broken)
-        return report
+class Grouped(ThreadHandle):
+    """A handle whose verbs are in groups. The names of `MOVED` still lead to them; completion does not show these."""
 
-    async def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> "rereduction.RereduceReport":
-        """Repair a thread whose reducers were missing or wrong: reduce its events from `from_seq` on with today's.
+    if TYPE_CHECKING:
+        MYPY = False  # which reads it as True; it knows no names by `__getattr__`
+        if MYPY:
+            anchor: Any
+            archive: Any
+            bisect: Any
+            cache_ledger: Any
+            delete: Any
+            diff: Any
+            erase: Any
+            export: Any
+            hold: Any
+            rebuild: Any
+            release: Any
+            rereduce: Any
+            to_pytest: Any
+            unarchive: Any
+            undo_rereduce: Any
+            verify: Any
+            what_if: Any
+            why: Any
+        else:
 
-        The state becomes what these return, by one event that `verify` knows and `undo_rereduce` takes back; what was
-        recorded stays. `dry_run` only reports the differences. Use `rebuild` for views and the search index.
+            def __getattr__(self, name: MovedName) -> Any: ...
 
-        Raises `CannotRereduce` if nothing differs, and for an event that today's reducers refuse, whose class is
-        unknown or whose texts were taken out; `SeqNotInLog`, `ReadOnly`, `PastIsReadOnly`, the errors of `dispatch`.
-        """
-        self.check_present("mending")
-        await imported(rereduction)
-        return await rereduction.rereduce(self, from_seq, dry_run=dry_run, reason=reason)
+    else:
 
-    async def undo_rereduce(self, *, reason: str = "") -> Receipt:
-        """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back.
-
-        Forgotten content remains forgotten. Raises `CannotRereduce` if there is none, or if a compaction covers
-        what it added.
-        """
-        self.check_present("undoing")
-        return await rereduction.undo_rereduce(self, reason=reason)
-
-    async def rebuild(
-        self,
-        views: Collection[str] | None = None,
-        *,
-        search: bool | None = None,
-        progress: "VerifyProgress | None" = None,
-    ) -> ThreadInfo:
-        """Derive all rows from the log again, next to the old ones, and replace those in one commit.
-
-        The state's rows, every view and the search index; with `views` only the rows of those, and the index if
-        `search` says so. Only what differs is written. If this raises or the process dies, the old rows stay.
-        `progress` counts events read.
-
-        Raises `UnknownView`, `IntegrityError` if the recorded operations are inconsistent, and `ContentionError` if
-        other processes write without pause.
-        """
-        self.check_present("rebuild")
-        if search is not None:
-            checked_flag("search", search)
-        await imported(rebuild)
-        await rebuild.rebuild(self.kernel, self.id, views, search=search, progress=progress)
-        return await self.info()
-
-    async def erase(
-        self,
-        event_ids: Sequence[str] = (),
-        *,
-        seqs: Sequence[int] = (),
-        by: str = "",
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> "erasing.ErasureReport":
-        """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md.
-
-        The thread forgets them; then stand-ins replace their texts in the log, in forks, and in the events of their
-        facts in other threads, and the file's free space is zeroed. One more event names the erased ones, so that the
-        chain verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts. Raises
-        `EventNotFound`, `SeqNotInLog`, `InvalidArgument` if no event is named, `LegalHold`, and `ErasureUnfinished` if
-        a process reads old pages of the file.
-        """
-        await imported(erasing)
-        return await erasing.erase(self, event_ids=event_ids, seqs=seqs, by=by, reason=reason, dry_run=dry_run)
-
-    async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
-        """Destroy the log, the state, and what its facts became in other threads: an act like `erase`.
-
-        Its id is free: `create_thread` and `open_thread` create another thread with it, which shares nothing with the
-        first; for a user, a tenant or an agent the next event does. A tenant's shares with industries are withdrawn
-        first. Raises `ThreadHasForks`, `LegalHold`, `ErasureUnfinished`.
-        """
-        self.check_present("deleting")
-        await imported(erasing)
-        return await erasing.delete(self.kernel, [self.id], by=by, reason=reason)
-
-    async def hold(self, *, reason: str = "", by: str = "") -> "holds.StandingHold":
-        """Protect this thread from destruction until `release`: attempts raise `LegalHold`.
-
-        For a user or a tenant, all their threads are held. `forget` still works: it destroys nothing.
-        """
-        return await holds.hold(self, by=by, reason=reason)
-
-    async def release(self, *, reason: str = "", by: str = "") -> "Sequence[holds.StandingHold]":
-        """End the holds set here, and return them; one on the thread's user or tenant ends there."""
-        return await holds.release(self, by=by, reason=reason)
+        def __getattr__(self, name):
+            group, verb = MOVED.get(name, ("", ""))
+            if not group:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            return getattr(getattr(self, group), verb)
 
 
 class AdministeredStore:
@@ -237,7 +195,7 @@ class AdministeredStore:
         return await self.kernel.store.acts()
 
     async def holds(self) -> "list[holds.StandingHold]":
-        """The current legal holds on threads, users and tenants (see `Thread.hold`), oldest first."""
+        """The current legal holds on threads, users and tenants (see `Admin.hold`), oldest first."""
         return await holds.holds(self.kernel.store)
 
     async def retain(
@@ -273,7 +231,7 @@ class AdministeredStore:
         scopes: "claims.ImportScopes" = "as given",
         progress: "VerifyProgress | None" = None,
     ) -> "importer.ImportReport":
-        """Create a thread from a file that `Thread.export` wrote, with the same events, operations and hashes.
+        """Create a thread from a file that `Replay.export` wrote, with the same events, operations and hashes.
 
         A file says whose thread it is, and anyone can write one: it is taken if its kind is one of `kinds` and its
         owners are the given ones, so by default only a conversation without owners. With `scopes="as exported"`, for

@@ -33,6 +33,7 @@ from memory_engine.agents.preparation import (
     told,
 )
 from memory_engine.context.ownership import Viewer
+from memory_engine.core.arguments import checked_text, checked_type
 from memory_engine.core.aside import aside
 from memory_engine.core.cancellation import kept_time
 from memory_engine.core.chunks import RECALLED, Chunk
@@ -112,8 +113,8 @@ class AgentLifecycle:
         extractor: FactExtractor | None = None,
         memories_max: int = MEMORIES_MAX,
     ) -> None:
-        self._engine = engine
-        self.thread = thread
+        self._engine = checked_type("engine", engine, Engine, give="the engine that has the thread")
+        self.thread = checked_type("thread", thread, Thread, give="the conversation, such as engine.thread(id)")
         self.agent_id = agent_id
         self._tenant_id = tenant_id
         model, timeout_s = engine.kernel[MemoryModel].model, engine.config.memory_model_timeout_s
@@ -139,6 +140,7 @@ class AgentLifecycle:
 
         Raises `TaskNotRunning` if one is already running, `InvalidMemory` for a conversation of another tenant.
         """
+        checked_text("task", task)
         if self._task is not None:
             raise TaskNotRunning(self.thread.id, "start", is_running=True)
         known = await self._known(task)
@@ -169,6 +171,7 @@ class AgentLifecycle:
         Raises `TaskNotRunning`, and `InvalidMemory` unless you give exactly one of the two.
         """
         self._running("tool_used")
+        checked_type("call", call, ToolCall, give="a ToolCall")
         if (result is None) == (error is None):
             raise InvalidMemory("result", result, "a call has either a result or an error")
         outcome: Event = (
@@ -198,6 +201,7 @@ class AgentLifecycle:
         was ended with another result.
         """
         task = self._running("end")
+        checked_text("result", result)
         done = _end_id(task, 0)
         drawn_from = (done, *sources)
         learned = await self._learned(task, Said(text=result, sources=drawn_from))
@@ -216,6 +220,7 @@ class AgentLifecycle:
     async def fail(self, error: BaseException | str) -> None:
         """Record in both places that the task failed or (for a cancellation) was stopped. Raises `TaskNotRunning`."""
         task = self._running("fail")
+        checked_type("error", error, (str, BaseException), give="an exception, or a text")
         what = error if isinstance(error, str) else f"{type(error).__name__}: {error}".rstrip(": ")
         failed = _end_id(task, 0)
         ended: list[Event]
@@ -271,6 +276,7 @@ class AgentLifecycle:
         this agent's memory (and with `write` append to them) through `engine.agent(id).shared(…)` until `revoke`.
         """
         self._running("subagent")
+        checked_text("task", task)
         info = await self.thread.info()
         call_id = self._engine.kernel.new_id()
         await self.thread.dispatch(LlmSubagentSpawn(call_id=call_id, agent_id=agent_id, task=task))

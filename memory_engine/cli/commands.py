@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
 from memory_engine.cli.options import VARIABLE, PluginChoice, did_you_mean, key_for
 from memory_engine.cli.terminal import Terminal
-from memory_engine.core.lazy import regex
+from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.engine import Engine
@@ -22,6 +23,11 @@ from memory_engine.plugins import Plugin, installed_plugins, plugin_at
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.store.reader import MomentLike
 from memory_engine.wiring import open as open_engine
+
+if TYPE_CHECKING:
+    from memory_engine import options
+else:
+    options = lazy_module("memory_engine.options")
 
 MOMENT = "a seq, an event's id, or a time (UTC unless it names its zone)"
 LOOK_FIRST = "say --yes (or look first: --dry-run)"
@@ -175,7 +181,8 @@ async def existing(
     key = key_for(path)
     # a command is over before an index would be made for the searches after it
     config = config or EngineConfig(read_only=read_only, search_index_timeout_s=inf)
-    async with open_engine(path, key=key, tokens=tokens, config=config, plugins=chosen(plugins)) as engine:
+    parts = None if tokens is None else options.Parts(tokens=tokens)
+    async with open_engine(path, key=key, parts=parts, config=config, plugins=chosen(plugins)) as engine:
         try:
             yield engine
         except ThreadNotFound as error:

@@ -77,7 +77,7 @@ async def _erase(engine: Engine, asked: argparse.Namespace, *, dry_run: bool) ->
     if asked.tenant is not None:
         return await engine.tenant(asked.tenant).erase_all(by=by, reason=reason, dry_run=dry_run)
     thread = engine.thread(asked.thread)
-    return await thread.erase(asked.event, seqs=asked.seq, by=by, reason=reason, dry_run=dry_run)
+    return await thread.admin.erase(asked.event, seqs=asked.seq, by=by, reason=reason, dry_run=dry_run)
 
 
 def _declare_delete(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,7 @@
 """The command that prints events: of a thread or with a correlation id, and, with `--follow`, as they come."""
 
 import argparse
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Container
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from functools import partial
 
 from attrs import frozen
@@ -21,6 +20,8 @@ WIDE = 100
 """Columns from which a log shows dates too."""
 NEW_FEW = 64
 """How many of a correlation's latest events are read to find new ones, before all are."""
+PIECE_FIRST = 64
+"""Events that are read of a thread's end at first, where its latest are asked for."""
 THREAD_COLUMNS = 24
 UNCUT = 4096
 
@@ -162,18 +163,26 @@ class _Events:
 
     async def chosen(self, after: int | None, limit: int | None, head: int) -> AsyncIterator[RecordedEvent]:
         """Those after a seq, at most the first `limit`; without a seq, the latest."""
-        latest: deque[RecordedEvent] = deque(maxlen=limit)
+        if limit is not None and after is None:
+            for recorded in await self._latest(limit, head):
+                yield recorded
+            return
         given = 0
         async for recorded in self.between(after or 0, head):
-            if limit is not None and after is None:
-                latest.append(recorded)
-                continue
             yield recorded
             given += 1
             if given == limit:
                 return
-        for recorded in latest:
-            yield recorded
+
+    async def _latest(self, limit: int, head: int) -> Sequence[RecordedEvent]:
+        """The latest ones, in order: read from the end, in pieces that grow while too few match."""
+        found: list[RecordedEvent] = []
+        upto, size = head, max(limit, PIECE_FIRST)
+        while upto and len(found) < limit:
+            after = max(0, upto - size)
+            found = [recorded async for recorded in self.between(after, upto)] + found
+            upto, size = after, size * 2
+        return found[-limit:]
 
 
 def _put_event(recorded: RecordedEvent, terminal: Terminal, *, with_thread: bool) -> None:

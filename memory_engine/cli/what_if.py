@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,12 +25,13 @@ from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.bounded import read_file
 from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.json_form import named
 from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.ingest.events import EventReader, UnusableRecord
 from memory_engine.plugins import Plugin
-from memory_engine.replay.what_if import Change, trial_lines
+from memory_engine.replay.what_if import Change, trial_lines, try_change
 from memory_engine.replay.what_if.calls import Prices
 from memory_engine.replay.what_if.change import Edit, InsertEvent, ReplaceEvent, SkipEvent
 from memory_engine.wiring import model_compactor
@@ -68,7 +70,8 @@ def _declare_what_if(parser: argparse.ArgumentParser) -> None:
     add_models(how)
     parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"only the log up to: {MOMENT}")
     parser.add_argument("--max-tokens", type=positive, metavar="N", help="the token budget of the measured contexts")
-    parser.add_argument("--fork-id", default="", metavar="ID", help="the id of the fork (default: a new one)")
+    parser.add_argument("--keep", action="store_true", help="keep the run as a fork (default: run in memory)")
+    parser.add_argument("--fork-id", default="", metavar="ID", help="keep it as a fork of this id")
     prices = parser.add_argument_group("prices, in USD for a million tokens")
     for what in ("input", "cached-input", "output"):
         prices.add_argument(f"--price-{what}", type=_price, metavar="USD")
@@ -149,23 +152,25 @@ def check_model(asked: argparse.Namespace) -> None:
 
 
 async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Run a thread's log again into a fork, and print the outcome."""
+    """Run a thread's log again in memory, or into a fork, and print the outcome."""
     check_model(asked)
     if asked.model and asked.compactor:
         raise WrongArgument("--model and --compactor: name one of them")
     progress = Progress("running again", terminal)
-    async with existing(asked.db) as engine:
+    keeps = asked.keep or bool(asked.fork_id)
+    async with existing(asked.db, read_only=not keeps) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         change = await _change(asked, engine)
+        ran = partial(thread.what_if, fork_id=asked.fork_id) if keeps else partial(try_change, thread)
         try:
-            report = await thread.what_if(
-                change, fork_id=asked.fork_id, progress=lambda done: progress.update({"events": done})
-            )
+            report = await ran(change, progress=lambda done: progress.update({"events": done}))
         finally:
             progress.end()
-    terminal.json(report)
+    terminal.json(report if keeps else {**report.as_data(), **named(report, "calls_shared turns")})
     terminal.lines(trial_lines(report, terminal.room))
+    if not keeps:
+        terminal.say("nothing was written: --keep writes the run as a fork")
     return 0
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.compaction.base import Compactor, categories_of
+from memory_engine.compaction.base import DECLARABLE, Compactor, categories_of
 from memory_engine.compaction.plan import Plan, working_flow
 from memory_engine.context.invariants import atoms_of
 from memory_engine.core.chunks import Category, Chunk, Retention
@@ -24,8 +24,6 @@ Pieces = tuple[tuple[Compactor, tuple[str, ...]], ...]
 """Pairs of a compactor and the ids of the chunks that it summarizes together. A compactor may occur several times."""
 RUN_ATOMS_MAX = 32
 """Maximum number of atoms in a run that a compactor is asked about, and so of questions per atom."""
-DECLARABLE = frozenset({Category.WORKING_FLOW, Category.ENVIRONMENT})
-"""Categories that a compactor may declare. The engine and its views maintain the other categories."""
 _NONE: Afresh = {}
 
 
@@ -111,8 +109,8 @@ def declared(
 ) -> tuple[Plan, Pieces]:
     """Return the plan with the chunks outside the working flow that compactors take, and the pieces of these chunks.
 
-    A compactor takes chunks of the categories that it declares. `wanted` restricts the chunks to these ids; `spared`
-    excludes ids. CRITICAL chunks are never taken.
+    A compactor is asked about chunks of the categories that it declares, or of all. `wanted` restricts the chunks to
+    these ids; `spared` excludes ids. CRITICAL chunks are never taken.
     """
     pieces: list[tuple[Compactor, tuple[str, ...]]] = []
     rest = list(state.chunks())

@@ -1,11 +1,11 @@
 """The interface of compactors: their input and their result."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from memory_engine.core.arguments import with_tuples
+from memory_engine.core.arguments import checked_list, with_tuples
 from memory_engine.core.chunks import Category, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.slices import Pause, let_others
@@ -81,10 +81,10 @@ class Compactor(Protocol):
     """Turns chunks into fewer tokens. A compactor changes no state itself; it may be slow and may raise.
 
     If your compactor calls a model, declare `calls_model = True`: what-ifs and comparisons then run it only if you
-    allow them to. If it takes chunks outside the working flow, declare the `categories` that it takes, such as
-    `categories = ("environment",)`; the default is the working flow alone. If it uses nothing but its input and takes
-    only milliseconds, you may declare `works_ahead = True`: an automatic compaction then has its result ready before it
-    starts, and the thread's events wait only while the result is written.
+    allow them to. It is asked about chunks of the working flow and, apart from these, about those of the environment;
+    declare `categories = ("working_flow",)` or `("environment",)` to be asked about these alone. If it uses nothing
+    but its input and takes only milliseconds, you may declare `works_ahead = True`: an automatic compaction then has
+    its result ready before it starts, and the thread's events wait only while the result is written.
 
     A compactor that does not work ahead may send its input to a model. So it gets placeholders such as `[secret-1:key]`
     for secrets (`mask` of `memory_engine.open`), and the values return to their places in its lines.
@@ -104,6 +104,12 @@ class Compactor(Protocol):
         ...
 
 
+def chunk_ids_of(chunks: Collection[str | Chunk]) -> list[str]:
+    """Return the ids of chunks that are given by id or as they are. Raises `InvalidArgument` for anything else."""
+    given = checked_list("chunk_ids", chunks, (str, Chunk), each="chunks, or their ids")
+    return [one.id if isinstance(one, Chunk) else one for one in given]
+
+
 def calls_model(compactor: Compactor) -> bool:
     """Return True if a compactor declares that it calls a model."""
     return bool(getattr(compactor, "calls_model", False))
@@ -121,9 +127,13 @@ def works_ahead(compactor: Compactor) -> bool:
     return bool(getattr(compactor, "works_ahead", False))
 
 
+DECLARABLE = frozenset({Category.WORKING_FLOW, Category.ENVIRONMENT})
+"""Categories that a compactor may declare. The engine and its views maintain the other categories."""
+
+
 def categories_of(compactor: object) -> frozenset[str]:
-    """Return the categories of chunks that a compactor takes."""
-    declared: object = getattr(compactor, "categories", (Category.WORKING_FLOW,))
+    """Return the categories of chunks that a compactor is asked about: the declared ones, or all `DECLARABLE`."""
+    declared: object = getattr(compactor, "categories", DECLARABLE)
     if isinstance(declared, str) or not isinstance(declared, Iterable):
         declared = (declared,)
     return frozenset(map(str, declared))

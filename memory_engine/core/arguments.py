@@ -91,7 +91,7 @@ def checked_call(what: str, value: T | None) -> T | None:
     return None if value is None else checked_function(what, value)
 
 
-def checked_list(what: str, values: Collection[T], kind: type, *, each: str) -> tuple[T, ...]:
+def checked_list(what: str, values: Collection[T], kind: type | tuple[type, ...], *, each: str) -> tuple[T, ...]:
     """Several values of a type: a list or another collection, and not a text or a mapping. Raises `InvalidArgument`."""
     given: object = values
     if isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping):

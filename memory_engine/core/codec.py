@@ -77,7 +77,7 @@ def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
     except UnicodeEncodeError:
         raise InvalidEvent(cls.event_type, "a text", "a lone surrogate is not a character") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidEvent(cls.event_type, *_split_place(str(error))) from error
+        raise InvalidEvent(cls.event_type, *split_place(str(error))) from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidEvent(cls.event_type, "its value", str(error)) from error
     if recorded != event:
@@ -100,7 +100,7 @@ def _explain_unknown(event: object, registry: EventRegistry) -> Never:
     raise UnknownEventClass(cls.event_type, cls.__qualname__)
 
 
-def _split_place(why: str) -> tuple[str, str]:
+def split_place(why: str) -> tuple[str, str]:
     """msgspec's "Expected `str`, got `int` - at `$.content`" as (place, cause)."""
     cause, _, place = why.partition(" - at ")
     return (place.strip("`") or "$", cause)

@@ -1,6 +1,6 @@
 """Events when appended, stored and read back, and the receipts that `dispatch` returns."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -25,6 +25,10 @@ class NewEvent(msgspec.Struct, frozen=True):
     occurred_at: datetime | None = None
     causation_id: str = ""
     correlation_id: str = ""
+
+
+EventLike = Event | NewEvent | Mapping[str, object]
+"""An event to append: as it is, in its envelope, or as a mapping with its `type` and its fields."""
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):

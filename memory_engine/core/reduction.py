@@ -18,7 +18,7 @@ from memory_engine.core.executor import applied, apply_to_draft, check_ids
 from memory_engine.core.operations import Add, Operation
 from memory_engine.core.state import Placed, State, StateDraft, StateView
 from memory_engine.core.tokens import estimate_chunk, recorded_tokens
-from memory_engine.errors import DuplicateRegistration, EventRefused, InvalidOperation, ReducerError
+from memory_engine.errors import DuplicateRegistration, EventRefused, InvalidOperation, ReducerError, UnknownReducer
 
 _replaced = msgspec.structs.replace
 
@@ -106,7 +106,8 @@ class ReducerRegistry:
         self._insert(RegisteredReducer(name, event_class.event_type, reducer, order))
 
     def replace(self, name: str, reducer: Reducer[Event]) -> None:
-        """Replace the function of the reducer `name`. Raises `KeyError` if there is none."""
+        """Replace the function of the reducer `name`. Raises `UnknownReducer`, a `KeyError`, if there is none."""
+        self._check_known(name)
         event_type = self._names[name]
         self._by_type[event_type] = tuple(
             RegisteredReducer(name, event_type, reducer, old.order) if old.name == name else old
@@ -114,7 +115,8 @@ class ReducerRegistry:
         )
 
     def remove(self, name: str) -> None:
-        """Remove the reducer `name`. Raises `KeyError` if there is none."""
+        """Remove the reducer `name`. Raises `UnknownReducer`, a `KeyError`, if there is none."""
+        self._check_known(name)
         event_type = self._names.pop(name)
         self._by_type[event_type] = tuple(old for old in self._by_type[event_type] if old.name != name)
 
@@ -125,6 +127,12 @@ class ReducerRegistry:
     def names(self) -> tuple[str, ...]:
         """Every registered name."""
         return tuple(self._names)
+
+    def _check_known(self, name: str) -> None:
+        if name not in self._names:
+            from difflib import get_close_matches  # for one that is mistaken
+
+            raise UnknownReducer(name, tuple(get_close_matches(str(name), list(self._names), n=2)))
 
     def _insert(self, entry: RegisteredReducer) -> None:
         entries = (*self._by_type.get(entry.event_type, ()), entry)

@@ -12,6 +12,7 @@ MemoryEngineError
 │   ├── InvalidRedaction, UnreadableAnchors   a rule that cannot be followed, a file that is not a list of anchors
 │   ├── InvalidRetention         a rule that cannot be followed
 │   ├── UnknownView, UnknownRow  a view or a row that does not exist
+│   ├── UnknownReducer          a reducer to replace that does not exist
 │   ├── NoSuchTest               something that cannot become a test
 │   ├── UndeclaredEvent          a class without @event
 │   ├── UnknownEventClass        an event of a plug-in that the engine was not opened with
@@ -214,6 +215,7 @@ from memory_engine.errors.replay import PredicateFailed as PredicateFailed
 from memory_engine.errors.replay import ReadOnly as ReadOnly
 from memory_engine.errors.replay import ScopeNotAllowed as ScopeNotAllowed
 from memory_engine.errors.replay import StateNotSent as StateNotSent
+from memory_engine.errors.replay import UnknownReducer as UnknownReducer
 from memory_engine.errors.replay import UnknownRow as UnknownRow
 from memory_engine.errors.replay import UnknownView as UnknownView
 from memory_engine.errors.replay import UnreadableAnchors as UnreadableAnchors

@@ -237,6 +237,18 @@ class UnknownView(InvalidInput, KeyError):
 
 
 @facts
+class UnknownReducer(InvalidInput, KeyError):
+    """No reducer has this name. `near` are the names that look like it."""
+
+    name: str
+    near: tuple[str, ...]
+
+    def __str__(self) -> str:
+        which = f"did you mean {' or '.join(self.near)}?" if self.near else "`engine.kernel.reducers.names()` has all"
+        return f"there is no reducer {self.name!r} to replace; {which}"
+
+
+@facts
 class UnknownRow(InvalidInput):
     """A key under which a view has no row."""
 

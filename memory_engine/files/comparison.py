@@ -13,7 +13,14 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model, works_ahead
+from memory_engine.compaction.base import (
+    CompactionContext,
+    CompactionResult,
+    Compactor,
+    calls_model,
+    categories_of,
+    works_ahead,
+)
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.arguments import PathLike
 from memory_engine.core.bounded import open_file
@@ -220,7 +227,7 @@ def _named(path: Path, thread_id: str) -> str:
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file begins as `Thread.export` writes it, which alone writes compressed ones. Raises `OSError`."""
+    """Whether a file begins as `Replay.export` writes it, which alone writes compressed ones. Raises `OSError`."""
     with open_file(path) as file:
         first = file.readline(_BEGINNING_BYTES)
     return first.startswith(_GZIP) or f'"{FORMAT}"'.encode() in first
@@ -234,6 +241,7 @@ class _Timed:
         self.name = compactor.name
         self.calls_model = calls_model(compactor)
         self.works_ahead = works_ahead(compactor)
+        self.categories = categories_of(compactor)
         self.seconds = 0.0
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:

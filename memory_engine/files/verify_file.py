@@ -91,7 +91,7 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
 ) -> list[VerifyReport]:
     """Verify the threads of a file, or the given ones, in `jobs` processes, this one included (0: one for each core).
 
-    It writes nothing but which threads are broken, or whole again (see `Thread.verify`).
+    It writes nothing but which threads are broken, or whole again (see `Replay.verify`).
 
     `entry_points` takes the plug-ins that installed packages publish, as `open` does, `plugins` those that are named
     `"module:name"`: each process imports its own.

@@ -19,6 +19,8 @@ ProjectionMode = Literal["inline", "async"]
 
 V = TypeVar("V")
 
+_PARTS = ("name", "version", "mode", "row", "apply")
+"""The parts that every projection has."""
 ROW_TYPES_KEPT = 256
 """Types to remember as safe or unsafe for readers to share: finding out takes as long as reading a row."""
 
@@ -105,11 +107,15 @@ def check_events(projection: Projection[V]) -> None:
     """Raise `UntrackedEvents` for an inline projection that lists both tracked and untracked events.
 
     One untracked class would make the view a projection of every event, and its `apply` would get events that it does
-    not list. Raises `InvalidArgument` for a class in place of an instance, for an `apply` that is `async` (it would
-    never run), and for an unknown mode: a class may declare any text.
+    not list. Raises `InvalidArgument` for a class in place of an instance, for one that lacks a part, for an `apply`
+    that is `async` (it would never run), and for an unknown mode: a class may declare any text.
     """
     if isinstance(projection, type):
         raise InvalidArgument("a projection", projection, "it is a class; give an instance of it")
+    lacking = [part for part in _PARTS if not hasattr(projection, part)]
+    if lacking or not callable(projection.apply):
+        what = " and no ".join(lacking) or "method `apply`"
+        raise InvalidArgument("a projection", projection, f"it has no {what} (see docs/how-to/write-a-view.md)")
     if iscoroutinefunction(projection.apply):
         raise InvalidArgument(f"apply of projection {projection.name!r}", projection.apply, "write it without async")
     if projection.mode not in get_args(ProjectionMode):

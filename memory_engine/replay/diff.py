@@ -1,8 +1,8 @@
 """The difference between two moments of a log: chunks, the context of a model, and views.
 
 Everything is read at its own time; nothing is written. The work is done from the older moment to the newer one, and
-turned round where you asked for the other direction, so that one mirrors the other. Contexts are compared as bytes, which a
-prompt cache sees, and as lines, which people read.
+turned round where you asked for the other direction, so that one mirrors the other. Contexts are compared as bytes,
+which a prompt cache sees, and as lines, which people read.
 """
 
 import difflib

@@ -44,7 +44,7 @@ async def rebuild(
     search: bool | None = None,
     progress: VerifyProgress | None = None,
 ) -> RebuildReport:
-    """See `Thread.rebuild`."""
+    """See `Replay.rebuild`."""
     kernel.check_writable("a rebuild")
     checked_call("progress", progress)
     projections, recall = chosen(kernel.projections, views), kernel[Recall]

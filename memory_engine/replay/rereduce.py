@@ -66,7 +66,7 @@ class _Rereduction:
 
 
 async def rereduce(thread: ThreadHandle, from_seq: int, *, dry_run: bool, reason: str) -> RereduceReport:
-    """See `Thread.rereduce`."""
+    """See `Replay.rereduce`."""
     kernel = thread.kernel
     if dry_run:
         return (await _made(kernel, thread.id, await thread.state(), from_seq, reason)).report
@@ -259,7 +259,7 @@ def rising(keys: Sequence[bytes | None]) -> list[int]:
 
 
 async def undo_rereduce(thread: ThreadHandle, *, reason: str) -> Receipt:
-    """See `Thread.undo_rereduce`."""
+    """See `Replay.undo_rereduce`."""
     kernel = thread.kernel
     kernel.check_writable("undoing")
     runtime = await thread.runtime()

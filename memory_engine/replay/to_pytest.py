@@ -126,7 +126,7 @@ _WORDS = regex(r"[^a-z0-9]+")
 
 
 async def to_pytest(first: PastHandle, last: PastHandle, *, name: str = "") -> str:
-    """See `Thread.to_pytest`. `name` (default: of the thread and the seqs) is the test's, with `test_` or without.
+    """See `Replay.to_pytest`. `name` (default: of the thread and the seqs) is the test's, with `test_` or without.
 
     Raises `NoSuchTest` where the last is before the first, where a name is not an identifier, for an event whose
     class is not known here, and for one whose texts were taken out (redacted).

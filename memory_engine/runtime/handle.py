@@ -14,8 +14,9 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import LARGE_CHARS, chars_of
 from memory_engine.core.events.base import Event
+from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.lazy import lazy_module
-from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.core.records import EventLike, NewEvent, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.errors import (
@@ -41,18 +42,20 @@ from memory_engine.store.protocol import RowSpan, ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
 
 if TYPE_CHECKING:
+    from memory_engine.core import plain_events
     from memory_engine.runtime import following
 else:
+    plain_events = lazy_module("memory_engine.core.plain_events")
     following = lazy_module("memory_engine.runtime.following")
 
 V = TypeVar("V")
 
 
-def listed(events: Iterable[Event | NewEvent]) -> Sequence[Event | NewEvent]:
+def listed(events: Iterable[EventLike], registry: EventRegistry) -> Sequence[Event | NewEvent]:
     """Several events as a list. Raises `InvalidEvent` for anything else."""
     if isinstance(events, Event | NewEvent | str | bytes | Mapping) or not isinstance(events, Iterable):
         raise InvalidEvent(type(events).__qualname__, "dispatch_all", "a list of events is expected")
-    return tuple(events)
+    return tuple([plain_events.event_of(one, registry) if isinstance(one, Mapping) else one for one in events])
 
 
 def _check_projection(projection: object) -> None:
@@ -121,7 +124,7 @@ class ThreadHandle:
 
     async def dispatch(  # noqa: PLR0913 - what an envelope holds, by keyword
         self,
-        event: Event | NewEvent,
+        event: EventLike,
         *,
         event_id: str = "",
         occurred_at: datetime | None = None,
@@ -130,6 +133,9 @@ class ThreadHandle:
         expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event; returns when it is durable.
+
+        It may be a mapping, as JSON gives it: `{"type": "user_message", "content": "Hello"}`, with a `timestamp` in
+        milliseconds or seconds if you like.
 
         With your own `event_id`, dispatching again returns the first receipt. With `expected_seq` the event is appended
         only if the thread holds nothing after it, else `Conflict` names the head: read again what you changed, then
@@ -144,6 +150,9 @@ class ThreadHandle:
         self.check_present("event")
         if expected_seq is not None:
             checked_count("expected_seq", expected_seq)
+        if not isinstance(event, (Event, NewEvent)) and isinstance(event, Mapping):
+            plain = plain_events.event_of(event, self.kernel.events)
+            event, occurred_at = plain.event, plain.occurred_at if occurred_at is None else occurred_at
         kernel = self.kernel
         loop = kernel.home.entered()
         if kernel.tasks.closing:
@@ -158,7 +167,7 @@ class ThreadHandle:
         return (await submit(request))[0]
 
     async def dispatch_all(
-        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+        self, events: Sequence[EventLike], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
         """Append events in order, all or none (events already recorded, by id, count as appended).
 
@@ -167,7 +176,7 @@ class ThreadHandle:
         self.check_present("events")
         if expected_seq is not None:
             checked_count("expected_seq", expected_seq)
-        new = list(map(enveloped, listed(events)))
+        new = list(map(enveloped, listed(events, self.kernel.events)))
         if not new:
             return ()
         kernel = self.kernel

@@ -105,14 +105,14 @@ async def _forget_as_there(thread: ThreadHandle, fork: ThreadHandle, seq: int) -
 
 
 async def archive(thread: ThreadHandle) -> None:
-    """See `Thread.archive`. No compaction may be under way."""
+    """See `Admin.archive`. No compaction may be under way."""
     thread.kernel.check_writable("archiving")
     runtime = await thread.runtime()
     await _set_status(thread.kernel, runtime, ARCHIVED)
 
 
 async def unarchive(thread: ThreadHandle) -> None:
-    """See `Thread.unarchive`."""
+    """See `Admin.unarchive`."""
     thread.kernel.check_writable("unarchiving")
     runtime = await thread.runtime()
     await runtime.idle()

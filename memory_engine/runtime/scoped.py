@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from memory_engine.core.arguments import checked_count, checked_list
@@ -13,7 +13,8 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
 from memory_engine.core.ids import check_identifier
-from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.core.lazy import lazy_module
+from memory_engine.core.records import EventLike, NewEvent, Receipt
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy, Head, ThreadRecord, as_metadata, check_record, is_scope_id
@@ -33,6 +34,11 @@ from memory_engine.runtime.handle import ThreadHandle, listed
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
+
+if TYPE_CHECKING:
+    from memory_engine.core import plain_events
+else:
+    plain_events = lazy_module("memory_engine.core.plain_events")
 
 T = TypeVar("T")
 
@@ -57,7 +63,7 @@ class ScopeHandle(ThreadHandle):
 
     async def dispatch(  # noqa: PLR0913 - what an envelope holds, by keyword
         self,
-        event: Event | NewEvent,
+        event: EventLike,
         *,
         event_id: str = "",
         occurred_at: datetime | None = None,
@@ -66,6 +72,9 @@ class ScopeHandle(ThreadHandle):
         expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event, creating the thread if this is its first. See `ThreadHandle.dispatch`."""
+        if isinstance(event, Mapping):
+            plain = plain_events.event_of(event, self.kernel.events)
+            event, occurred_at = plain.event, plain.occurred_at if occurred_at is None else occurred_at
         new = (
             event
             if isinstance(event, NewEvent)
@@ -83,11 +92,11 @@ class ScopeHandle(ThreadHandle):
         return await self._made((new,), send, expected_seq)
 
     async def dispatch_all(
-        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+        self, events: Sequence[EventLike], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
         """Append events in order, all or none, creating the thread if these are its first."""
-        events = listed(events)
-        return await self._made(events, partial(super().dispatch_all, events, expected_seq=expected_seq), expected_seq)
+        given = listed(events, self.kernel.events)
+        return await self._made(given, partial(super().dispatch_all, given, expected_seq=expected_seq), expected_seq)
 
     async def _made(
         self, events: Sequence[Event | NewEvent], send: Callable[[], Awaitable[T]], expected_seq: int | None

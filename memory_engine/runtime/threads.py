@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from inspect import iscoroutinefunction
 from itertools import islice
 
 from memory_engine.core.aside import aside, freed
@@ -13,7 +14,7 @@ from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord, is_scope_id
-from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError, StorageError, ThreadNotFound
+from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError, InvalidArgument, StorageError, ThreadNotFound
 from memory_engine.projections.inline import InlinePlan, InlineProjections
 from memory_engine.projections.rebuild import rebuild_thread
 from memory_engine.runtime.commit import Reduced
@@ -44,7 +45,9 @@ class Observers:
         self._waiting: set[asyncio.Event] = set()
 
     def add(self, observer: Observer) -> Callable[[], None]:
-        """Tell `observer` from now on; returns a function that ends it."""
+        """Call `observer` from now on; returns a function that ends it. Raises `InvalidArgument` for an async one."""
+        if iscoroutinefunction(observer) or iscoroutinefunction(type(observer).__call__):
+            raise InvalidArgument("observer", observer, "write it without async; it may start a task that awaits")
         if not self._observers:
             self._on_commit.append(self.after_commit)
         self._observers.append(observer)

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Literal, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack
 
 from memory_engine.administration.erasing import ErasureReport
+from memory_engine.administration.handle import MovedName
 from memory_engine.administration.holds import StandingHold
 from memory_engine.administration.retention import RetentionReport, RetentionRule
 from memory_engine.administration.store_copy import CopyProgress, CopyReport
@@ -21,16 +22,13 @@ from memory_engine.context.ownership import Viewer
 from memory_engine.context.rendering import Message
 from memory_engine.core.arguments import PathLike
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.clock import Clock
-from memory_engine.core.events.base import Content, Event, ToolCall
+from memory_engine.core.events.base import Content, ToolCall
 from memory_engine.core.events.memory import InitialChunk
 from memory_engine.core.events.registry import EventRegistry
-from memory_engine.core.ids import IdSource
 from memory_engine.core.limits import ReadingLimits
-from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.core.records import EventLike, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo
-from memory_engine.core.tokens import TokenCounter
 from memory_engine.engine import BeforeCompaction
 from memory_engine.engine import Engine as AsyncEngine
 from memory_engine.events import Layer
@@ -40,13 +38,11 @@ from memory_engine.interchange.importing import MemoriesImported, MemoriesProgre
 from memory_engine.interchange.systems import System
 from memory_engine.language.masking import Mask
 from memory_engine.llm.base import LanguageModel
-from memory_engine.llm.vectors import Embedder
+from memory_engine.options import Models, OlderOptions, Parts
 from memory_engine.plugins import Plugin
 from memory_engine.projections.base import Projection
 from memory_engine.recall.hits import Found
 from memory_engine.recall.index import IndexProgress
-from memory_engine.recall.ranking import Ranker
-from memory_engine.recall.rerankers import Reranker
 from memory_engine.replay.anchors import Anchor, Contradicted
 from memory_engine.replay.bisect import Bisection
 from memory_engine.replay.diff import Diff
@@ -62,7 +58,6 @@ from memory_engine.replay.verify import VerifyProgress
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.why import Why
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.runtime.probe import Probe
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import Observer
 from memory_engine.storage.places import Durability
@@ -88,7 +83,6 @@ from memory_engine.views.layers.offloads import Opened
 from memory_engine.views.layers.shared_memory import Grant
 from memory_engine.views.memory_files.view import FileVersion, MemoryFile
 from memory_engine.views.patterns.fold import Pattern, PatternHit, Proposal, Trace
-from memory_engine.views.patterns.redaction import Redactor
 from memory_engine.views.playbooks.events import PlaybookCall, PlaybookPromoted
 from memory_engine.views.playbooks.flow import FlowRecord
 from memory_engine.views.playbooks.playbook import Playbook
@@ -99,13 +93,13 @@ from memory_engine.views.preferences.preference import Applicable, Applied, Pref
 from memory_engine.views.promotion.agent_md import AgentMdChange, OwnText, PromotedLine
 from memory_engine.views.promotion.events import PromotionTarget
 from memory_engine.views.promotion.fold import Verdict
-from memory_engine.views.promotion.scorers import Scorer
 from memory_engine.views.promotion.view import PromotionReport
 from memory_engine.views.report import Report
 from memory_engine.views.scratchpad.view import Snippet
 from memory_engine.views.screen.view import ProactiveTool, ScreenRow
 from memory_engine.views.tool_cache.view import CachedCall, CacheEntry
 
+P = TypeVar("P")
 T = TypeVar("T")
 V = TypeVar("V")
 
@@ -123,6 +117,8 @@ class Engine:
         """Copy the whole store of this moment to one new file, while others keep writing; open it like any other."""
     def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
         """Call `hook(thread, upcoming)` before each compaction and each redo; returns a function that stops it."""
+    def blocking_reason(self, thread_id: str) -> BlockingReason | None:
+        """Why events of a thread are waiting, or `None`. See `Thread.blocking_reason`."""
     def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
         """The anchors that the logs here contradict: a different hash at that seq, or no such thread."""
     @property
@@ -149,7 +145,7 @@ class Engine:
     def dispatch(
         self,
         thread_id: str,
-        event: Event | NewEvent,
+        event: EventLike,
         *,
         event_id: str = "",
         occurred_at: datetime | None = None,
@@ -159,7 +155,7 @@ class Engine:
     ) -> Receipt:
         """Append one event and return its receipt once it is durable."""
     def dispatch_all(
-        self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+        self, thread_id: str, events: Sequence[EventLike], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
         """Append events in order, all or none (events already recorded, by id, count as appended). See `dispatch`."""
     @property
@@ -168,7 +164,7 @@ class Engine:
     def export_all(
         self, folder: PathLike, *, redaction: Redaction | None = None, progress: FolderProgress | None = None
     ) -> StoreExport:
-        """Write every thread's log to a new folder: one file each (see `Thread.export`), and a list with digests."""
+        """Write every thread's log to a new folder: one file each (see `Replay.export`), and a list with digests."""
     def export_memories(
         self,
         folder: PathLike,
@@ -185,7 +181,7 @@ class Engine:
     def flush(self) -> None:
         """Make all acknowledged events survive a power failure, under any `durability`."""
     def holds(self) -> list[StandingHold]:
-        """The current legal holds on threads, users and tenants (see `Thread.hold`), oldest first."""
+        """The current legal holds on threads, users and tenants (see `Admin.hold`), oldest first."""
     def import_all(
         self, folder: PathLike, *, scopes: ImportScopes = "as given", progress: FolderProgress | None = None
     ) -> StoreImport:
@@ -203,7 +199,7 @@ class Engine:
         scopes: ImportScopes = "as given",
         progress: VerifyProgress | None = None,
     ) -> ImportReport:
-        """Create a thread from a file that `Thread.export` wrote, with the same events, operations and hashes."""
+        """Create a thread from a file that `Replay.export` wrote, with the same events, operations and hashes."""
     def import_memories(
         self,
         path: PathLike,
@@ -219,6 +215,8 @@ class Engine:
         """Take memories that another system exported (mem0, Letta, Zep, MIF, a `.mem` bundle) as a user's."""
     def industry(self, name: str) -> Industry:
         """An industry's own thread: the patterns that its tenants share. Raises `InvalidIdentifier`."""
+    def is_blocked(self, thread_id: str) -> bool:
+        """Whether events of a thread are waiting. See `Thread.is_blocked`."""
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that stops it. Its errors are logged."""
     def open_thread(
@@ -288,7 +286,7 @@ class Engine:
     def verify(
         self, thread_ids: Collection[str] | None = None, progress: VerifyProgress | None = None
     ) -> list[VerifyReport]:
-        """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Thread.verify`)."""
+        """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Replay.verify`)."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
@@ -303,41 +301,22 @@ class Thread:
 
     id: str
     as_of: int | None
-    def anchor(self, at: MomentLike | None = None) -> Anchor:
-        """The hash of the log at a moment (default: the head), to keep elsewhere and compare later."""
-    def archive(self) -> None:
-        """Take no more events, waiting ones included. The log stays readable, and `unarchive` opens it again."""
+    @property
+    def admin(self) -> Admin:
+        """Acts on the thread as a whole: `archive`, `erase`, `delete`, `hold`, `release`."""
     def at(self, moment: MomentLike) -> Past:
         """The thread as it was: state, context and every view, read-only."""
-    def bisect(
-        self,
-        predicate: Callable[[Past], bool],
-        *,
-        after: MomentLike = 0,
-        upto: MomentLike | None = None,
-        progress: VerifyProgress | None = None,
-    ) -> Bisection:
-        """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`."""
     def blocking_reason(self) -> BlockingReason | None:
         """Why events are waiting, or `None`."""
     @property
     def brief(self) -> BriefView:
         """What people said and still holds, word for word, and what is pinned."""
-    def cache_ledger(
-        self,
-        *,
-        after: MomentLike = 0,
-        upto: MomentLike | None = None,
-        max_tokens: int | None = None,
-        progress: VerifyProgress | None = None,
-    ) -> CacheLedger:
-        """Which events changed what a provider's prompt cache held: at which byte, for how many tokens."""
     def chunk(self, chunk_id: str) -> Chunk:
         """A chunk by id, even one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
     def clear(self, reason: str = "") -> Receipt:
         """Start over: from now on state, context, search and every view are those of a new thread."""
-    def compact(self, chunk_ids: Collection[str] | None = None, *, focus: str = "") -> CompactionReport:
-        """Compact all compactable chunks, or the given ones (with those that must stay with them)."""
+    def compact(self, chunk_ids: Collection[str | Chunk] | None = None, *, focus: str = "") -> CompactionReport:
+        """Compact all compactable chunks, or the given ones, or of the given ids, with those that must stay with them."""
     def compactions(self) -> CompactionHistory:
         """The compactions of this thread in the order in which they began, and the one that is due, if any."""
     def context(
@@ -355,15 +334,11 @@ class Thread:
     @property
     def conversation(self) -> Conversation:
         """Exchanges, the summary, and the current cycle."""
-    def delete(self, *, by: str = "", reason: str = "") -> ErasureReport:
-        """Destroy the log, the state, and what its facts became in other threads: an act like `erase`."""
     def delivered(self) -> None:
         """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
-    def diff(self, a: MomentLike, b: MomentLike | None = None) -> Diff:
-        """What changed from one moment to another (default: the head): chunks, fields, context, views."""
     def dispatch(
         self,
-        event: Event | NewEvent,
+        event: EventLike,
         *,
         event_id: str = "",
         occurred_at: datetime | None = None,
@@ -372,35 +347,14 @@ class Thread:
         expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event; returns when it is durable."""
-    def dispatch_all(
-        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
-    ) -> tuple[Receipt, ...]:
+    def dispatch_all(self, events: Sequence[EventLike], *, expected_seq: int | None = None) -> tuple[Receipt, ...]:
         """Append events in order, all or none (events already recorded, by id, count as appended)."""
     def end_session(self, reason: str = "") -> Receipt:
         """End the session: EPHEMERAL chunks are removed."""
-    def erase(
-        self,
-        event_ids: Sequence[str] = ...,
-        *,
-        seqs: Sequence[int] = ...,
-        by: str = "",
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> ErasureReport:
-        """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md."""
     def events(self, *, after: int = 0, upto: int | None = None) -> Iterator[RecordedEvent]:
         """The log: events with `after` < seq <= `upto` (default: the last), in order."""
     def exists(self) -> bool:
         """Whether there is anything to read: `False` only for a scope without events."""
-    def export(
-        self,
-        path: PathLike,
-        *,
-        upto: MomentLike | None = None,
-        redaction: Redaction | None = None,
-        progress: VerifyProgress | None = None,
-    ) -> ExportReport:
-        """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes."""
     @property
     def flows(self) -> Flows:
         """The flows that ran, and the playbooks made from them."""
@@ -417,8 +371,6 @@ class Thread:
         """Hide chunks, and everything derived from events (by id or seq), from every view; the log keeps them."""
     def fork(self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None) -> Thread:
         """A thread that shares this one's past up to `at` (default: the head) and continues separately from there."""
-    def hold(self, *, reason: str = "", by: str = "") -> StandingHold:
-        """Protect this thread from destruction until `release`: attempts raise `LegalHold`."""
     def info(self) -> ThreadInfo:
         """The thread's record and head, or its head as of then. Record and status are always today's."""
     def is_blocked(self) -> bool:
@@ -452,26 +404,17 @@ class Thread:
     @property
     def promotion(self) -> Promotion:
         """Promotes snippets of the scratchpad to preferences and `agent.md`."""
-    def rebuild(
-        self,
-        views: Collection[str] | None = None,
-        *,
-        search: bool | None = None,
-        progress: VerifyProgress | None = None,
-    ) -> ThreadInfo:
-        """Derive all rows from the log again, next to the old ones, and replace those in one commit."""
     def record(self, messages: object, *, format: Format | None = None, new_only: bool = False) -> tuple[Receipt, ...]:
         """Record a provider's message, a list of them, or a response, as its SDK returns it: all of it or nothing."""
     def recording(self, format: Format | None = None) -> Recording:
         """Record a response while it streams in: `async with thread.recording() as turn: turn.feed(chunk)`."""
     def redo_compaction(self, compaction: str = "", *, compactor: Compactor | None = None) -> CompactionReport:
         """Compact the originals of a compaction again, never its summary, whether it was undone or not."""
-    def release(self, *, reason: str = "", by: str = "") -> Sequence[StandingHold]:
-        """End the holds set here, and return them; one on the thread's user or tenant ends there."""
+    @property
+    def replay(self) -> Replay[Past]:
+        """Looks back: `verify`, `diff`, `why`, `bisect`, `ledger`, `what_if`, `export`, `rebuild`, `rereduce`."""
     def report(self, *, at: int | None = None) -> Report:
         """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
-    def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> RereduceReport:
-        """Repair a thread whose reducers were missing or wrong: reduce its events from `from_seq` on with today's."""
     def resume(self, reason: str = "") -> Receipt:
         """Continue after `pause`: take the events that waited, in order."""
     def row(self, projection: Projection[V], key: str) -> V | None:
@@ -509,17 +452,11 @@ class Thread:
         """Wait for a running compaction."""
     def state(self, *, at: MomentLike | None = None) -> State:
         """The state after the last event, or as of an earlier moment, without what was forgotten since."""
-    def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
-        """The source of a test that runs the events `first` to `last` on the state before them, and compares."""
     @property
     def tool_cache(self) -> ToolCache:
         """Tool results that later exchanges may use."""
-    def unarchive(self) -> None:
-        """Take events again, paused if it was paused before. Does nothing for a thread that is not archived."""
     def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
         """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest."""
-    def undo_rereduce(self, *, reason: str = "") -> Receipt:
-        """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back."""
     def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
         """Take a pin out of the brief (see `BriefView.unpin`)."""
     def update(
@@ -529,14 +466,31 @@ class Thread:
         policy: CompactionPolicy | Literal["default"] | None = None,
     ) -> Receipt:
         """Change the thread's metadata or its compaction policy, by a recorded event."""
-    def verify(self, progress: VerifyProgress | None = None) -> VerifyReport:
-        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing."""
     def view(self, projection: str, *, at: MomentLike | None = None) -> dict[str, object]:
         """The rows of a registered projection, up to date with the head or as of a moment."""
-    def what_if(self, change: Change, *, fork_id: str = "", progress: VerifyProgress | None = None) -> WhatIfReport:
-        """Replay the log into a fork with other reducers, compactors, thresholds or edits; this thread stays unchanged."""
-    def why(self, what: str | Context, *, chunks_max: int | None = None) -> Why:
-        """Explain a chunk (by id) or each block of a context: a tree that ends at events."""
+
+    MYPY = False
+    if MYPY:
+        anchor: Any
+        archive: Any
+        bisect: Any
+        cache_ledger: Any
+        delete: Any
+        diff: Any
+        erase: Any
+        export: Any
+        hold: Any
+        rebuild: Any
+        release: Any
+        rereduce: Any
+        to_pytest: Any
+        unarchive: Any
+        undo_rereduce: Any
+        verify: Any
+        what_if: Any
+        why: Any
+    else:
+        def __getattr__(self, name: MovedName) -> Any: ...
 
 class Past(Thread):
     """A thread after the event at `seq`: state, context, search and every view, as they were."""
@@ -548,6 +502,83 @@ class Past(Thread):
     def then(self, seq: int) -> Self:
         """The same thread at another seq."""
 
+class Replay(Generic[P]):
+    """Looks back at a thread: checks its log, explains it, runs it again, writes it out, derives its rows anew."""
+    def anchor(self, at: MomentLike | None = None) -> Anchor:
+        """The hash of the log at a moment (default: the head), to keep elsewhere and compare later."""
+    def bisect(
+        self,
+        predicate: Callable[[P], bool],
+        *,
+        after: MomentLike = 0,
+        upto: MomentLike | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> Bisection:
+        """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`."""
+    def diff(self, a: MomentLike, b: MomentLike | None = None) -> Diff:
+        """What changed from one moment to another (default: the head): chunks, fields, context, views."""
+    def export(
+        self,
+        path: PathLike,
+        *,
+        upto: MomentLike | None = None,
+        redaction: Redaction | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> ExportReport:
+        """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes."""
+    def ledger(
+        self,
+        *,
+        after: MomentLike = 0,
+        upto: MomentLike | None = None,
+        max_tokens: int | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> CacheLedger:
+        """Which events changed what a provider's prompt cache held: at which byte, for how many tokens."""
+    def rebuild(
+        self,
+        views: Collection[str] | None = None,
+        *,
+        search: bool | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> ThreadInfo:
+        """Derive all rows from the log again, beside the old ones, and replace those in one commit."""
+    def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> RereduceReport:
+        """Repair a thread whose reducers were missing or wrong: reduce its events from `from_seq` on with today's."""
+    def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
+        """The source of a test that runs the events `first` to `last` on the state before them, and compares."""
+    def undo_rereduce(self, *, reason: str = "") -> Receipt:
+        """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back."""
+    def verify(self, progress: VerifyProgress | None = None) -> VerifyReport:
+        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing."""
+    def what_if(self, change: Change, *, fork_id: str = "", progress: VerifyProgress | None = None) -> WhatIfReport:
+        """Replay the log into a fork with other reducers, compactors, thresholds or edits; this thread stays unchanged."""
+    def why(self, what: str | Context, *, chunks_max: int | None = None) -> Why:
+        """Explain a chunk (by id) or each block of a context: a tree that ends at events."""
+
+class Admin:
+    """Acts on a thread as a whole: archiving, erasing, deleting, holding. Each but `unarchive` is recorded."""
+    def archive(self) -> None:
+        """Take no more events, waiting ones included. The log stays readable, and `unarchive` opens it again."""
+    def delete(self, *, by: str = "", reason: str = "") -> ErasureReport:
+        """Destroy the log, the state, and what its facts became in other threads: an act like `erase`."""
+    def erase(
+        self,
+        event_ids: Sequence[str] = ...,
+        *,
+        seqs: Sequence[int] = ...,
+        by: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> ErasureReport:
+        """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md."""
+    def hold(self, *, reason: str = "", by: str = "") -> StandingHold:
+        """Protect this thread from destruction until `release`: attempts raise `LegalHold`."""
+    def release(self, *, reason: str = "", by: str = "") -> Sequence[StandingHold]:
+        """End the holds set here, and return them; one on the thread's user or tenant ends there."""
+    def unarchive(self) -> None:
+        """Take events again, paused if it was paused before. Does nothing for a thread that is not archived."""
+
 class Scope(Thread):
     """A thread that its first event creates; until then its views are empty."""
 
@@ -556,7 +587,7 @@ class Scope(Thread):
     tenant_id: str
     def dispatch(
         self,
-        event: Event | NewEvent,
+        event: EventLike,
         *,
         event_id: str = "",
         occurred_at: datetime | None = None,
@@ -565,9 +596,7 @@ class Scope(Thread):
         expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event, creating the thread if this is its first. See `ThreadHandle.dispatch`."""
-    def dispatch_all(
-        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
-    ) -> tuple[Receipt, ...]:
+    def dispatch_all(self, events: Sequence[EventLike], *, expected_seq: int | None = None) -> tuple[Receipt, ...]:
         """Append events in order, all or none, creating the thread if these are its first."""
     def exists(self) -> bool:
         """Whether anything was dispatched here, including facts on their way from other threads."""
@@ -684,14 +713,14 @@ class Conversation:
         """The current cycle; `None` while no question waits."""
     def exchanges(self, *, at: int | None = None) -> list[Exchange]:
         """The live exchanges, oldest first, including messages from outside a cycle."""
-    def finalize_cycle(self, question: str, answer: str) -> Exchange:
+    def finalize_cycle(self, question: Content, answer: str) -> Exchange:
         """Close the open cycle with its final answer, then fold exchanges over the limits into the summary."""
     def memory(self, *, at: int | None = None) -> dict[str, object]:
         """The whole memory as plain JSON values, under the field's usual names."""
     def messages(self, *, at: int | None = None) -> list[Message]:
         """The agent's messages now (or, with `at`, at an earlier seq). Changes nothing."""
     def prepare_messages(
-        self, user_message: str, max_tokens: int | None = None, *, policy: ContextPolicy = ...
+        self, user_message: Content, max_tokens: int | None = None, *, policy: ContextPolicy = ...
     ) -> list[Message]:
         """Open a cycle with a person's question, and return the messages for the next model call."""
     def summary(self, *, at: int | None = None) -> Summary | None:
@@ -706,8 +735,9 @@ class ToolCache:
         tool: str,
         parameters: Mapping[str, object],
         result: str,
-        duration: int,
+        duration: int | None = None,
         *,
+        llm_cache_duration: int | None = None,
         call_id: str = "",
         failed: bool = False,
     ) -> CacheEntry | None:
@@ -715,7 +745,7 @@ class ToolCache:
     def cached_call(
         self, tool: str, parameters: Mapping[str, object], call: Callable[[], str], *, duration: int, call_id: str = ""
     ) -> CachedCall:
-        """The cached result, else the result of `call`, which is then cached."""
+        """The cached result, else the result of `call`, which is then cached. `call` may be a function without `async`."""
     def clear(self) -> None:
         """Remove all results."""
     def drop(self, tool: str, parameters: Mapping[str, object]) -> bool:
@@ -1003,7 +1033,6 @@ class Recording:
 class AgentLifecycle:
     """Records the runs of one agent in one conversation, one after another."""
 
-    thread: Thread
     agent_id: str
     @property
     def agent(self) -> Agent:
@@ -1070,21 +1099,13 @@ def open(
     entry_points: bool = False,
     key: KeySource | None = None,
     durability: Durability = "normal",
+    models: Models | None = None,
     compactor: Compactor | None = None,
-    compact_model: str | LanguageModel | None = None,
     before_compaction: Sequence[BeforeCompaction] = ...,
-    memory_model: str | LanguageModel | None = None,
-    embedder: str | Embedder | None = None,
-    ranker: Ranker = ...,
-    reranker: Reranker | None = None,
-    redactor: Redactor | None = None,
     domain: Domain | PathLike | None = None,
-    scorers: Sequence[Scorer] = ...,
-    tokens: TokenCounter | None = None,
-    clock: Clock | None = None,
-    ids: IdSource | None = None,
-    probe: Probe | None = None,
     mask: Mask | None = ...,
+    parts: Parts | None = None,
+    **older: Unpack[OlderOptions],
 ) -> Engine:
     """Open a memory: an SQLite file's path, `":memory:"`, a server's URL, or your own store (closed with the engine)."""
 

@@ -21,6 +21,7 @@ from anyio import to_thread
 from anyio.from_thread import BlockingPortalProvider
 
 from memory_engine import wiring
+from memory_engine.administration.handle import MOVED, Grouped
 from memory_engine.engine import Engine
 from memory_engine.errors import EngineClosed, EngineForked
 from memory_engine.storage import places
@@ -31,6 +32,8 @@ HOMES = {
     "Engine": "engine",
     "Thread": "thread",
     "Past": "thread",
+    "Replay": "administration.of_thread",
+    "Admin": "administration.of_thread",
     "Scope": "scopes",
     "User": "scopes",
     "Tenant": "scopes",
@@ -234,6 +237,9 @@ class Handle:
     def __getattr__(self, name: str) -> object:
         if name.startswith("_") or name in left_out(self.stands_for):
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        if name in MOVED and isinstance(self._object, Grouped):
+            group, verb = MOVED[name]
+            return getattr(getattr(self, group), verb)
         return self._loop.shown(getattr(self._object, name))
 
     def __setattr__(self, name: str, value: object) -> None:

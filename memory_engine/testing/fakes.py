@@ -10,7 +10,7 @@ from zlib import crc32
 from attrs import frozen
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult
-from memory_engine.core.chunks import Chunk
+from memory_engine.core.chunks import Category, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.ids import uuid7
 from memory_engine.core.records import RecordedEvent
@@ -44,13 +44,15 @@ class FakeCompactor:
 
     A step is a text (one line that cites every chunk), `SummaryLine`s, an exception to raise,
     `Returns(anything)`, or `Hangs(then)`. `calls` records what it was asked, `begun` is set
-    as soon as a call has begun, `cancelled` counts the calls that were cancelled while they hung.
+    as soon as a call has begun, `cancelled` counts the calls that were cancelled while they hung. It takes chunks of
+    the working flow alone, unless you set `categories`.
     """
 
     def __init__(
         self, *script: object, name: str = "fake", takes: Callable[[Chunk], bool] = lambda _chunk: True
     ) -> None:
         self.name = name
+        self.categories: Sequence[str] = (Category.WORKING_FLOW,)
         self.calls: list[CompactorCall] = []
         self.cancelled = 0
         self.begun = asyncio.Event()

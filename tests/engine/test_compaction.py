@@ -7,6 +7,7 @@ import pytest
 
 import memory_engine
 from memory_engine import (
+    Chunk,
     CompactionCompleted,
     CompactionPolicy,
     CompactionStarted,
@@ -201,6 +202,17 @@ async def test_a_manual_compaction_takes_the_given_chunks_with_their_partners() 
         report = await thread.compact([made[2]])
         assert (made[2], made[3]) == report.covered
         assert ["word1", "word2", "2", "word3", "word4"] == await texts(thread)
+
+
+async def test_a_manual_compaction_takes_chunks_as_they_are() -> None:
+    """What a state gives can be given back, mixed with ids, from a list or any other collection."""
+    async with opened(Scripted(), NEVER) as engine:
+        thread = await engine.create_thread()
+        made = await say(thread, turns(4))
+        chunks = list((await thread.state()).chunks())
+        wanted: tuple[str | Chunk, ...] = (chunks[1], chunks[2].id)
+        report = await thread.compact(wanted)
+        assert (made[1], made[2]) == report.covered
 
 
 async def test_a_manual_compaction_of_an_unknown_chunk_is_refused() -> None:

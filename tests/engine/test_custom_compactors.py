@@ -171,15 +171,45 @@ async def test_an_environment_that_gets_no_shorter_spoils_nothing() -> None:
         assert [["a"]] == compactor.given
 
 
-async def test_nobody_gets_the_environment_unasked() -> None:
-    """A compactor that declares nothing gets the working flow alone."""
+async def test_a_compactor_that_declares_the_working_flow_is_not_asked_about_the_environment() -> None:
+    """Whatever its `can_compact` says."""
     compactor = Asked()
+    compactor.categories = ("working_flow",)  # type: ignore[attr-defined]
     async with opened(compactor, NEVER) as engine:
         thread = await engine.create_thread()
         await say(thread, [*around("door"), *turns(2)])
         await thread.compact()
         assert ["door", "2"] == await texts(thread)
         assert 1 == len(await of_type(thread, "compaction_completed"))
+
+
+class OfTheEnvironment(Scripted):
+    """Declares no categories; its `can_compact` says all that it takes."""
+
+    def can_compact(self, chunks: Sequence[Chunk]) -> bool:
+        """Chunks of the environment only."""
+        return all(chunk.type == "environment" for chunk in chunks)
+
+
+async def test_a_compactor_that_declares_nothing_gets_what_it_says_that_it_takes() -> None:
+    """The environment, apart from the working flow; the embedded one takes the rest."""
+    compactor = OfTheEnvironment()
+    async with opened(compactor, NEVER) as engine:
+        thread = await engine.create_thread()
+        await say(thread, [*around("door", "light"), *turns(4)])
+        await thread.compact()
+        assert [{"environment"}] == [{chunk.type for chunk in given} for given in compactor.given]
+        assert "door" not in " ".join(await texts(thread))
+        assert (await thread.verify()).ok
+
+
+async def test_the_built_in_compactors_leave_the_environment_alone() -> None:
+    """It is what is so now, and no summary of it would be asked for."""
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread()
+        await say(thread, [*around("door"), *turns(4)])
+        await thread.compact()
+        assert "door" in await texts(thread)
 
 
 class Nameless:

@@ -173,7 +173,7 @@ async def test_what_is_not_a_path_is_named(path: object, tmp_path: Path) -> None
         for call in (
             memory_engine.open(path),  # type: ignore[arg-type]
             memory_engine.restore(path, tmp_path / "a.db"),  # type: ignore[arg-type]
-            thread.export(path),  # type: ignore[arg-type]
+            thread.replay.export(path),  # type: ignore[arg-type]
             engine.backup(path),  # type: ignore[arg-type]
             engine.export_all(path),  # type: ignore[arg-type]
             engine.import_all(path),  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ import pytest
 
 import memory_engine
 from memory_engine import UserMessage, correlated, errors, sync
+from memory_engine.administration.of_thread import Replay
 from memory_engine.sync.facade import ASKED_IN_A_THREAD, HOMES, LEFT_OUT, MADE_BY_HAND, left_out, sync_class
 from memory_engine.views.tool_cache.view import ToolCache as AsyncToolCache
 from tests.interruptible import python
@@ -64,7 +65,7 @@ def test_whatever_waits_has_a_handle() -> None:
 
 def test_the_exceptions_name_what_is_there() -> None:
     """Methods that ask functions of yours, and classes that you make."""
-    assert ASKED_IN_A_THREAD["bisect"] in inspect.signature(memory_engine.Thread.bisect).parameters
+    assert ASKED_IN_A_THREAD["bisect"] in inspect.signature(Replay.bisect).parameters
     assert ASKED_IN_A_THREAD["cached_call"] in inspect.signature(AsyncToolCache.cached_call).parameters
     assert set(HOMES) >= MADE_BY_HAND
     assert {*HOMES, "open", "restore"} == set(getattr(sync, "__all__"))  # noqa: B009 - of the module, not of its types

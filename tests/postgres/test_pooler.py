@@ -45,4 +45,4 @@ async def test_a_thread_is_opened_again_as_it_was() -> None:
         thread = engine.thread("t")
         assert expected == await shown(thread)
         [*_, last] = [event async for event in thread.events()]
-        assert (await thread.erase(seqs=[last.seq], by="ann", reason="asked")).proof.ok  # type: ignore[union-attr]
+        assert (await thread.admin.erase(seqs=[last.seq], by="ann", reason="asked")).proof.ok  # type: ignore[union-attr]

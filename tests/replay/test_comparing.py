@@ -289,7 +289,19 @@ def test_what_if_on_the_command_line(database: str, run: Run) -> None:
     assert (0, 0, True) == (code, data["compactions"]["fork"]["completed"], bool(data["turns"]))
     assert 0 == run("verify", "--db", database)[0]
     assert 0 == run("show", "f", "--db", database)[0]
-    assert 2 == run("threads", "--db", database)[1].count("active, a what-if")
+    assert 1 == run("threads", "--db", database)[1].count("active, a what-if")
+
+
+def test_what_if_keeps_nothing_unless_asked_to(database: str, run: Run) -> None:
+    """It runs in memory, and reads the file only; `--keep` makes a fork with an id of its own."""
+    words, before = ("what-if", "t", "--db", database, "--skip", "1"), Path(database).read_bytes()
+    code, out, _ = run(*words)
+    assert (0, True) == (code, "--keep" in out)
+    assert before == Path(database).read_bytes()
+    in_memory, kept = json.loads(run(*words, "--json")[1]), json.loads(run(*words, "--keep", "--json")[1])
+    assert in_memory == {name: kept[name] for name in in_memory}
+    assert {"fork_id", "state", "seconds"} == set(kept) - set(in_memory)
+    assert 1 == run("threads", "--db", database)[1].count("active, a what-if")
 
 
 def test_edits_on_the_command_line(database: str, run: Run, tmp_path: Path) -> None:

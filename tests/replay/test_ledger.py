@@ -45,7 +45,7 @@ def exchanges(count: int, *, start: int = 1) -> list[Event]:
 
 async def breaks_of(thread: Thread, **asked: int | None) -> list[tuple[int, str, str]]:
     """What broke: seq and type of the event, and why."""
-    found = await thread.cache_ledger(**asked)  # type: ignore[arg-type]  # by keyword
+    found = await thread.replay.ledger(**asked)  # type: ignore[arg-type]  # by keyword
     check(found)
     return [(one.seq, one.event_type, one.why) for one in found.breaks]
 

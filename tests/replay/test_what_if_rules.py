@@ -476,4 +476,4 @@ async def test_an_edit_alone_is_no_change() -> None:
         thread = await engine.create_thread("t")
         await say(thread, turns(1))
         with pytest.raises(InvalidChange, match="a Change"):
-            await thread.what_if(SkipEvent(1))  # type: ignore[arg-type]
+            await thread.replay.what_if(SkipEvent(1))  # type: ignore[arg-type]

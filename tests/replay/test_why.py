@@ -118,7 +118,7 @@ async def test_what_is_not_live_tells_what_took_it_away() -> None:
         await say(thread, [e.TodoSet(items=(e.TodoItem("a", "Call"), e.TodoItem("b", "Write"))), *turns(2)])
         await say(thread, [e.TodoCompleted(id="a"), e.TodoDeleted(id="b"), e.ExternalInject(content="x")])
         await thread.compact()
-        gone = {chunk_id: (await thread.why(chunk_id)).facts for chunk_id in ("1.1", "1.2", "2.0", "4.0")}
+        gone = {chunk_id: (await thread.replay.why(chunk_id)).facts for chunk_id in ("1.1", "1.2", "2.0", "4.0")}
         assert [("todo_completed", ["4.0"]), ("todo_deleted", None), ("compaction_completed", ["8.0"])] == [
             (facts["removed_by"]["type"], facts.get("replaced_by"))  # type: ignore[index]  # a mapping
             for facts in (gone["1.1"], gone["1.2"], gone["2.0"])
@@ -253,7 +253,7 @@ async def test_what_was_forgotten_is_named_and_not_told(count: int) -> None:
         trees = [await thread.why(chunk.id) for chunk in (await thread.state()).chunks()]
         trees += [await thread.why(made[1]), await thread.why(await thread.context())]
         assert not [word for tree in trees for word in ("word1", "word2") if word in _texts(tree)]
-        assert "asked to" == (await thread.why(made[1])).facts["forgotten"]["reason"]  # type: ignore[index]
+        assert "asked to" == (await thread.replay.why(made[1])).facts["forgotten"]["reason"]  # type: ignore[index]
         assert count == 2 or any(one.facts.get("redacted") for tree in trees for one in tree.walk())
 
 

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 
 import memory_engine
@@ -21,7 +22,7 @@ from memory_engine import Engine, EngineConfig
 from memory_engine.errors import MemoryEngineError
 from tests.trust.test_read_only_methods import Given, done, given
 
-ENDED = ("Engine.close", "Thread.delete")
+ENDED = ("Engine.close", "Thread.admin.delete")
 """After these there is nothing to look at."""
 
 
@@ -45,7 +46,7 @@ async def raised_by(engine: Engine, name: str, arguments: Given) -> str:
     """The error's class, with `!` where it is not one of ours."""
     of = engine if name.startswith("Engine.") else engine.thread("t")
     try:
-        await done(getattr(of, name.partition(".")[2]), arguments)
+        await done(attrgetter(name.partition(".")[2])(of), arguments)
     except MemoryEngineError as error:
         return type(error).__name__
     except Exception as error:  # what is looked for

@@ -30,7 +30,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def delete(_engine: Engine, thread: Thread, _target: Path) -> Call:
     """A thread whose bytes go."""
-    return thread.delete
+    return thread.admin.delete
 
 
 def erase(_engine: Engine, thread: Thread, _target: Path) -> Call:

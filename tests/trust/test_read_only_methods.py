@@ -5,12 +5,14 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, LlmTextResponse, Thread, UserMessage, errors
+from memory_engine.administration.of_thread import Admin, Replay
 from memory_engine.compactors.embedded import EmbeddedCompactor
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.replay.what_if import Change
@@ -45,6 +47,8 @@ def given(folder: Path) -> dict[str, Given]:
     made = folder / "made"
     return {
         "Engine.agent": {"agent_id": "a"},
+        "Engine.blocking_reason": {"thread_id": "t"},
+        "Engine.is_blocked": {"thread_id": "t"},
         "Engine.backup": {"path": made / "b.db"},
         "Engine.before_compaction": {"hook": lambda _thread, _upcoming: None},
         "Engine.check_anchors": {"anchored": []},
@@ -67,14 +71,14 @@ def given(folder: Path) -> dict[str, Given]:
         "Engine.thread": {"thread_id": "t"},
         "Engine.user": {"user_id": "u"},
         "Thread.at": {"moment": 1},
-        "Thread.bisect": {"predicate": lambda past: past.seq > 3},
+        "Thread.replay.bisect": {"predicate": lambda past: past.seq > 3},
         "Thread.check_present": {"what": "this"},
         "Thread.chunk": {"chunk_id": "1.0"},
-        "Thread.diff": {"a": 1},
+        "Thread.replay.diff": {"a": 1},
         "Thread.dispatch": {"event": EVENT},
         "Thread.dispatch_all": {"events": [EVENT]},
-        "Thread.erase": {"seqs": [1]},
-        "Thread.export": {"path": made / "t.jsonl"},
+        "Thread.admin.erase": {"seqs": [1]},
+        "Thread.replay.export": {"path": made / "t.jsonl"},
         "Thread.forget": {"seqs": [1]},
         "Thread.latest": {"limit": 2},
         "Thread.measure": {"projection": OUTBOX},
@@ -84,27 +88,27 @@ def given(folder: Path) -> dict[str, Given]:
         "Thread.originals": {"chunk_id": "1.0"},
         "Thread.pin": {"text": "Oak"},
         "Thread.record": {"messages": [{"role": "user", "content": "more"}]},
-        "Thread.rereduce": {"from_seq": 1},
+        "Thread.replay.rereduce": {"from_seq": 1},
         "Thread.row": {"projection": OUTBOX, "key": "k"},
         "Thread.rows": {"projection": OUTBOX},
         "Thread.rows_between": {"projection": OUTBOX},
         "Thread.search": {"query": "chairs"},
-        "Thread.to_pytest": {"first": 1, "last": 2},
+        "Thread.replay.to_pytest": {"first": 1, "last": 2},
         "Thread.unpin": {"pin": 1},
         "Thread.update": {"metadata": {"a": "b"}},
         "Thread.upto": {"at": 1},
         "Thread.view": {"projection": "conversation"},
-        "Thread.what_if": {"change": Change()},
-        "Thread.why": {"what": "1.0"},
+        "Thread.replay.what_if": {"change": Change()},
+        "Thread.replay.why": {"what": "1.0"},
     }
 
 
 def methods() -> list[str]:
-    """Every public method of both, `Class.method`."""
+    """Every public method of both, `Class.method`, those of a thread's groups with the group's name."""
     found = []
-    for kind in (Engine, Thread):
+    for place, kind in (("Engine", Engine), ("Thread", Thread), ("Thread.replay", Replay), ("Thread.admin", Admin)):
         names = [name for name in dir(kind) if not name.startswith("_")]
-        found += [f"{kind.__name__}.{name}" for name in names if callable(inspect.getattr_static(kind, name))]
+        found += [f"{place}.{name}" for name in names if callable(inspect.getattr_static(kind, name))]
     return sorted(found)
 
 
@@ -117,7 +121,7 @@ def told() -> dict[str, str]:
             continue
         _, what, engine, thread, _ = re.split(r" *\| *", line)
         for kind, cell in (("Engine", engine), ("Thread", thread)):
-            for name in re.findall(r"`(\w+)`", cell):
+            for name in re.findall(r"`([\w.]+)`", cell):
                 assert f"{kind}.{name}" not in found, name
                 found[f"{kind}.{name}"] = what.split("**")[1]
     return found
@@ -166,7 +170,7 @@ async def test_a_method_does_what_the_table_says(name: str, tmp_path: Path) -> N
             arguments["target"] = target
         of = engine if name.startswith("Engine.") else engine.thread("t")
         try:
-            await done(getattr(of, name.partition(".")[2]), arguments)
+            await done(attrgetter(name.partition(".")[2])(of), arguments)
         except errors.MemoryEngineError as error:
             raised = error
     assert before == contents(folder)

@@ -15,6 +15,7 @@ from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from tests.mistakes import ROWS, SAID, Place, Row
 from tests.modules import every_module
+from tests.wrong_arguments import INSTEAD
 
 
 @pytest.fixture
@@ -46,6 +47,14 @@ async def test_an_error_is_raised_and_says_what_happened(
     assert str(error)
     for same in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (error, repr(error), str(error)) == (same, repr(same), str(same))
+
+
+@pytest.mark.parametrize(("says", "do"), INSTEAD.values(), ids=INSTEAD)
+async def test_a_wrong_argument_is_told_from_a_right_one(says: str, do: Row, place: Place) -> None:
+    """It says what to give instead, and the thread is as it was."""
+    with pytest.raises(errors.InvalidArgument, match=re.escape(says)):
+        await to_its_end(do, place)
+    assert 2 == (await place.thread.info()).events
 
 
 def all_classes() -> set[type[errors.MemoryEngineError]]:

@@ -436,3 +436,57 @@ async def talked_to(engine: Engine) -> Thread:
     await turn(thread, "long", "x" * 2000)
     await thread.conversation.prepare_messages("open")
     return thread
+
+
+PICTURE = e.ImagePart("https://example.org/leak.png", alt="a leaking tap")
+QUESTIONS = {
+    "an image alone": ((PICTURE,), "[image: a leaking tap]"),
+    "an image and words": ((e.TextPart("What is this?"), PICTURE), "What is this?\n[image: a leaking tap]"),
+    "an image without a description": ((e.ImagePart("https://example.org/x.png"),), "[image: image]"),
+}
+questions = pytest.mark.parametrize(("parts", "text"), QUESTIONS.values(), ids=QUESTIONS)
+
+
+def _has_image(messages: list[Message]) -> bool:
+    return "example.org" in str(messages[-1])
+
+
+@questions
+async def test_a_question_may_be_an_image(engine: Engine, parts: tuple[e.TextPart | e.ImagePart], text: str) -> None:
+    """The cycle says so in words, the model sees the image until it is answered, and nothing is recorded twice."""
+    thread = await engine.create_thread()
+    for _ in range(2):  # the second continues the cycle
+        assert _has_image(await thread.conversation.prepare_messages(parts))
+    cycle = await thread.conversation.current()
+    assert cycle is not None
+    assert (text, 2) == (cycle.question, (await thread.info()).events)
+    exchange = await thread.conversation.finalize_cycle(parts, "The washer is worn.")
+    assert (text, "The washer is worn.") == (exchange.question, exchange.answer)
+    assert exchange == await thread.conversation.finalize_cycle(text, "The washer is worn.")  # in words, as well
+    assert [(text, "The washer is worn.")] == [(x.question, x.answer) for x in await thread.conversation.exchanges()]
+    assert text == (await thread.conversation.prepare_messages("And now?"))[0]["content"]
+    assert (await thread.verify()).ok
+
+
+@questions
+async def test_an_image_that_was_dispatched_before_opens_the_cycle(
+    engine: Engine, parts: tuple[e.TextPart | e.ImagePart], text: str
+) -> None:
+    """As a message of words does: it is the question, and is not recorded again."""
+    thread = await engine.create_thread()
+    await thread.dispatch(e.UserMessage(content=parts))
+    assert _has_image(await thread.conversation.prepare_messages(text))
+    await thread.conversation.finalize_cycle(text, "The washer is worn.")
+    assert [(text, "The washer is worn.")] == [(x.question, x.answer) for x in await thread.conversation.exchanges()]
+    assert 1 == len([1 async for one in thread.events() if one.type == "user_message"])
+
+
+@pytest.mark.parametrize("question", [7, None, [7], {"type": "text"}, b"text"])
+async def test_a_question_that_is_neither_text_nor_parts_is_refused(engine: Engine, question: object) -> None:
+    """Before anything is recorded."""
+    thread = await engine.create_thread()
+    with pytest.raises(errors.InvalidArgument, match="parts"):
+        await thread.conversation.prepare_messages(question)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(errors.InvalidArgument, match="parts"):
+        await thread.conversation.finalize_cycle(question, "a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert 0 == (await thread.info()).events

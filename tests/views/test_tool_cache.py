@@ -56,6 +56,28 @@ async def test_C3_a_cached_result_is_found() -> None:
         assert (recorded.id, recorded.seq, recorded.recorded_at) == (found.event_id, found.seq, found.cached_at)
 
 
+async def test_C3_the_specification_s_words_name_the_duration(engine: Engine) -> None:
+    """A duration is given by either name, and read by either; neither, or both, is refused."""
+    cache = (await thread_of(engine)).tool_cache
+    added = await cache.add("get", PARAMETERS, "a tank", llm_cache_duration=3)
+    assert added is not None
+    assert ("get", 3, 3) == (added.tool_name, added.remaining_duration, added.original_duration)
+    for both in ({}, {"duration": 1, "llm_cache_duration": 1}, {"llm_cache_duration": "1"}):
+        with pytest.raises(errors.InvalidArgument, match="duration"):
+            await cache.add("other", {}, "", **both)
+    assert await cache.add("none", {}, "", llm_cache_duration=0) is None
+
+
+async def test_C3_a_function_that_does_not_await_is_called_too(engine: Engine) -> None:
+    """Its result is cached as any other; what it raises goes to its caller, and the next one may try again."""
+    cache = (await thread_of(engine)).tool_cache
+    with pytest.raises(ZeroDivisionError):
+        await cache.cached_call("get", PARAMETERS, lambda: str(1 // 0), duration=3)
+    first = await cache.cached_call("get", PARAMETERS, lambda: "a tank", duration=3)
+    second = await cache.cached_call("get", PARAMETERS, lambda: "another", duration=3)
+    assert [("a tank", False), ("a tank", True)] == [(one.result, one.hit) for one in (first, second)]
+
+
 async def test_C3_parameters_in_another_order_hit(engine: Engine) -> None:
     """The order of keys, inner ones too, is no difference."""
     thread = await thread_of(engine)

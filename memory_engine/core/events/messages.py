@@ -9,7 +9,7 @@ call is an answered one. `final=False` marks an intermediate result of a long-ru
 
 from typing import Literal
 
-from memory_engine.core.events.base import Content, Event, ToolCall, event
+from memory_engine.core.events.base import Content, Event, ExplainingMeta, ToolCall, event
 from memory_engine.core.events.roles import Id, JsonText
 
 MessageOrigin = Literal["", "tool", "client", "summary"]
@@ -143,7 +143,7 @@ class SubagentResult(Event):
 
 
 @event("tool_error", role="tool", chunks="own")
-class ToolError(Event):
+class ToolError(Event, metaclass=ExplainingMeta):
     """A tool failed, or its call was rejected."""
 
     call_id: Id
@@ -153,7 +153,7 @@ class ToolError(Event):
 
 
 @event("skill_error", role="tool", chunks="own")
-class SkillError(Event):
+class SkillError(Event, metaclass=ExplainingMeta):
     """A skill failed."""
 
     call_id: Id
@@ -162,7 +162,7 @@ class SkillError(Event):
 
 
 @event("subagent_error", role="tool", chunks="own")
-class SubagentError(Event):
+class SubagentError(Event, metaclass=ExplainingMeta):
     """A sub-agent failed."""
 
     call_id: Id

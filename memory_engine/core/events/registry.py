@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from memory_engine.core.events.base import ChunkOrigin, Event, EventRole, UnknownEvent
-from memory_engine.errors import DuplicateRegistration, EventDecodeError, UndeclaredEvent
+from memory_engine.errors import DuplicateRegistration, EventDecodeError, InvalidArgument, UndeclaredEvent
 
 Upcaster = Callable[[dict[str, object]], dict[str, object]]
 """Pure: the payload of schema v as plain JSON values → the payload of schema v + 1."""
@@ -44,8 +44,11 @@ class EventRegistry:
         """Learn a class declared with `@event`.
 
         Registering the same class again is harmless. Raises `UndeclaredEvent` for a class
-        without the decorator, `DuplicateRegistration` for a second class of one name.
+        without the decorator, `DuplicateRegistration` for a second class of one name, `InvalidArgument` for no class.
         """
+        given: object = cls
+        if not isinstance(given, type) or not issubclass(given, Event):
+            raise InvalidArgument("the class of an event", cls, "give a class derived from memory_engine.Event")
         name = cls.event_type
         if not name or "event_type" not in cls.__dict__:
             raise UndeclaredEvent(cls.__qualname__)

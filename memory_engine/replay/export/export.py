@@ -69,7 +69,7 @@ async def export(  # noqa: PLR0913 - the options of an export, by keyword
     compress: bool = False,
     force: bool = False,
 ) -> ExportReport:
-    """Write the log of a thread up to a moment (default: the head) to a file; see `Thread.export`.
+    """Write the log of a thread up to a moment (default: the head) to a file; see `Replay.export`.
 
     `compress` packs it also where its name does not end in `.gz`, `force` replaces a file that is there. The file is
     there when it is whole, not before. Raises `FileExistsError`, `IntegrityError` where the log cannot be read,

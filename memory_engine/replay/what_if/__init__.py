@@ -18,7 +18,7 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import JsonForm, as_data, named
 from memory_engine.core.state import State
 from memory_engine.core.threads import WHAT_IF, CompactionPolicy, LoadedThread, check_record
-from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound
+from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound, UnknownReducer
 from memory_engine.plugins import Plugin
 from memory_engine.replay.diff import Diff, diff
 from memory_engine.replay.verify import VerifyProgress
@@ -165,7 +165,7 @@ async def what_if(
 ) -> WhatIfReport:
     """Replay a thread's log into a fork of it, and compare.
 
-    See `Thread.what_if` for the errors; then there is no fork, though after 20,000 events it may count as deleted.
+    See `Replay.what_if` for the errors; then there is no fork, though after 20,000 events it may count as deleted.
     """
     begun = time.perf_counter()
     kernel, change = thread.kernel, _checked(change)
@@ -316,8 +316,8 @@ def _rules(kernel: Kernel, plugins: Sequence[Plugin]) -> ForkRules:
     for plugin in plugins:
         try:
             plugin.install(events, reducers)
-        except KeyError as error:
-            raise InvalidChange(f"plug-in {plugin.name}", f"there is no reducer {error} to replace") from None
+        except UnknownReducer as error:
+            raise InvalidChange(f"plug-in {plugin.name}", str(error)) from None
         renderers.update(plugin.renderers)
     return ForkRules(events=events, reducers=reducers, renderers=renderers)
 

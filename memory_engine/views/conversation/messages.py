@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from memory_engine.core.chunks import Category, Chunk, ChunkType, content_text
-from memory_engine.core.events.base import SummaryLine, ToolCall
+from memory_engine.core.events.base import Content, SummaryLine, ToolCall
 from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import StateView
 from memory_engine.core.tool_calls import cache_key, canonical
@@ -33,7 +33,8 @@ _GOES_ON = SPOKEN | {ChunkType.AGENT_ACTION, ChunkType.CLARIFICATION, ChunkType.
 class Remembered:
     """The parts that the messages are made of. `chunks` are those of the open cycle so far.
 
-    `is_summary_by_model`: a model wrote some of the summary, so that the author of its lines is unknown.
+    `question` is that of the cycle where it has images or files. `is_summary_by_model`: a model wrote some
+    of the summary, so that the author of its lines is unknown.
     """
 
     system: Sequence[Chunk]
@@ -46,6 +47,7 @@ class Remembered:
     chunks: Sequence[Chunk]
     loose_summaries: Sequence[Chunk] = ()
     is_summary_by_model: bool = False
+    question: Content = ""
 
 
 def arranged(memory: Remembered) -> list[Chunk]:
@@ -59,7 +61,7 @@ def arranged(memory: Remembered) -> list[Chunk]:
         *_uncached(memory.screen, memory.finished_at),
         *(c for entry in memory.cached if entry.key not in shown for c in cached_pair(entry)),
         *(
-            [_said(memory.cycle.question_at or memory.cycle.seq, "question", memory.cycle.question)]
+            [_said(memory.cycle.question_at or memory.cycle.seq, "question", memory.question or memory.cycle.question)]
             if memory.cycle is not None
             else []
         ),
@@ -150,8 +152,8 @@ def _uncached(screen: ScreenRow | None, finished_at: int) -> Iterator[Chunk]:
                 yield from _call_pair(screen.seq, call, result.result)
 
 
-def _said(seq: int, part: str, text: str, type: ChunkType = ChunkType.USER_MESSAGE) -> Chunk:
-    return Chunk(id=f"{seq}.{part}", type=type, content=text if text.strip() else EMPTY)
+def _said(seq: int, part: str, said: Content, type: ChunkType = ChunkType.USER_MESSAGE) -> Chunk:
+    return Chunk(id=f"{seq}.{part}", type=type, content=said if content_text(said).strip() else EMPTY)
 
 
 def _covers_after(chunk: Chunk, seq: int) -> bool:

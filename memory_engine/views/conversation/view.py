@@ -14,11 +14,12 @@ from memory_engine.context.context import Context
 from memory_engine.context.rendering import Message, render_all
 from memory_engine.context.sources import Arranged
 from memory_engine.context.thread_context import standing_blocks
-from memory_engine.core.arguments import checked_number, checked_text, checked_type
+from memory_engine.core.arguments import checked_list, checked_number, checked_type
 from memory_engine.core.aside import aside
-from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.chunks import Chunk, ChunkType, content_text
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import encode_event
+from memory_engine.core.events.base import Content, FilePart, ImagePart, TextPart
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
@@ -63,18 +64,19 @@ TRIES = 8
 """Attempts at a question that others overtake."""
 
 
-async def opened(thread: ThreadHandle, question: str) -> CycleRow:
-    """The open cycle of a question, opened now if it is not.
+async def opened(thread: ThreadHandle, content: Content) -> CycleRow:
+    """The open cycle of a question, opened now if it is not. The question's images and files stay in its message.
 
     Ids count the cycles, so if two callers open one at once with the same question, only one does.
     """
+    question = content_text(content)
     for _ in range(TRIES):
         rows = await thread.rows(CONVERSATION)
         cycle, count = cycle_of(rows), tally_of(rows).cycles
         if cycle is not None and cycle.question == question:
             return cycle
         at = await _said_just_now(thread, question)
-        said = [] if at else [NewEvent(UserMessage(content=question), id=f"conversation:question:{count}")]
+        said = [] if at else [NewEvent(UserMessage(content=content), id=f"conversation:question:{count}")]
         started = NewEvent(
             CycleStarted(question=question, question_at=at or -1),
             id=f"conversation:cycle:{count}",
@@ -97,7 +99,7 @@ async def opened(thread: ThreadHandle, question: str) -> CycleRow:
 async def _said_just_now(thread: ThreadHandle, question: str) -> int:
     """The seq of the message before the question, if the application dispatched it itself; else 0."""
     last = (await thread.state()).last()
-    is_it = last is not None and last.type == ChunkType.USER_MESSAGE and last.content == question
+    is_it = last is not None and last.type == ChunkType.USER_MESSAGE and last.text == question
     return last.said_at if is_it and last is not None else 0
 
 
@@ -111,12 +113,12 @@ def check_recordable(thread: ThreadHandle, question: str, answer: str) -> None:
         raise EventTooLarge(recorded.event_type, len(payload), thread.kernel.config.event_bytes_max)
 
 
-async def asked(thread: ThreadHandle, question: str, answer: str) -> CycleRow | ExchangeRow | Exchange:
+async def asked(thread: ThreadHandle, content: Content, answer: str) -> CycleRow | ExchangeRow | Exchange:
     """The target of an answer: the open cycle, an overtaken question, or the exchange that it has already become.
 
     If nothing is open, a cycle is opened. Raises `AnotherQuestionOpen`.
     """
-    rows = await thread.rows(CONVERSATION)
+    rows, question = await thread.rows(CONVERSATION), content_text(content)
     cycle, live = cycle_of(rows), list(exchanges_of(rows))
     if cycle is not None and cycle.question == question:
         return cycle
@@ -129,7 +131,7 @@ async def asked(thread: ThreadHandle, question: str, answer: str) -> CycleRow | 
             return Exchange.of(last)
     if cycle is not None:
         raise AnotherQuestionOpen(thread.id, question, cycle.question)
-    return await opened(thread, question)
+    return await opened(thread, content)
 
 
 async def finish(thread: ThreadHandle, found: CycleRow | ExchangeRow, finished: ExchangeFinished) -> Exchange:
@@ -201,27 +203,29 @@ class Conversation:
     # the turn
 
     async def prepare_messages(
-        self, user_message: str, max_tokens: int | None = None, *, policy: ContextPolicy = DEFAULT_POLICY
+        self, user_message: Content, max_tokens: int | None = None, *, policy: ContextPolicy = DEFAULT_POLICY
     ) -> list[Message]:
         """Open a cycle with a person's question, and return the messages for the next model call.
 
-        Budget and policy are those of `Thread.context`; without a budget all of the memory is included.
+        Budget and policy are those of `Thread.context`; without a budget all of the memory is included. The question
+        may be of parts (`TextPart`, `ImagePart`, `FilePart`), or an image alone: the model sees it until it is
+        answered, then the exchange says `[image: …]`.
 
         A second call with the same question continues the open cycle, also after a crash: nothing is recorded twice,
         and the agent's work so far is in the messages. Another question leaves the open one as an exchange without an
         answer. Flows not judged yet are judged by this message (see `Flows.review`). Raises the errors of `dispatch`.
         """
-        checked_text("user_message", user_message)
+        user_message = _checked_content("user_message", user_message)
         _check_budget(max_tokens, policy)
         try:
-            await Flows(self._thread).review(user_message)
+            await Flows(self._thread).review(content_text(user_message))
         except MemoryEngineError as error:  # the turn goes on: promoted facts are delivered later
             _log.warning("flows of thread %r could not be reviewed: %s", self._thread.id, error)
         cycle = await opened(self._thread, user_message)
         await roll(self._thread)
         return (await self._built(None, cycle, max_tokens, policy)).messages
 
-    async def finalize_cycle(self, question: str, answer: str) -> Exchange:
+    async def finalize_cycle(self, question: Content, answer: str) -> Exchange:
         """Close the open cycle with its final answer, then fold exchanges over the limits into the summary.
 
         The answer is recorded as the agent's response, if it was not yet, together with the exchange. A long answer
@@ -229,8 +233,10 @@ class Conversation:
         one is made from the question; an overtaken question is answered late. Raises `AnotherQuestionOpen` if another
         question waits, `IdempotencyConflict` for a second, different answer, and the errors of `dispatch`.
         """
+        content = _checked_content("question", question)
+        question = content_text(content)
         check_recordable(self._thread, question, answer)
-        found = await asked(self._thread, question, answer)
+        found = await asked(self._thread, content, answer)
         if isinstance(found, Exchange):
             return found
         limits, model = self._thread.kernel.config.conversation, self._thread.kernel[MemoryModel].model
@@ -369,8 +375,25 @@ class Conversation:
             finished_at=tally.finished_at,
             cached=cached,
             cycle=cycle,
+            question=_question_in(state, cycle),
             chunks=await self._cycle_chunks(state, cycle.seq, at) if cycle is not None else (),
         )
+
+
+def _checked_content(what: str, content: Content) -> Content:
+    """Text, or parts as a tuple. Raises `InvalidArgument`."""
+    if isinstance(content, str):
+        return content
+    return checked_list(
+        what, content, (TextPart, ImagePart, FilePart), each="parts (TextPart, ImagePart, FilePart), or text"
+    )
+
+
+def _question_in(state: State, cycle: CycleRow | None) -> Content:
+    """The open question as its message holds it, if that has more than text and is still in the state; else empty."""
+    chunk = state.get(f"{cycle.question_at}.0") if cycle is not None else None
+    is_it = chunk is not None and cycle is not None and chunk.text == cycle.question
+    return chunk.content if is_it and chunk is not None and not isinstance(chunk.content, str) else ""
 
 
 def _check_budget(max_tokens: int | None, policy: ContextPolicy) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
+from inspect import isawaitable
 from typing import cast
 
 import msgspec
@@ -17,7 +18,7 @@ from memory_engine.core.events.exchanges import ExchangeFinished
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.tool_calls import cache_key, canonical
-from memory_engine.errors import MemoryEngineError
+from memory_engine.errors import InvalidArgument, MemoryEngineError
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.screen.events import ScreenInjected
@@ -25,6 +26,7 @@ from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit
 
 DURATION_MAX = 1_000_000_000
 """The longest duration, in exchanges; longer ones are capped to it."""
+_EXCHANGES = "a number of exchanges"
 
 
 class ResultRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="result", gc=False):
@@ -210,6 +212,21 @@ class CacheEntry(msgspec.Struct, frozen=True, kw_only=True):
         except msgspec.DecodeError:
             return {}
 
+    @property
+    def tool_name(self) -> str:
+        """The name of the tool: `tool`."""
+        return self.tool
+
+    @property
+    def remaining_duration(self) -> int:
+        """Finished exchanges for which the result is still kept: `remaining`."""
+        return self.remaining
+
+    @property
+    def original_duration(self) -> int:
+        """Exchanges for which the result was to be kept: `duration`."""
+        return self.duration
+
 
 def entry_of(rows: ReadableRows[AnyCacheRow], key: str) -> CacheEntry | None:
     """The entry under a key."""
@@ -270,19 +287,25 @@ class ToolCache:
         tool: str,
         parameters: Mapping[str, object],
         result: str,
-        duration: int,
+        duration: int | None = None,
         *,
+        llm_cache_duration: int | None = None,
         call_id: str = "",
         failed: bool = False,
     ) -> CacheEntry | None:
         """Keep a result for `duration` finished exchanges, replacing an older one of the same call.
 
-        Returns `None` and records nothing if `duration` is 0 or less or the call `failed`. With a `call_id` the cached
-        result is forgotten along with the call. Raises `InvalidParameters`, and the errors of `dispatch`.
+        You may call the duration `llm_cache_duration`; give one of the two. Returns `None` and records nothing if it is
+        0 or less or the call `failed`. With a `call_id` the cached result is forgotten along with the call. Raises
+        `InvalidParameters`, `InvalidArgument`, and the errors of `dispatch`.
         """
         checked_flag("failed", failed)
         text = canonical(tool, parameters)
-        checked_type("duration", duration, int, give="a number of exchanges")
+        if (duration is None) == (llm_cache_duration is None):
+            raise InvalidArgument("duration", duration, f"give {_EXCHANGES}, either as `llm_cache_duration` or so")
+        duration = llm_cache_duration if duration is None else duration
+        if not isinstance(duration, int):
+            raise InvalidArgument("duration", duration, f"give {_EXCHANGES}")
         if duration <= 0 or failed:
             return None
         cached = ToolResultCached(tool=tool, parameters=text, result=result, duration=duration, call_id=call_id)
@@ -322,12 +345,12 @@ class ToolCache:
         self,
         tool: str,
         parameters: Mapping[str, object],
-        call: Callable[[], Awaitable[str]],
+        call: Callable[[], Awaitable[str] | str],
         *,
         duration: int,
         call_id: str = "",
     ) -> CachedCall:
-        """The cached result, else the result of `call`, which is then cached.
+        """The cached result, else the result of `call`, which is then cached. `call` may be a function without `async`.
 
         Of equal concurrent calls in this process one runs, and the others get its result. If it raises, its own caller
         gets the exception, nothing is cached, and the next waiting caller runs the tool itself; cancelling that caller
@@ -336,7 +359,7 @@ class ToolCache:
         """
         checked_text("call_id", call_id)
         key = cache_key(tool, canonical(tool, parameters))
-        checked_type("duration", duration, int, give="a number of exchanges")
+        checked_type("duration", duration, int, give=_EXCHANGES)
         checked_function("call", call)
         if duration <= 0:
             entry = await self.lookup(tool, parameters)
@@ -359,8 +382,11 @@ class ToolCache:
             del flights[flight]
             landed.set_result(key)
 
-    async def _called(self, tool: str, call: Callable[[], Awaitable[str]]) -> str:
-        return await kept_time(f"tool {tool!r}", call(), self._thread.kernel.config.call_timeout_s)
+    async def _called(self, tool: str, call: Callable[[], Awaitable[str] | str]) -> str:
+        found = call()
+        if not isawaitable(found):
+            return found
+        return await kept_time(f"tool {tool!r}", found, self._thread.kernel.config.call_timeout_s)
 
     async def _added(
         self, tool: str, parameters: Mapping[str, object], result: str, duration: int, call_id: str

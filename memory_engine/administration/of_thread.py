@@ -1,0 +1,264 @@
+"""The verbs of a thread that look back, and those that administer it: `thread.replay` and `thread.admin`."""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from attrs import evolve
+
+from memory_engine.compaction.service import CompactionService
+from memory_engine.context.context import Context
+from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_flag
+from memory_engine.core.aside import imported
+from memory_engine.core.lazy import lazy_module
+from memory_engine.core.records import Receipt
+from memory_engine.core.threads import ThreadInfo
+from memory_engine.runtime import life
+from memory_engine.runtime.handle import PastHandle, ThreadHandle
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.reader import MomentLike
+
+if TYPE_CHECKING:
+    from memory_engine.administration import erasing, holds
+    from memory_engine.replay import anchors, bisect, diff, ledger, rebuild, to_pytest, verify, why
+    from memory_engine.replay import rereduce as rereduction
+    from memory_engine.replay import what_if as trials
+    from memory_engine.replay.divergence import VerifyReport
+    from memory_engine.replay.export import export
+    from memory_engine.replay.export.redaction import Redaction
+    from memory_engine.replay.verify import VerifyProgress
+else:
+    anchors = lazy_module("memory_engine.replay.anchors")
+    bisect = lazy_module("memory_engine.replay.bisect")
+    diff = lazy_module("memory_engine.replay.diff")
+    erasing = lazy_module("memory_engine.administration.erasing")
+    export = lazy_module("memory_engine.replay.export.export")
+    holds = lazy_module("memory_engine.administration.holds")
+    ledger = lazy_module("memory_engine.replay.ledger")
+    rebuild = lazy_module("memory_engine.replay.rebuild")
+    rereduction = lazy_module("memory_engine.replay.rereduce")
+    to_pytest = lazy_module("memory_engine.replay.to_pytest")
+    trials = lazy_module("memory_engine.replay.what_if")
+    verify = lazy_module("memory_engine.replay.verify")
+    why = lazy_module("memory_engine.replay.why")
+
+P = TypeVar("P", bound=PastHandle)
+
+
+class Replay(Generic[P]):
+    """Looks back at a thread: checks its log, explains it, runs it again, writes it out, derives its rows anew."""
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self._thread = thread
+
+    async def verify(self, progress: "VerifyProgress | None" = None) -> "VerifyReport":
+        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing.
+
+        If the log itself is broken (a gap, a hash, texts exchanged), that is noted: the thread takes no more events and
+        shows no present, in any process, until a `verify` finds it intact again.
+        """
+        await imported(verify)
+        report = await verify.Verifier.of(self._thread.kernel).verify(
+            self._thread.id, checked_call("progress", progress)
+        )
+        if report.ok or report.broken is not None:
+            await self._thread.kernel[OpenThreads].note(self._thread.id, report.broken)
+        return report
+
+    async def diff(self, a: MomentLike, b: MomentLike | None = None) -> "diff.Diff":
+        """What changed from one moment to another (default: the head): chunks, fields, context, views."""
+        await imported(diff)
+        return await diff.diff(await self._thread.at(a), await self._at_or_last(b))
+
+    async def why(self, what: str | Context, *, chunks_max: int | None = None) -> "why.Why":
+        """Explain a chunk (by id) or each block of a context: a tree that ends at events.
+
+        Levels are read as you open them: at most 500 chunks, or `chunks_max`; where `cut` says so, ask for the others
+        by id. Raises `UnknownChunk`.
+        """
+        await imported(why)
+        return await why.why(self._thread, what, chunks_max=chunks_max)
+
+    async def bisect(
+        self,
+        predicate: "Callable[[P], bool | Awaitable[bool]]",
+        *,
+        after: MomentLike = 0,
+        upto: MomentLike | None = None,
+        progress: "VerifyProgress | None" = None,
+    ) -> "bisect.Bisection":
+        """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`.
+
+        It is called about 17 times in 100,000 events. Raises `NothingToBisect` if it holds at once, or never.
+        """
+        first, last = await self._thread.at(after), await self._at_or_last(upto)
+        return await bisect.bisect(cast("P", first), cast("P", last), predicate, progress)  # as the thread's `at` gives
+
+    async def ledger(
+        self,
+        *,
+        after: MomentLike = 0,
+        upto: MomentLike | None = None,
+        max_tokens: int | None = None,
+        progress: "VerifyProgress | None" = None,
+    ) -> "ledger.CacheLedger":
+        """Which events changed what a provider's prompt cache held: at which byte, for how many tokens.
+
+        Compares the context of each model call after `after` up to `upto` (default: the head) with that of the call
+        before; `max_tokens` is the token budget of these contexts.
+        """
+        await imported(ledger)
+        return await ledger.cache_ledger(
+            await self._thread.at(after), await self._at_or_last(upto), max_tokens, progress
+        )
+
+    async def what_if(
+        self, change: "trials.Change", *, fork_id: str = "", progress: "VerifyProgress | None" = None
+    ) -> "trials.WhatIfReport":
+        """Replay the log into a fork with other reducers, compactors, thresholds or edits; this thread stays unchanged.
+
+        Calls no model unless the change says so. Raises `InvalidChange`, `ModelNotAllowed`, `ThreadExists`, and
+        `ReducerError` naming the event that the changed reducers refuse.
+        """
+        await imported(trials)
+        if self._thread.as_of is not None and change.upto is None:
+            change = evolve(change, upto=self._thread.as_of)
+        return await trials.what_if(
+            ThreadHandle(self._thread.kernel, self._thread.id), change, fork_id=fork_id, progress=progress
+        )
+
+    async def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
+        """The source of a test that runs the events `first` to `last` on the state before them, and compares."""
+        await imported(to_pytest)
+        return await to_pytest.to_pytest(await self._thread.at(first), await self._at_or_last(last), name=name)
+
+    async def anchor(self, at: MomentLike | None = None) -> "anchors.Anchor":
+        """The hash of the log at a moment (default: the head), to keep elsewhere and compare later."""
+        return await anchors.anchor(await self._at_or_last(at))
+
+    async def export(
+        self,
+        path: PathLike,
+        *,
+        upto: MomentLike | None = None,
+        redaction: "Redaction | None" = None,
+        progress: "VerifyProgress | None" = None,
+    ) -> "export.ExportReport":
+        """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes.
+
+        A `redaction` leaves its texts out, and the chain verifies as redacted. Raises `FileExistsError`, `FileFailed`.
+        """
+        await imported(export)
+        until = self._thread.as_of if upto is None else upto
+        return await export.export(
+            self._thread, checked_file("path", path), upto=until, redaction=redaction, progress=progress
+        )
+
+    async def rebuild(
+        self,
+        views: Collection[str] | None = None,
+        *,
+        search: bool | None = None,
+        progress: "VerifyProgress | None" = None,
+    ) -> ThreadInfo:
+        """Derive all rows from the log again, beside the old ones, and replace those in one commit.
+
+        The state's rows, every view and the search index; with `views` only the rows of those, and the index if
+        `search` says so. Only what differs is written. If this raises or the process dies, the old rows stay.
+        `progress` counts events read.
+
+        Raises `UnknownView`, `IntegrityError` if the recorded operations are inconsistent, and `ContentionError` if
+        other processes write without pause.
+        """
+        self._thread.check_present("rebuild")
+        if search is not None:
+            checked_flag("search", search)
+        await imported(rebuild)
+        await rebuild.rebuild(self._thread.kernel, self._thread.id, views, search=search, progress=progress)
+        return await self._thread.info()
+
+    async def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> "rereduction.RereduceReport":
+        """Repair a thread whose reducers were missing or wrong: reduce its events from `from_seq` on with today's.
+
+        The state becomes what these return, by one event that `verify` knows and `undo_rereduce` takes back; what was
+        recorded stays. `dry_run` only reports the differences. Use `rebuild` for views and the search index.
+
+        Raises `CannotRereduce` if nothing differs, and for an event that today's reducers refuse, whose class is
+        unknown or whose texts were taken out; `SeqNotInLog`, `ReadOnly`, `PastIsReadOnly`, the errors of `dispatch`.
+        """
+        self._thread.check_present("mending")
+        await imported(rereduction)
+        return await rereduction.rereduce(self._thread, from_seq, dry_run=dry_run, reason=reason)
+
+    async def undo_rereduce(self, *, reason: str = "") -> Receipt:
+        """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back.
+
+        What was forgotten since stays forgotten. Raises `CannotRereduce` if there is none, or if a compaction covers
+        what it added.
+        """
+        self._thread.check_present("undoing")
+        return await rereduction.undo_rereduce(self._thread, reason=reason)
+
+    async def _at_or_last(self, moment: MomentLike | None) -> "PastHandle":
+        return await self._thread.at(await self._thread.last_seq() if moment is None else moment)
+
+
+class Admin:
+    """Acts on a thread as a whole: archiving, erasing, deleting, holding. Each but `unarchive` is recorded."""
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self._thread = thread
+
+    async def archive(self) -> None:
+        """Take no more events, waiting ones included. The log stays readable, and `unarchive` opens it again."""
+        if self._thread.as_of is None:
+            await self._thread.kernel[CompactionService].settle(await self._thread.runtime())
+        await life.archive(self._thread)
+
+    async def unarchive(self) -> None:
+        """Take events again, paused if it was paused before. Does nothing for a thread that is not archived.
+
+        Raises `ContentionError` if other processes write without pause, `ThreadNotFound`.
+        """
+        await life.unarchive(self._thread)
+
+    async def erase(
+        self,
+        event_ids: Sequence[str] = (),
+        *,
+        seqs: Sequence[int] = (),
+        by: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> "erasing.ErasureReport":
+        """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md.
+
+        The thread forgets them; then stand-ins replace their texts in the log, in forks, and in what their facts became
+        in other threads, and the file's free space is zeroed. One more event names what was erased, so that the chain
+        verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts. Raises
+        `EventNotFound`, `SeqNotInLog`, `InvalidArgument` if no event is named, `LegalHold`, and `ErasureUnfinished` if
+        a process reads old pages of the file.
+        """
+        await imported(erasing)
+        return await erasing.erase(self._thread, event_ids=event_ids, seqs=seqs, by=by, reason=reason, dry_run=dry_run)
+
+    async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
+        """Destroy the log, the state, and what its facts became in other threads: an act like `erase`.
+
+        Its id is free: `create_thread` and `open_thread` create another thread with it, which shares nothing with the
+        first; for a user, a tenant or an agent the next event does. A tenant's shares with industries are withdrawn
+        first. Raises `ThreadHasForks`, `LegalHold`, `ErasureUnfinished`.
+        """
+        self._thread.check_present("deleting")
+        await imported(erasing)
+        return await erasing.delete(self._thread.kernel, [self._thread.id], by=by, reason=reason)
+
+    async def hold(self, *, reason: str = "", by: str = "") -> "holds.StandingHold":
+        """Protect this thread from destruction until `release`: attempts raise `LegalHold`.
+
+        For a user or a tenant, all their threads are held. `forget` still works: it destroys nothing.
+        """
+        return await holds.hold(self._thread, by=by, reason=reason)
+
+    async def release(self, *, reason: str = "", by: str = "") -> "Sequence[holds.StandingHold]":
+        """End the holds set here, and return them; one on the thread's user or tenant ends there."""
+        return await holds.release(self._thread, by=by, reason=reason)
