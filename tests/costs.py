@@ -9,7 +9,7 @@ machine as on an idle one.
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -82,13 +82,13 @@ class Meter:
     """The plug-in that measures each test from the begin of its setup to the end of its teardown."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
         """Note where the count begins."""
         item.stash[_BEGUN] = processor_s()
         return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
         """Put it into the last report, which other processes send to the first."""
         try:
             return (yield)

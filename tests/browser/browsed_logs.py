@@ -14,7 +14,7 @@ from tests.browser.timed_log import make_timed
 CHATS = 40
 QUESTION = "Why is a claim not released when a worker dies?"
 """What the memory of the thread "coding" is asked."""
-ENDLESS = 100_000
+ENDLESS = 30_000
 SHORT = 100
 HOSTILE = (
     "<script>window.ran = 1; alert(1)</script>",
@@ -115,7 +115,7 @@ async def make_hostile(path: str) -> None:
 
 
 async def make_endless(path: str) -> int:
-    """A thread of 100,000 steps, and one of 100; gives the head of the long one. Every fifth is said, and compacted."""
+    """A thread of 30,000 steps, and one of 100; gives the head of the long one. Every fifth is said, and compacted."""
     policy = CompactionPolicy(threshold=1_000, tokens_min=0, keep_recent=20)
     compactor = FakeCompactor("They counted on.")
     async with memory_engine.open(path, compactor=compactor, config=EngineConfig(compaction=policy)) as engine:

@@ -1,32 +1,20 @@
-"""A real Chromium that looks at a real inspector, and refuses what the page must never do.
-
-Fixtures to import: `chromium` (one browser for a module, in which every test must be a plain function: Playwright's
-own loop runs in this thread meanwhile) and `window` (one page for a test).
-"""
+"""A real Chromium that looks at a real inspector, and refuses what the page must never do."""
 
 import asyncio
 import os
 import re
-import shutil
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode, urlsplit
-
-import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Page, Request
 
 T = TypeVar("T")
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-lcd-text"
-).split()
-PATIENCE_MS = int(os.environ.get("MEMORY_ENGINE_PATIENCE_MS", "120000"))
+PATIENCE_MS = int(os.environ.get("MEMORY_ENGINE_PATIENCE_MS", "250000"))
 """How long a test waits for what it expects: long, since one core may be shared by many."""
 PICTURES = os.environ.get("MEMORY_ENGINE_SCREENSHOTS", "")
 """The folder for pictures of the page; none are made without it."""
@@ -49,23 +37,6 @@ async () => {
   while (window.underWay) await frame()
 }
 """
-
-
-@pytest.fixture(scope="module")
-def chromium() -> "Iterator[Browser]":
-    """One browser for the tests of a module; they are skipped where there is none."""
-    path = os.environ.get("MEMORY_ENGINE_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.skip("there is no Chromium here (install it, or name one in MEMORY_ENGINE_CHROMIUM)")
-    try:
-        from playwright.sync_api import expect, sync_playwright
-    except ImportError:
-        pytest.skip("Playwright is not installed: `tasks.py test` does it where there is a Chromium")
-    expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 class Window:
@@ -185,14 +156,6 @@ class Window:
             self.page.screenshot(path=Path(PICTURES) / f"inspector-{name}.png")
             if before is not None:
                 self.page.set_viewport_size(before)
-
-
-@pytest.fixture
-def window(chromium: "Browser") -> Iterator[Window]:
-    """A page of 1,440 × 900 in a light theme."""
-    window = Window(chromium)
-    yield window
-    window.close()
 
 
 def number(text: str | None, before: str = "") -> int:

@@ -8,13 +8,11 @@ import pytest
 from attrs import frozen
 
 from tests.browser.browsed_logs import CHATS, QUESTION, Facts, make_folds, make_store
-from tests.browser.browsing import Window, apart, chromium, number, window
+from tests.browser.browsing import Window, apart, number
 from tests.inspecting import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-__all__ = ["chromium", "window"]  # fixtures
 
 
 MINUS = "\N{MINUS SIGN}"

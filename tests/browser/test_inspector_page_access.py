@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from tests.browser.browsed_logs import make_store
-from tests.browser.browsing import Window, apart, chromium
+from tests.browser.browsing import Window, apart
 from tests.inspecting import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-__all__ = ["chromium"]  # fixtures
 
 WHERE: dict[str, dict[str, object]] = {
     "Conversation": {},

@@ -14,15 +14,13 @@ import memory_engine
 from memory_engine import CompactionPolicy, UserMessage
 from memory_engine.core.excerpts import escaped
 from tests.browser.browsed_logs import HOSTILE, HOSTILE_ID, Facts, make_hostile, make_store
-from tests.browser.browsing import Window, apart, chromium, window
+from tests.browser.browsing import Window, apart
 from tests.inspecting import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
 
 PAGE = Path(memory_engine.__file__).parent / "inspector" / "page"
-
-__all__ = ["chromium", "window"]  # fixtures
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from memory_engine import LlmTextResponse, UserMessage
 from memory_engine.core.events.base import ImagePart, TextPart, ToolCall
 from memory_engine.events import LlmThinking, LlmToolCall, ToolResult
 from tests.browser.browsed_logs import QUESTION, Facts, make_folds, make_store
-from tests.browser.browsing import Window, apart, chromium, window
+from tests.browser.browsing import Window, apart
 from tests.inspecting import served
 from tests.trust.older_files import contents
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Browser, Locator
-
-__all__ = ["chromium", "window"]  # fixtures
 
 ELSEWHERE = "https://example.com/picture.png"
 MARKDOWN = """# A plan

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.browsed_logs import Facts, make_store
-from tests.browser.browsing import Window, apart, chromium, number, window
+from tests.browser.browsing import Window, apart, number
 from tests.inspecting import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-__all__ = ["chromium", "window"]  # fixtures
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.browsed_logs import make_store
-from tests.browser.browsing import Window, apart, chromium, window
+from tests.browser.browsing import Window, apart
 from tests.inspecting import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-__all__ = ["chromium", "window"]  # fixtures
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,47 @@
+"""One Chromium for all tests of this folder, and a page of it for each.
+
+Every test here must be a plain function: Playwright's own loop runs in this thread until the last of them.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.browsing import PATIENCE_MS, Window
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-lcd-text"
+).split()
+
+
+@pytest.fixture(scope="package")
+def chromium() -> "Iterator[Browser]":
+    """One browser for the tests of this folder; they are skipped where there is none."""
+    path = os.environ.get("MEMORY_ENGINE_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        pytest.skip("there is no Chromium here (install it, or name one in MEMORY_ENGINE_CHROMIUM)")
+    try:
+        from playwright.sync_api import expect, sync_playwright
+    except ImportError:
+        pytest.skip("Playwright is not installed: `tasks.py test` does it where there is a Chromium")
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def window(chromium: "Browser") -> Iterator[Window]:
+    """A page of 1,440 × 900 in a light theme."""
+    window = Window(chromium)
+    yield window
+    window.close()
