@@ -12,20 +12,17 @@ from memory_engine.context.rendering import Message, RenderedChunk, render_xml
 from memory_engine.context.standing import StandingBlock
 from memory_engine.context.thinking import is_response, newest_thinking, running_thinking
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.lazy import lazy_module
-from memory_engine.recall.hits import Hit
+from memory_engine.core.lazy import lazy_modules
 
 if TYPE_CHECKING:
     from memory_engine.context.brief_block import Weighed
     from memory_engine.context.choice import HeldWindow
     from memory_engine.context.forms import anthropic, gemini, openai_chat, openai_responses, own, turns
+    from memory_engine.recall.hits import Hit
 else:
-    anthropic = lazy_module("memory_engine.context.forms.anthropic")
-    gemini = lazy_module("memory_engine.context.forms.gemini")
-    openai_chat = lazy_module("memory_engine.context.forms.openai_chat")
-    openai_responses = lazy_module("memory_engine.context.forms.openai_responses")
-    own = lazy_module("memory_engine.context.forms.own")
-    turns = lazy_module("memory_engine.context.forms.turns")
+    anthropic, gemini, openai_chat, openai_responses, own, turns = lazy_modules(
+        "memory_engine.context.forms", "anthropic gemini openai_chat openai_responses own turns"
+    )
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +112,7 @@ class Context:
     shortened: tuple[str, ...] = ()
     chunks: tuple[Chunk, ...] = field(default=(), repr=False)
     spent: Spent = Spent()
-    recalled: tuple[Hit, ...] = ()
+    recalled: "tuple[Hit, ...]" = ()
     recalled_text: str = field(default="", repr=False)
     recall_failure: str = ""
     standing: tuple[StandingBlock, ...] = ()

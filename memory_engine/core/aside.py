@@ -10,6 +10,7 @@ from functools import partial
 from types import ModuleType
 from typing import TypeVar
 
+from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.lazy import loaded
 from memory_engine.core.persistent import SequenceDraft
 from memory_engine.core.state import Placed, State
@@ -50,6 +51,12 @@ async def imported(module: ModuleType) -> None:
     """Import what a `lazy_module` stands for: a first use reads code for 10 to 30 milliseconds."""
     if module.__name__ not in sys.modules:
         await on_thread(partial(loaded, module.__name__))
+
+
+async def classes_imported(registry: EventRegistry, types: Iterable[str]) -> None:
+    """Import the classes of those of these event types that the process has not used yet."""
+    if awaited := registry.awaited(types):
+        await on_thread(partial(registry.load, awaited))
 
 
 class _GivingWay:

@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
-from memory_engine.core.aside import aside
+from memory_engine.core.aside import aside, on_thread
+from memory_engine.core.lazy import is_loaded
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import Head
 from memory_engine.errors import HeadMoved, ReducerError
@@ -71,7 +72,7 @@ class InlineProjections:
         if not concerned:
             return []
         missing = [one for one in concerned if one.name not in self._rows]
-        if missing and self._is_new:
+        if missing and self._is_new and all(map(is_loaded, missing)):
             self._rows.update({one.name: Rows(one.row, None if is_lazy(one) else {}) for one in missing})
             return []
         return missing
@@ -81,6 +82,8 @@ class InlineProjections:
 
         A lazy one's rows stay blind unless they are to be `readable`.
         """
+        if not is_loaded(projection):
+            await on_thread(partial(is_lazy, projection))
         rows = None
         while rows is None:
             rows = await self._caught_up(projection, blind=is_lazy(projection) and not readable)

@@ -161,6 +161,7 @@ class Kernel:
         ),
     )
     _services: dict[type, object] = field(init=False, factory=dict)
+    _later: dict[str, Callable[[], object]] = field(init=False, factory=dict)
 
     @property
     def store(self) -> Store:
@@ -190,14 +191,28 @@ class Kernel:
         self._services[kind] = service
         return service
 
+    def provide_later(self, place: str, make: Callable[[], object]) -> None:
+        """Register a service by the place of its type (`"package.module:Type"`), to be made when it is first asked for.
+
+        The type is loaded then, by the one who asks.
+        """
+        self._later[place] = make
+
     def __getitem__(self, kind: type[T]) -> T:
         """The service or setting of a type. Raises `KeyError` where none was provided."""
+        self._has(kind)
         service: T = self._services[kind]  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # by `provide`
         return service
 
+    def _has(self, kind: type) -> bool:
+        """Whether there is a service of a type; one that is to be made later is made now."""
+        if kind not in self._services and (make := self._later.get(f"{kind.__module__}:{kind.__qualname__}")):
+            self._services[kind] = make()
+        return kind in self._services
+
     def made(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
         """The service of a type, made now if there is none yet, without arguments unless `make` does it."""
-        return self[kind] if kind in self._services else self.provide(kind, (make or kind)())
+        return self[kind] if self._has(kind) else self.provide(kind, (make or kind)())
 
     def now_us(self) -> int:
         """Microseconds since 1970, UTC. Raises `InvalidArgument` where the clock gives what is not a time."""

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from memory_engine.core.aside import aside
+from memory_engine.core.aside import aside, classes_imported
 from memory_engine.core.chain import apply_rows, decode_row, is_redacted, load_state, read_back, unreadable_marks
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
@@ -23,14 +23,20 @@ from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.executor import apply_to_draft
-from memory_engine.core.forgetting import Forgettings, Targets
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, InvalidOperation, SeqNotInLog, UnknownChunk
-from memory_engine.store.attested import attested_of, lineage
 from memory_engine.store.protocol import ProjectionChange, Store
 from memory_engine.store.snapshots import AtHand, Moments, Snapshots, forgotten_at
+
+if TYPE_CHECKING:
+    from memory_engine.core import forgetting
+    from memory_engine.store import attested
+else:
+    forgetting = lazy_module("memory_engine.core.forgetting")
+    attested = lazy_module("memory_engine.store.attested")
 
 PAGE = 512
 """Rows read in one go."""
@@ -47,7 +53,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
     mark: int
     events: Sequence[RecordedEvent]
-    forgettings: Forgettings
+    forgettings: "forgetting.Forgettings"
     origins: frozenset[int]
 
 
@@ -110,10 +116,12 @@ class LogReader:
 
     async def state_of(self, loaded: LoadedThread) -> State:
         """The state of a thread as it was loaded. Raises `IntegrityError` (see `load_state`)."""
+        await classes_imported(self.registry, (stored.type for stored in loaded.sources.values()))
         return await aside(lambda: load_state(loaded, self.registry), items=len(loaded.live))
 
     async def _checked(self, thread_id: str, rows: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
         """Rows ready to be decoded, which checks their hashes. Raises `IntegrityError` (see `_check_replaced`)."""
+        await classes_imported(self.registry, (stored.type for stored in rows))
         if not self._check_hashes:
             return [unlinked(stored) for stored in rows]
         while (unvouched := await self._unvouched(thread_id, rows)) is not None:
@@ -126,9 +134,9 @@ class LogReader:
         redacted = await aside(lambda: list(filter(is_redacted, rows)), items=len(rows) // 10)
         if not redacted:
             return None
-        attested = await attested_of(self._store, self.registry, thread_id)
+        found = await attested.attested_of(self._store, self.registry, thread_id)
         imported = await imported_of(self._store, thread_id)
-        return next((stored for stored in redacted if not attested.vouches(stored, imported)), None)
+        return next((stored for stored in redacted if not found.vouches(stored, imported)), None)
 
     async def _check_replaced(self, thread_id: str, unvouched: StoredEvent) -> None:
         """Raise `IntegrityError` for a row that no act vouches for, unless another act came between the two readings.
@@ -168,7 +176,7 @@ class LogReader:
                 for stored in page
             ]
             each = [(one.seq, one.event) for one in events if isinstance(one.event, MemoryForget)]
-            targets = Forgettings([(seq, Targets(event)) for seq, event in each])
+            targets = forgetting.Forgettings([(seq, forgetting.Targets(event)) for seq, event in each])
             origins = frozenset(origin for _, event in each for origin in event.origins())
             found = Forgotten(mark, events, targets, origins)
             if len(self._forgotten) >= FORGOTTEN_MAX:
@@ -484,7 +492,7 @@ def imported(after: int, upto: int) -> ProjectionChange:
 async def imported_of(store: Store, thread_id: str) -> Imported:
     """The ranges of events that came from files. Raises `ThreadNotFound`."""
     ranges: list[tuple[int, int]] = []
-    for record, _, last in await lineage(store, thread_id):
+    for record, _, last in await attested.lineage(store, thread_id):
         _, rows = await store.rows(PROJECTION, VERSION, record.id)
         ranges += ((int(after), min(int(upto), last)) for after, upto in rows.items())
     return Imported(tuple(ranges))
