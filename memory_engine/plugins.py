@@ -15,10 +15,11 @@ Given to `open(..., plugins=[billing])`, or published as an entry point of the g
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from attrs import define, field, frozen
@@ -201,20 +202,33 @@ class Plugin:
         return add
 
 
-@define(slots=False)
 class DeferredPlugin(Plugin):
     """A plug-in of this library whose code is loaded with the first use of something that it adds.
 
-    It says all of that by name, with stand-ins in place of functions and projections. `reduced` are the reducers of the
-    event types that change chunks, `delivering` those that bring facts for other threads.
+    `said` is all of that by name, with stand-ins in place of functions and projections. Besides: the names of its event
+    types, the reducers of those that change chunks, and which of them are `delivering` facts for other threads.
     """
 
-    event_types: Collection[str] = field(kw_only=True)
-    reduced: Mapping[str, Reducer[Event]] = field(factory=dict, kw_only=True)
-    delivering: Collection[str] = field(default=(), kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        self.extractors = {one: partial(self._extracted, one) for one in self.event_types}
+    def __init__(
+        self,
+        said: Plugin,
+        event_types: Sequence[str],
+        reduced: Mapping[str, StandIn] = MappingProxyType({}),
+        delivering: Sequence[str] = (),
+    ) -> None:
+        super().__init__(
+            said.name,
+            projections=said.projections,
+            renderers=said.renderers,
+            extractors={one: partial(self._extracted, one) for one in event_types},
+            kinds=said.kinds,
+            blocks=said.blocks,
+            settings=said.settings,
+            attachments=said.attachments,
+        )
+        self.event_types = event_types
+        self.delivering = delivering
+        self._reduced = reduced
 
     @cached_property
     def loaded(self) -> Plugin:
@@ -225,8 +239,11 @@ class DeferredPlugin(Plugin):
         """Register event types and reducers by name. Raises `DuplicateRegistration`."""
         events.expect(self.event_types, self._classes, self.delivering)
         for one in self.event_types:
-            reducer = self.reduced.get(one, reduce_view_change)
-            reducers.add_for(one, reducer, name=reducer.__name__ if one in self.reduced else _view_change(one))
+            reducer = self._reduced.get(one)
+            if reducer is None:
+                reducers.add_for(one, reduce_view_change, name=_view_change(one))
+            else:
+                reducers.add_for(one, cast("Reducer[Event]", reducer), name=reducer.__name__)
 
     @cached_property
     def _known(self) -> EventRegistry:

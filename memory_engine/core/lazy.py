@@ -63,6 +63,7 @@ class StandIn:
     def __init__(self, place: str, known: Mapping[str, object] = MappingProxyType({})) -> None:
         self.__dict__.update(known)
         self._place = place
+        self.__name__ = place.partition(":")[2]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._place!r})"
@@ -75,8 +76,7 @@ class StandIn:
     @property
     def original(self) -> Callable[..., object]:
         """The object itself, loaded now. Raises `CodeNotLoaded` as `loaded` does."""
-        home, _, name = self._place.partition(":")
-        found: Callable[..., object] = getattr(loaded(home), name)
+        found: Callable[..., object] = getattr(loaded(self._place.partition(":")[0]), self.__name__)
         return found
 
     def __getattr__(self, name: str) -> object:
@@ -92,13 +92,13 @@ class StandIn:
 
 
 class FunctionsLater:
-    """Stand-ins for the functions of a module, by their names: `later.reduce_todo_set` knows its own `__name__`."""
+    """Stand-ins for the functions of a module, by their names: `later.reduce_todo_set`."""
 
     def __init__(self, module: str) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> StandIn:
-        return StandIn(f"{self._module}:{name}", {"__name__": name})
+        return StandIn(f"{self._module}:{name}")
 
 
 def is_loaded(value: object) -> bool:

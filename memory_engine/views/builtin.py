@@ -15,9 +15,8 @@ from memory_engine.core.clock import DAY_US
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ThreadCleared
 from memory_engine.core.lazy import StandIn
-from memory_engine.core.reduction import Reducer
 from memory_engine.core.state import Mark
-from memory_engine.plugins import DeferredPlugin
+from memory_engine.plugins import DeferredPlugin, Plugin
 from memory_engine.projections.base import Projection
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
@@ -39,10 +38,6 @@ async def _awaited(function: StandIn, *given: object) -> object:
     """What a view's function returns once it is awaited. Its module is loaded beside the loop."""
     await imported(function.module)
     return await cast("Callable[..., Coroutine[object, object, object]]", function.original)(*given)
-
-
-def _reducer(place: str) -> Reducer[Event]:
-    return cast("Reducer[Event]", _at(place, {"__name__": place.partition(":")[2]}))
 
 
 def _rows(place: str, name: str, types: str, version: int = 1) -> Projection[object]:
@@ -111,195 +106,243 @@ def _admit_pooled(prepared: Prepared) -> Prepared:
 
 VIEWS: tuple[DeferredPlugin, ...] = (
     DeferredPlugin(
-        "scratchpad",
+        Plugin("scratchpad"),
         event_types=("scratchpad_written", "scratchpad_removed"),
         reduced={
-            "scratchpad_written": _reducer("scratchpad.view:reduce_scratchpad_written"),
-            "scratchpad_removed": _reducer("scratchpad.view:reduce_scratchpad_removed"),
+            "scratchpad_written": _at("scratchpad.view:reduce_scratchpad_written"),
+            "scratchpad_removed": _at("scratchpad.view:reduce_scratchpad_removed"),
         },
     ),
     DeferredPlugin(
-        "preferences",
+        Plugin(
+            "preferences",
+            projections=[
+                _rows(
+                    "preferences.fold:PREFERENCES", "preferences", "preference_updated preference_removed memory_forget"
+                )
+            ],
+            renderers=[("preferences", _renderer("context.rendering:render_system"))],
+            blocks=[_block("preferences", "preferences.plugin:block", Situation.user)],
+        ),
         event_types=("preference_updated", "preference_removed"),
-        projections=[
-            _rows("preferences.fold:PREFERENCES", "preferences", "preference_updated preference_removed memory_forget")
-        ],
-        renderers=[("preferences", _renderer("context.rendering:render_system"))],
-        blocks=[_block("preferences", "preferences.plugin:block", Situation.user)],
     ),
     DeferredPlugin(
-        "promotion",
+        Plugin(
+            "promotion",
+            projections=[
+                _rows("promotion.fold:PROMOTION", "promotion", "promotion_decided memory_forget"),
+                _rows("promotion.finding:FINDINGS", "findings", "finding_noted memory_forget"),
+                _rows(
+                    "promotion.agent_md:AGENT_MD",
+                    "agent_md",
+                    "agent_md_uploaded agent_md_promoted agent_md_removed memory_forget",
+                ),
+            ],
+            renderers=[("agent_md", _renderer("context.rendering:render_system"))],
+            blocks=[_block("agent_md", "promotion.plugin:block", Situation.tenant, share=0.15)],
+        ),
         event_types=(
-            "report_saved", "promotion_decided", "finding_noted",
-            "agent_md_uploaded", "agent_md_promoted", "agent_md_removed",
+            "report_saved",
+            "promotion_decided",
+            "finding_noted",
+            "agent_md_uploaded",
+            "agent_md_promoted",
+            "agent_md_removed",
         ),
         delivering=("promotion_decided",),
-        projections=[
-            _rows("promotion.fold:PROMOTION", "promotion", "promotion_decided memory_forget"),
-            _rows("promotion.finding:FINDINGS", "findings", "finding_noted memory_forget"),
-            _rows(
-                "promotion.agent_md:AGENT_MD",
-                "agent_md",
-                "agent_md_uploaded agent_md_promoted agent_md_removed memory_forget",
-            ),
-        ],
-        renderers=[("agent_md", _renderer("context.rendering:render_system"))],
-        blocks=[_block("agent_md", "promotion.plugin:block", Situation.tenant, share=0.15)],
     ),
     DeferredPlugin(
-        "playbooks",
+        Plugin(
+            "playbooks",
+            projections=[
+                _rows("playbooks.flow:FLOWS", "flows", "flow_completed feedback_given playbook_promoted memory_forget"),
+                _rows("playbooks.playbook:PLAYBOOKS", "playbooks", "playbook_saved playbook_removed memory_forget"),
+            ],
+            blocks=[_block("playbook", "playbooks.plugin:block", Situation.user, place="turn")],
+        ),
         event_types=("flow_completed", "feedback_given", "playbook_promoted", "playbook_saved", "playbook_removed"),
         delivering=("playbook_promoted",),
-        projections=[
-            _rows("playbooks.flow:FLOWS", "flows", "flow_completed feedback_given playbook_promoted memory_forget"),
-            _rows("playbooks.playbook:PLAYBOOKS", "playbooks", "playbook_saved playbook_removed memory_forget"),
-        ],
-        blocks=[_block("playbook", "playbooks.plugin:block", Situation.user, place="turn")],
     ),
     DeferredPlugin(
-        "conversation",
+        Plugin(
+            "conversation",
+            projections=[
+                _rows(
+                    "conversation.fold:CONVERSATION",
+                    "conversation",
+                    "cycle_started exchange_finished summary_rolled memory_forget",
+                    version=2,
+                )
+            ],
+        ),
         event_types=("cycle_started", "exchange_finished", "summary_rolled"),
-        projections=[
-            _rows(
-                "conversation.fold:CONVERSATION",
-                "conversation",
-                "cycle_started exchange_finished summary_rolled memory_forget",
-                version=2,
-            )
-        ],
     ),
     DeferredPlugin(
-        "tool_cache",
+        Plugin(
+            "tool_cache",
+            projections=[
+                _rows(
+                    "tool_cache.view:TOOL_CACHE",
+                    "tool_cache",
+                    "tool_result_cached tool_cache_hit tool_cache_dropped"
+                    " exchange_finished screen_injected memory_forget",
+                )
+            ],
+        ),
         event_types=("tool_result_cached", "tool_cache_hit", "tool_cache_dropped"),
-        projections=[
-            _rows(
-                "tool_cache.view:TOOL_CACHE",
-                "tool_cache",
-                "tool_result_cached tool_cache_hit tool_cache_dropped"
-                " exchange_finished screen_injected memory_forget",
-            )
-        ],
     ),
     DeferredPlugin(
-        "screen",
+        Plugin(
+            "screen",
+            projections=[
+                _rows("screen.view:SCREEN", "screen", "screen_injected session_started session_ended memory_forget")
+            ],
+            renderers=[("screen", _renderer("context.rendering:render_assistant"))],
+            blocks=[_block("screen", "screen.plugin:block", _is_shown, place="turn")],
+        ),
         event_types=("screen_injected",),
-        reduced={"screen_injected": _reducer("screen.view:reduce_screen_injected")},
-        projections=[
-            _rows("screen.view:SCREEN", "screen", "screen_injected session_started session_ended memory_forget")
-        ],
-        renderers=[("screen", _renderer("context.rendering:render_assistant"))],
-        blocks=[_block("screen", "screen.plugin:block", _is_shown, place="turn")],
+        reduced={"screen_injected": _at("screen.view:reduce_screen_injected")},
     ),
     DeferredPlugin(
-        "checkpoints",
+        Plugin(
+            "checkpoints",
+            projections=[
+                _rows(
+                    "checkpoints.fold:CHECKPOINTS",
+                    "checkpoints",
+                    "checkpoint_saved checkpoint_written checkpoints_dropped memory_forget",
+                )
+            ],
+        ),
         event_types=("checkpoint_saved", "checkpoint_written", "checkpoints_dropped"),
-        projections=[
-            _rows(
-                "checkpoints.fold:CHECKPOINTS",
-                "checkpoints",
-                "checkpoint_saved checkpoint_written checkpoints_dropped memory_forget",
-            )
-        ],
     ),
     DeferredPlugin(
-        "layers",
+        Plugin(
+            "layers",
+            projections=[
+                _rows(
+                    "layers.fold:EPISODIC",
+                    "episodic",
+                    "memory_appended memory_removed memory_compacted memory_cleared memory_forget",
+                ),
+                _rows(
+                    "layers.fold:LAYERS",
+                    "layers",
+                    "memory_appended memory_removed memory_compacted memory_cleared session_ended memory_forget",
+                ),
+                _rows("layers.grants:GRANTS", "grants", "memory_granted memory_revoked memory_forget"),
+            ],
+            blocks=[
+                _block("user_memory", "layers.plugin:user_block", Situation.user),
+                _block("agent_memory", "layers.plugin:agent_block", Situation.agent),
+            ],
+        ),
         event_types=(
-            "memory_appended", "memory_removed", "memory_compacted", "memory_cleared", "memory_granted",
-            "memory_revoked", "memory_shared", "memory_recalled", "results_offloaded",
+            "memory_appended",
+            "memory_removed",
+            "memory_compacted",
+            "memory_cleared",
+            "memory_granted",
+            "memory_revoked",
+            "memory_shared",
+            "memory_recalled",
+            "results_offloaded",
         ),
         delivering=("memory_shared",),
         reduced={
-            "memory_recalled": _reducer("layers.offloads:reduce_memory_recalled"),
-            "results_offloaded": _reducer("layers.offloads:reduce_results_offloaded"),
+            "memory_recalled": _at("layers.offloads:reduce_memory_recalled"),
+            "results_offloaded": _at("layers.offloads:reduce_results_offloaded"),
         },
-        projections=[
-            _rows(
-                "layers.fold:EPISODIC",
-                "episodic",
-                "memory_appended memory_removed memory_compacted memory_cleared memory_forget",
-            ),
-            _rows(
-                "layers.fold:LAYERS",
-                "layers",
-                "memory_appended memory_removed memory_compacted memory_cleared session_ended memory_forget",
-            ),
-            _rows("layers.grants:GRANTS", "grants", "memory_granted memory_revoked memory_forget"),
-        ],
-        blocks=[
-            _block("user_memory", "layers.plugin:user_block", Situation.user),
-            _block("agent_memory", "layers.plugin:agent_block", Situation.agent),
-        ],
     ),
     DeferredPlugin(
-        "patterns",
+        Plugin(
+            "patterns",
+            projections=[
+                _rows(
+                    "patterns.fold:PATTERNS",
+                    "patterns",
+                    "patterns_joined patterns_left pattern_proposed pattern_approved pattern_rejected pattern_revoked"
+                    " agent_md_removed memory_forget",
+                ),
+                _rows("patterns.pool:POOL", "pattern_pool", "pattern_published pattern_withdrawn memory_forget"),
+            ],
+            kinds=[ThreadKind(name="industry", check=_check_pooled, admit=_admit_pooled, grain_us=DAY_US, pooled=True)],
+            attachments=[_attach_patterns],
+        ),
         event_types=(
-            "patterns_joined", "patterns_left", "pattern_proposed", "pattern_approved",
-            "pattern_rejected", "pattern_revoked", "pattern_published", "pattern_withdrawn",
+            "patterns_joined",
+            "patterns_left",
+            "pattern_proposed",
+            "pattern_approved",
+            "pattern_rejected",
+            "pattern_revoked",
+            "pattern_published",
+            "pattern_withdrawn",
         ),
         delivering=("pattern_approved", "pattern_revoked"),
-        projections=[
-            _rows(
-                "patterns.fold:PATTERNS",
-                "patterns",
-                "patterns_joined patterns_left pattern_proposed pattern_approved pattern_rejected pattern_revoked"
-                " agent_md_removed memory_forget",
-            ),
-            _rows("patterns.pool:POOL", "pattern_pool", "pattern_published pattern_withdrawn memory_forget"),
-        ],
-        kinds=[ThreadKind(name="industry", check=_check_pooled, admit=_admit_pooled, grain_us=DAY_US, pooled=True)],
-        attachments=[_attach_patterns],
     ),
     DeferredPlugin(
-        "documents",
+        Plugin(
+            "documents",
+            projections=[
+                _rows("documents.fold:DOCUMENTS", "documents", "document_added document_removed memory_forget")
+            ],
+        ),
         event_types=("document_added", "document_removed"),
-        projections=[_rows("documents.fold:DOCUMENTS", "documents", "document_added document_removed memory_forget")],
     ),
     DeferredPlugin(
-        "memory_files",
+        Plugin(
+            "memory_files",
+            projections=[
+                _rows(
+                    "memory_files.fold:MEMORY_FILES",
+                    "memory_files",
+                    "memory_file_written memory_files_moved memory_files_deleted memory_forget",
+                )
+            ],
+        ),
         event_types=("memory_file_written", "memory_files_moved", "memory_files_deleted"),
-        projections=[
-            _rows(
-                "memory_files.fold:MEMORY_FILES",
-                "memory_files",
-                "memory_file_written memory_files_moved memory_files_deleted memory_forget",
-            )
-        ],
     ),
     DeferredPlugin(
-        "sessions",
+        Plugin(
+            "sessions",
+            projections=[
+                _rows(
+                    "sessions.fold:SESSIONS",
+                    "sessions",
+                    "session_begun session_entry_kept shared_state_set memory_forget",
+                )
+            ],
+        ),
         event_types=("session_begun", "session_entry_kept", "shared_state_set"),
         delivering=("session_begun", "session_entry_kept"),
-        projections=[
-            _rows(
-                "sessions.fold:SESSIONS",
-                "sessions",
-                "session_begun session_entry_kept shared_state_set memory_forget",
-            )
-        ],
     ),
     DeferredPlugin(
-        "items",
+        Plugin("items", projections=[_rows("items.fold:ITEMS", "items", "item_put items_deleted items_used")]),
         event_types=("item_put", "items_deleted", "items_used"),
-        projections=[_rows("items.fold:ITEMS", "items", "item_put items_deleted items_used")],
     ),
     DeferredPlugin(
-        "session_items",
+        Plugin(
+            "session_items",
+            projections=[
+                _rows(
+                    "session_items.fold:SESSION_ITEMS",
+                    "session_items",
+                    "session_item_added session_item_removed memory_forget",
+                )
+            ],
+        ),
         event_types=("session_item_added", "session_item_removed"),
-        projections=[
-            _rows(
-                "session_items.fold:SESSION_ITEMS",
-                "session_items",
-                "session_item_added session_item_removed memory_forget",
-            )
-        ],
     ),
     DeferredPlugin(
-        "brief",
+        Plugin(
+            "brief",
+            projections=[_rows("brief.fold:PINS", "brief", "brief_pinned brief_unpinned memory_forget")],
+            renderers=[("brief", _renderer("views.brief.plugin:rendered"))],
+            blocks=[_block("brief", "brief.plugin:block", share=0.25, least=300)],
+            settings=[StandingStatements(_standing)],
+        ),
         event_types=("brief_pinned", "brief_unpinned"),
-        projections=[_rows("brief.fold:PINS", "brief", "brief_pinned brief_unpinned memory_forget")],
-        renderers=[("brief", _renderer("views.brief.plugin:rendered"))],
-        blocks=[_block("brief", "brief.plugin:block", share=0.25, least=300)],
-        settings=[StandingStatements(_standing)],
     ),
-)  # fmt: skip
+)
 """The views that every engine has."""

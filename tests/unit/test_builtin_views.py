@@ -188,12 +188,16 @@ class KeyTurned(Event):
     content: str = ""
 
 
+class KeyTurnedOnce(Event):
+    """Another."""
+
+
 def test_a_plugin_that_takes_a_built_in_name_is_refused_as_it_opens() -> None:
     """Names of events, reducers and rows of views that are not loaded yet are taken all the same."""
     events, reducers, rows = Plugin("a"), Plugin("b"), Plugin("c")
     events.event("item_put")(KeyTurned)
-    other = reducers.event("key_turned")(type("KeyTurnedOnce", (KeyTurned,), {}))
-    reducers.reducer(other, name="reduce_screen_injected")(lambda _view, _event, _ctx: None)
+    reducers.event("key_turned")(KeyTurnedOnce)
+    reducers.reducer(KeyTurnedOnce, name="reduce_screen_injected")(lambda _view, _event, _ctx: None)
     rows.projection(next(one for one in VIEWS if one.name == "items").loaded.projections[0])
     for plugin in (events, reducers, rows):
         with pytest.raises(errors.DuplicateRegistration):
