@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from memory_engine.compaction.base import Compactor, StandingStatements, blocks_whole, calls_model, works_ahead
 from memory_engine.compaction.thresholds import is_due, is_flooded, is_needed, is_overdue, is_pressing
-from memory_engine.core.aside import aside
+from memory_engine.core.aside import aside, imported
 from memory_engine.core.cancellation import fail, finished, observed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted, CompactorStoodIn
-from memory_engine.core.lazy import lazy_module, lazy_modules
+from memory_engine.core.lazy import is_loaded, lazy_module, lazy_modules
 from memory_engine.core.loops import OfLoop
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.slices import Pace
@@ -117,6 +117,8 @@ class CompactionService:
         policy = self.policy_of(runtime)
         tally = runtime.state.tally
         if not is_due(tally, policy) or self._kernel.tasks.closing:
+            if 2 * tally.compactable > policy.threshold and not is_loaded(planning) and not self._kernel.tasks.closing:
+                self._kernel.tasks.spawn(imported(planning, assignment, failures, leases, history))
             return
         if self.is_running(runtime.id):
             if self._is_too_much(runtime, tally, policy):
@@ -477,17 +479,12 @@ class CompactionService:
             ahead=self._works_ahead(trigger),
             wishes=wishes,
             mask=self._kernel.mask,
-            brief=partial(self._brief, runtime, state.seq),
+            brief=lambda: self._kernel.made(StandingStatements).read(ThreadHandle(self._kernel, runtime.id), state.seq),
             count=self._kernel[builder.ContextBuilder].counter.count,
             hurry=asyncio.Event() if asks and not whole else None,
         )
         with self._models.working(run):
             return await run.execute()
-
-    async def _brief(self, runtime: ThreadRuntime, seq: int) -> Sequence[str]:
-        """Return the statements of people that are still valid, as contexts show them."""
-        statements = self._kernel.made(StandingStatements)
-        return await statements.read(ThreadHandle(self._kernel, runtime.id), seq)
 
     async def _append(
         self, runtime: ThreadRuntime, events: Sequence[Event | NewEvent], check: Callable[[State], None] | None = None

@@ -47,10 +47,16 @@ def _let_go(parts: Iterable[SequenceDraft[Placed]]) -> None:
         part.let_go()
 
 
-async def imported(module: ModuleType) -> None:
-    """Import what a `lazy_module` stands for: a first use reads code for 10 to 30 milliseconds."""
-    if module.__name__ not in sys.modules:
-        await on_thread(partial(loaded, module.__name__))
+async def imported(*modules: ModuleType) -> None:
+    """Import what each `lazy_module` stands for: a first use reads code for 10 to 30 milliseconds."""
+    missing = [module.__name__ for module in modules if module.__name__ not in sys.modules]
+    if missing:
+        await on_thread(partial(_load, missing))
+
+
+def _load(names: Iterable[str]) -> None:
+    for name in names:
+        loaded(name)
 
 
 async def classes_imported(registry: EventRegistry, types: Iterable[str]) -> None:

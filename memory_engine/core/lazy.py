@@ -103,7 +103,8 @@ class FunctionsLater:
 
 def is_loaded(value: object) -> bool:
     """Whether a value is what it is, or stands in for what is loaded by now."""
-    return not isinstance(value, StandIn) or value.module.__name__ in sys.modules
+    home = value.module if isinstance(value, StandIn) else value
+    return not isinstance(home, ModuleType) or home.__name__ in sys.modules
 
 
 def imported_when_asked(
