@@ -117,7 +117,8 @@ class CompactionService:
         policy = self.policy_of(runtime)
         tally = runtime.state.tally
         if not is_due(tally, policy) or self._kernel.tasks.closing:
-            if 2 * tally.compactable > policy.threshold and not is_loaded(planning) and not self._kernel.tasks.closing:
+            is_near = policy.enabled and 2 * tally.compactable > policy.threshold
+            if is_near and not is_loaded(planning) and not self._kernel.tasks.closing:
                 self._kernel.tasks.spawn(imported(planning, assignment, failures, leases, history))
             return
         if self.is_running(runtime.id):

@@ -200,19 +200,22 @@ class Kernel:
 
     def __getitem__(self, kind: type[T]) -> T:
         """The service or setting of a type. Raises `KeyError` where none was provided."""
-        self._has(kind)
+        if kind not in self._services:
+            self._make(kind)
         service: T = self._services[kind]  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # by `provide`
         return service
 
-    def _has(self, kind: type) -> bool:
-        """Whether there is a service of a type; one that is to be made later is made now."""
-        if kind not in self._services and (make := self._later.get(f"{kind.__module__}:{kind.__qualname__}")):
+    def _make(self, kind: type) -> bool:
+        """Make the service of a type that was to be made later. Return whether there is one."""
+        make = self._later.get(f"{kind.__module__}:{kind.__qualname__}")
+        if make is not None:
             self._services[kind] = make()
-        return kind in self._services
+        return make is not None
 
     def made(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
         """The service of a type, made now if there is none yet, without arguments unless `make` does it."""
-        return self[kind] if self._has(kind) else self.provide(kind, (make or kind)())
+        is_made = kind in self._services or self._make(kind)
+        return self[kind] if is_made else self.provide(kind, (make or kind)())
 
     def now_us(self) -> int:
         """Microseconds since 1970, UTC. Raises `InvalidArgument` where the clock gives what is not a time."""
