@@ -8,7 +8,7 @@ from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
-from memory_engine.core.lazy import lazy_module, regex
+from memory_engine.core.lazy import lazy_module, lazy_modules, regex
 from memory_engine.core.sections import SECTION_ORDER
 from memory_engine.core.slices import Steps, in_slices
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from memory_engine.language import sentences
 else:
     sentences = lazy_module("memory_engine.language.sentences")
-    extractor = lazy_module("memory_engine.compactors.extractive.extractor")
-    focus = lazy_module("memory_engine.compactors.extractive.focus")
-    words = lazy_module("memory_engine.compactors.extractive.words")
+    extractor, focus, words = lazy_modules("memory_engine.compactors.extractive", "extractor focus words")
 
 _KINDS: Mapping[str, EntryKind] = {
     ChunkType.SYSTEM: "system",
@@ -158,3 +156,7 @@ def _within_reach(text: str) -> str:
 
 _STOPS = ("\n", ". ", "。")
 """Separators at which a long text is cut, in order of preference."""
+
+
+EMBEDDED = EmbeddedCompactor()
+"""The one that engines fall back on."""

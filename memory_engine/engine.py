@@ -6,11 +6,10 @@ import warnings
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from memory_engine.administration.handle import AdministeredStore, finish_quietly, verify_threads
 from memory_engine.compaction.base import Compactor
-from memory_engine.compaction.hooks import UpcomingCompaction
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import (
     PathLike,
@@ -29,12 +28,10 @@ from memory_engine.core.clock import to_us
 from memory_engine.core.events.memory import InitialChunk
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.records import EventLike, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, as_metadata, check_metadata
 from memory_engine.errors import InvalidArgument, InvalidSearch
-from memory_engine.projections.follower import ProjectionWorker
-from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, asked
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
@@ -56,23 +53,25 @@ from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds, retention, store_copy
+    from memory_engine.compaction.hooks import UpcomingCompaction
+    from memory_engine.projections import follower
+    from memory_engine.recall.hits import Found
     from memory_engine.replay import anchors, verify
     from memory_engine.replay.anchors import Anchor, Contradicted
     from memory_engine.replay.divergence import VerifyReport
     from memory_engine.replay.export import archive, redaction
     from memory_engine.replay.verify import VerifyProgress
 else:
-    anchors = lazy_module("memory_engine.replay.anchors")
+    follower = lazy_module("memory_engine.projections.follower")
     archive = lazy_module("memory_engine.replay.export.archive")
-    erasing = lazy_module("memory_engine.administration.erasing")
-    holds = lazy_module("memory_engine.administration.holds")
-    retention = lazy_module("memory_engine.administration.retention")
-    store_copy = lazy_module("memory_engine.administration.store_copy")
-    verify = lazy_module("memory_engine.replay.verify")
+    erasing, holds, retention, store_copy = lazy_modules(
+        "memory_engine.administration", "erasing holds retention store_copy"
+    )
+    anchors, verify = lazy_modules("memory_engine.replay", "anchors verify")
 
 _log = logging.getLogger("memory_engine")
 
-BeforeCompaction = Callable[[Thread, UpcomingCompaction], Awaitable[str | None] | str | None]
+BeforeCompaction: TypeAlias = "Callable[[Thread, UpcomingCompaction], Awaitable[str | None] | str | None]"
 
 
 class Engine(AdministeredStore):
@@ -95,7 +94,7 @@ class Engine(AdministeredStore):
         if self.config.read_only:
             return self
         if any(p.mode == "async" for p in self.kernel.projections):
-            self.kernel.tasks.spawn(self.kernel[ProjectionWorker].run(), until_close=True)
+            self.kernel.tasks.spawn(self.kernel[follower.ProjectionWorker].run(), until_close=True)
         self.kernel.tasks.spawn(self.kernel[Relay].recover())
         self.kernel.tasks.spawn(finish_quietly(self.kernel))
         return self
@@ -359,7 +358,7 @@ class Engine(AdministeredStore):
         since: datetime | None = None,
         until: datetime | None = None,
         explain: bool = False,
-    ) -> Found:
+    ) -> "Found":
         """The best passages across several threads: the given ones, or all that match every given value exactly.
 
         `tenant_id` is one of the values: without it, only threads without a tenant are searched, never a tenant's.
@@ -396,7 +395,7 @@ class Engine(AdministeredStore):
             await kernel[CompactionService].settle(runtime)
             for projection in kernel.projections:
                 if projection.mode == "async":
-                    await kernel[ProjectionWorker].catch_up(projection, runtime.id)
+                    await kernel[follower.ProjectionWorker].catch_up(projection, runtime.id)
         await self.recall.settle()
 
     # looking back

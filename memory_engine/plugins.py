@@ -15,28 +15,30 @@ Given to `open(..., plugins=[billing])`, or published as an entry point of the g
 import importlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from attrs import define, field, frozen
 
-from memory_engine.compaction.base import Compactor
-from memory_engine.context.rendering import Renderer
 from memory_engine.context.standing import BlockSource, Place, ReadBlock
 from memory_engine.core.events.base import ChunkOrigin, Delivers, Event, EventRole, event
 from memory_engine.core.events.registry import EventRegistry, Upcaster
+from memory_engine.core.lazy import StandIn
 from memory_engine.core.reduction import Reducer, ReducerRegistry, reduce_view_change
 from memory_engine.errors import InvalidArgument
 from memory_engine.projections.base import Projection
-from memory_engine.recall.extractors import silent
+from memory_engine.recall.extractors import noted, silent
 from memory_engine.runtime.kernel import Kernel, ThreadKind
-from memory_engine.store.passages import Extractor
+from memory_engine.store.passages import Extracted, Extractor
 
-if TYPE_CHECKING:
-    from memory_engine.core.recordings import Reader  # loaded by those who read recordings
+if TYPE_CHECKING:  # loaded by those who use them
+    from memory_engine.compaction.base import Compactor
+    from memory_engine.context.rendering import Renderer
+    from memory_engine.core.recordings import Reader
 
 ENTRY_POINT_GROUP = "memory_engine.plugins"
 _log = logging.getLogger("memory_engine")
@@ -58,9 +60,9 @@ class Plugin:
     upcasters: list[tuple[str, int, Upcaster]] = field(factory=list)
     reducers: list[tuple[type[Event], Reducer[Event], str, int]] = field(factory=list)
     replaced_reducers: list[tuple[str, Reducer[Event]]] = field(factory=list)
-    compactors: list[tuple[Compactor, int]] = field(factory=list)
+    compactors: "list[tuple[Compactor, int]]" = field(factory=list)
     projections: list[Projection[object]] = field(factory=list)
-    renderers: list[tuple[str, Renderer]] = field(factory=list)
+    renderers: "list[tuple[str, Renderer]]" = field(factory=list)
     extractors: dict[str, Extractor] = field(factory=dict)
     kinds: list[ThreadKind] = field(factory=list)
     blocks: list[BlockSource] = field(factory=list)
@@ -169,7 +171,7 @@ class Plugin:
 
         return add
 
-    def compactor(self, compactor: Compactor, *, priority: int = 10) -> None:
+    def compactor(self, compactor: "Compactor", *, priority: int = 10) -> None:
         """Add a compactor; among those that can take the chunks, the highest priority runs. Built-in ones have 0."""
         self.compactors.append((compactor, priority))
 
@@ -194,20 +196,80 @@ class Plugin:
             events.register_upcaster(name, version, upcaster)
         for cls in self.events:
             if cls.event_chunks == "none" and cls not in reduced:
-                reducers.add(cls, reduce_view_change, name=f"{reduce_view_change.__name__}[{cls.event_type}]")
+                reducers.add(cls, reduce_view_change, name=_view_change(cls.event_type))
         for cls, reducer, name, order in self.reducers:
             reducers.add(cls, reducer, name=name, order=order)
         for name, reducer in self.replaced_reducers:
             reducers.replace(name, reducer)
 
-    def renderer(self, chunk_type: str) -> Callable[[Renderer], Renderer]:
+    def renderer(self, chunk_type: str) -> "Callable[[Renderer], Renderer]":
         """Define how chunks of a type look in the context."""
 
-        def add(function: Renderer) -> Renderer:
+        def add(function: "Renderer") -> "Renderer":
             self.renderers.append((chunk_type, function))
             return function
 
         return add
+
+
+class DeferredPlugin(Plugin):
+    """A plug-in of this library whose code is loaded with the first use of something that it adds.
+
+    `said` is all of that by name, with stand-ins in place of functions and projections. Besides: the names of its event
+    types, the reducers of those that change chunks, and which of them are `delivering` facts for other threads.
+    """
+
+    def __init__(
+        self,
+        said: Plugin,
+        event_types: Sequence[str],
+        reduced: Mapping[str, StandIn] = MappingProxyType({}),
+        delivering: Sequence[str] = (),
+    ) -> None:
+        super().__init__(
+            said.name,
+            projections=said.projections,
+            renderers=said.renderers,
+            extractors={one: partial(self._extracted, one) for one in event_types},
+            kinds=said.kinds,
+            blocks=said.blocks,
+            settings=said.settings,
+            attachments=said.attachments,
+        )
+        self.event_types = event_types
+        self.delivering = delivering
+        self._reduced = reduced
+
+    @cached_property
+    def loaded(self) -> Plugin:
+        """The plug-in itself."""
+        return cast("Plugin", StandIn(f"memory_engine.views.{self.name}.plugin:PLUGIN").original)
+
+    def install(self, events: EventRegistry, reducers: ReducerRegistry) -> None:
+        """Register event types and reducers by name. Raises `DuplicateRegistration`."""
+        events.expect(self.event_types, self._classes, self.delivering)
+        for one in self.event_types:
+            reducer = self._reduced.get(one)
+            if reducer is None:
+                reducers.add_for(one, reduce_view_change, name=_view_change(one))
+            else:
+                reducers.add_for(one, cast("Reducer[Event]", reducer), name=reducer.__name__)
+
+    @cached_property
+    def _known(self) -> EventRegistry:
+        known = EventRegistry()
+        self.loaded.install(known, ReducerRegistry())
+        return known
+
+    def _classes(self) -> EventRegistry:
+        return self._known
+
+    def _extracted(self, event_type: str, event: Event, seq: int) -> Extracted:
+        return self.loaded.extractors.get(event_type, noted)(event, seq)
+
+
+def _view_change(event_type: str) -> str:
+    return f"{reduce_view_change.__name__}[{event_type}]"
 
 
 @frozen

@@ -6,22 +6,17 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from memory_engine.administration.handle import Grouped
 from memory_engine.compaction.base import chunk_ids_of
-from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
-from memory_engine.context.context import Context
-from memory_engine.context.thread_context import thread_context
 from memory_engine.core.arguments import checked_call, checked_text
 from memory_engine.core.aside import imported
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded, ThreadCleared
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import CompactionPolicy, as_metadata
 from memory_engine.errors import UnknownChunk
-from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
-from memory_engine.runtime import life
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.queue import BlockingReason
@@ -31,8 +26,13 @@ if TYPE_CHECKING:
     from memory_engine.administration import of_thread
     from memory_engine.compaction import listing, undo
     from memory_engine.compaction.base import Compactor
+    from memory_engine.compaction.protocol import CompactionReport
+    from memory_engine.context import thread_context
+    from memory_engine.context.context import Context
     from memory_engine.formats.detection import Format
+    from memory_engine.recall.hits import Found
     from memory_engine.recall.index import IndexProgress
+    from memory_engine.runtime import life
     from memory_engine.runtime import messages as provider_messages
     from memory_engine.runtime import recording as recordings
     from memory_engine.views import report as reports
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from memory_engine.views.tool_cache import view as tool_cache
 else:
     of_thread = lazy_module("memory_engine.administration.of_thread")
+    thread_context = lazy_module("memory_engine.context.thread_context")
     briefs = lazy_module("memory_engine.views.brief.view")
     conversation = lazy_module("memory_engine.views.conversation.view")
-    layers = lazy_module("memory_engine.views.layers.view")
     memory_files = lazy_module("memory_engine.views.memory_files.view")
     flows = lazy_module("memory_engine.views.playbooks.flows")
     promotion = lazy_module("memory_engine.views.promotion.view")
@@ -58,11 +58,9 @@ else:
     scratchpad = lazy_module("memory_engine.views.scratchpad.view")
     screen = lazy_module("memory_engine.views.screen.view")
     tool_cache = lazy_module("memory_engine.views.tool_cache.view")
-    listing = lazy_module("memory_engine.compaction.listing")
-    undo = lazy_module("memory_engine.compaction.undo")
-    offloads = lazy_module("memory_engine.views.layers.offloads")
-    provider_messages = lazy_module("memory_engine.runtime.messages")
-    recordings = lazy_module("memory_engine.runtime.recording")
+    listing, undo = lazy_modules("memory_engine.compaction", "listing undo")
+    life, provider_messages, recordings = lazy_modules("memory_engine.runtime", "life messages recording")
+    offloads, layers = lazy_modules("memory_engine.views.layers", "offloads view")
 
 V = TypeVar("V")
 
@@ -106,7 +104,7 @@ class Thread(Grouped):
         recall_from: "Sequence[Thread]" = (),
         tools: Sequence[Mapping[str, object]] = (),
         reserve: int = 0,
-    ) -> Context:
+    ) -> "Context":
         """The context for the next model call, within `max_tokens` (default: everything in the state).
 
         Over the hard limit it waits for a compaction first. Raises `ContextBudgetError`, with the budget that works, if
@@ -119,7 +117,8 @@ class Thread(Grouped):
         block before the newest turn; `policy` then also divides the budget. Raises `InvalidSearch` for `recall_from`
         without a query, or with threads that do not share this one's tenant, user or agent.
         """
-        return await thread_context(
+        await imported(thread_context)
+        return await thread_context.thread_context(
             self, max_tokens, at=at, query=query, policy=policy, recall_from=recall_from, tools=tools, reserve=reserve
         )
 
@@ -134,7 +133,7 @@ class Thread(Grouped):
         since: datetime | None = None,
         until: datetime | None = None,
         explain: bool = False,
-    ) -> Found:
+    ) -> "Found":
         """The passages of this thread most relevant to a question, best first, including compacted ones.
 
         Searches everything in the log except summaries of it, or only the given `kinds` (see `Hit.kind`). `at`: as of
@@ -289,7 +288,7 @@ class Thread(Grouped):
 
     # compaction
 
-    async def compact(self, chunk_ids: Collection[str | Chunk] | None = None, *, focus: str = "") -> CompactionReport:
+    async def compact(self, chunk_ids: Collection[str | Chunk] | None = None, *, focus: str = "") -> "CompactionReport":
         """Compact all compactable chunks, or the given ones, or of the given ids, with those that must stay with them.
 
         `focus` says in words what this summary should keep in detail; it takes nothing away from what a summary must
@@ -336,7 +335,9 @@ class Thread(Grouped):
         await imported(undo)
         return await undo.undo_compaction(self, compaction, reason=reason)
 
-    async def redo_compaction(self, compaction: str = "", *, compactor: "Compactor | None" = None) -> CompactionReport:
+    async def redo_compaction(
+        self, compaction: str = "", *, compactor: "Compactor | None" = None
+    ) -> "CompactionReport":
         """Compact the originals of a compaction again, never its summary, whether it was undone or not.
 
         With `compactor`, only that one does it. Raises `CompactionNotLive`, and what `compact` raises.

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 import msgspec
 
-from memory_engine.compaction.assignment import checked_compactor
-from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
-from memory_engine.compactors.embedded import EmbeddedCompactor
-from memory_engine.context.asked import AskedWindows
-from memory_engine.context.builder import ContextBuilder
-from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.context.standing import BlockSources
 from memory_engine.core.arguments import (
     PathLike,
@@ -28,7 +22,7 @@ from memory_engine.core.arguments import (
 from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import StandIn, lazy_module, lazy_modules
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import BeforeCompaction, Engine
@@ -40,84 +34,72 @@ from memory_engine.errors import (
 )
 from memory_engine.errors.base import shown_place
 from memory_engine.language.masking import SECRETS, Mask, MaskInForce, mask_logs
-from memory_engine.llm.base import LanguageModel, MemoryModel, close, masked_model
-from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, RecordingReaders, installed_plugins
 from memory_engine.projections.base import Projection, check_events
-from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.outbox import folds_of
 from memory_engine.recall.extractors import extractors_of
 from memory_engine.recall.index import SearchModels
-from memory_engine.recall.ranking import Ranker, rank
-from memory_engine.recall.rerankers import Reranker
 from memory_engine.recall.service import Recall
-from memory_engine.recall.vectors import PassageVectors
 from memory_engine.reducers import core_plugin
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.runtime.probe import MaskedProbe, Probe, ProbedModel
+from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.storage.places import Durability, open_store
 from memory_engine.store.passages import Extractor, OverlaidIndex
 from memory_engine.store.protocol import Store
-from memory_engine.views.brief import plugin as brief
-from memory_engine.views.checkpoints import plugin as checkpoints
-from memory_engine.views.conversation import plugin as conversation
-from memory_engine.views.documents import plugin as documents
-from memory_engine.views.items import plugin as items
-from memory_engine.views.layers import plugin as layers
-from memory_engine.views.memory_files import plugin as memory_files
-from memory_engine.views.patterns import plugin as patterns
-from memory_engine.views.playbooks import plugin as playbooks
-from memory_engine.views.preferences import plugin as preferences
-from memory_engine.views.promotion import plugin as promotion
-from memory_engine.views.scratchpad import plugin as scratchpad
-from memory_engine.views.screen import plugin as screen
-from memory_engine.views.session_items import plugin as session_items
-from memory_engine.views.sessions import plugin as sessions
-from memory_engine.views.tool_cache import plugin as tool_cache
+from memory_engine.views.builtin import VIEWS
 
 if TYPE_CHECKING:
     from memory_engine import options
+    from memory_engine.compaction import assignment
+    from memory_engine.compaction.base import Compactor
+    from memory_engine.context import asked, builder, rendering
+    from memory_engine.llm import base, vectors
+    from memory_engine.llm.base import LanguageModel
+    from memory_engine.llm.vectors import Embedder, VectorIndex
     from memory_engine.options import Models, OlderOptions, Parts
+    from memory_engine.projections import follower
+    from memory_engine.recall.ranking import Ranker
+    from memory_engine.recall.rerankers import Reranker
+    from memory_engine.recall.vectors import PassageVectors
     from memory_engine.store.keys import KeySource
     from memory_engine.views.preferences.domain import Domain
 else:
     options = lazy_module("memory_engine.options")
+    assignment = lazy_module("memory_engine.compaction.assignment")
+    follower = lazy_module("memory_engine.projections.follower")
+    asked, builder, rendering = lazy_modules("memory_engine.context", "asked builder rendering")
+    base, vectors = lazy_modules("memory_engine.llm", "base vectors")
 
-VIEWS: tuple[Plugin, ...] = (
-    scratchpad.PLUGIN,
-    preferences.PLUGIN,
-    promotion.PLUGIN,
-    playbooks.PLUGIN,
-    conversation.PLUGIN,
-    tool_cache.PLUGIN,
-    screen.PLUGIN,
-    checkpoints.PLUGIN,
-    layers.PLUGIN,
-    patterns.PLUGIN,
-    documents.PLUGIN,
-    memory_files.PLUGIN,
-    sessions.PLUGIN,
-    items.PLUGIN,
-    session_items.PLUGIN,
-    brief.PLUGIN,
+RANK = cast("Ranker", StandIn("memory_engine.recall.ranking:rank"))
+"""The built-in ranker, loaded with the first search."""
+_EMBEDDED = StandIn(
+    "memory_engine.compactors.embedded:EMBEDDED", {"name": "embedded", "works_ahead": True, "calls_model": False}
 )
-"""The views that every engine has."""
 
 
 @cache
 def builtin_plugins() -> tuple[Plugin, ...]:
     """The plug-ins that every engine has, in order."""
-    return core_plugin(), *VIEWS
+    return _core_plugin(), *(view.loaded for view in VIEWS)
+
+
+_core_plugin = cache(core_plugin)
+
+
+def _builtin() -> tuple[Plugin, ...]:
+    """The same, where the views' code is loaded with their first use."""
+    return _core_plugin(), *VIEWS
 
 
 @cache
 def _builtin_registries() -> tuple[EventRegistry, ReducerRegistry]:
     """The parts of the built-in plug-ins, to be copied: the next engine need not register them again."""
     events, reducers = EventRegistry(), ReducerRegistry()
-    for plugin in builtin_plugins():
+    for plugin in _builtin():
         plugin.install(events, reducers)
     return events, reducers
 
@@ -157,7 +139,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     key: "KeySource | None" = None,
     durability: Durability = "normal",
     models: "Models | None" = None,
-    compactor: Compactor | None = None,
+    compactor: "Compactor | None" = None,
     before_compaction: Sequence[BeforeCompaction] = (),
     domain: "Domain | PathLike | None" = None,
     mask: Mask | None = SECRETS,
@@ -192,7 +174,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
         given: OlderOptions = options.chosen(models, parts, older) if models or parts or older else {}
         probed = _watching(given.get("probe"), mask)
         model = _behind(_model(given.get("compact_model")), probed, mask)
-        taken = _checked([*builtin_plugins(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
+        taken = _checked([*_builtin(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
         place = checked_path("path", path) if isinstance(path, str | os.PathLike) else _checked_store(path)
         sources = _Sources(
             counter=given.get("tokens") or EstimatedTokens(),
@@ -201,7 +183,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             compact_model=model,
             model=_behind(_model(given.get("memory_model")), probed, mask),
             probe=probed,
-            models=_search_models(given.get("embedder"), given.get("ranker", rank), given.get("reranker")),
+            models=_search_models(given.get("embedder"), given.get("ranker", RANK), given.get("reranker")),
             settings={MaskInForce: MaskInForce(mask), **dict(_settings(domain, given))},
             hooks=_hooks(before_compaction),
         )
@@ -210,7 +192,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     return Opening(opened)
 
 
-def _search_models(embedder: str | Embedder | None, ranker: Ranker, reranker: Reranker | None) -> SearchModels:
+def _search_models(embedder: "str | Embedder | None", ranker: "Ranker", reranker: "Reranker | None") -> SearchModels:
     checked_function("ranker", ranker)
     return SearchModels(
         embedder=_embedder(embedder, reranker),
@@ -255,7 +237,7 @@ async def _started(
     for hook in sources.hooks:
         engine.before_compaction(hook)
     for model in filter(None, (sources.compact_model, sources.model)):
-        closing.push_async_callback(close, model, config.search_model_timeout_s)
+        closing.push_async_callback(base.close, model, config.search_model_timeout_s)
     closing.push_async_callback(engine.recall.aclose)
     return await engine.__aenter__()
 
@@ -269,18 +251,18 @@ def _given(plugins: Sequence[Plugin], entry_points: bool) -> Sequence[Plugin]:
 def _checked(plugins: Sequence[Plugin]) -> Sequence[Plugin]:
     """The plug-ins, if each of their compactors can compact: said before any file is made."""
     for compactor in (compactor for plugin in plugins for compactor, _ in plugin.compactors):
-        checked_compactor(compactor)
+        assignment.checked_compactor(compactor)
     return plugins
 
 
-def model_compactor(model: str | LanguageModel) -> Compactor:
+def model_compactor(model: "str | LanguageModel") -> "Compactor":
     """A compactor that asks a model, given by litellm name or as an object: what `compact_model` uses."""
     from memory_engine.compactors.working_history import WorkingHistoryCompactor
 
     return WorkingHistoryCompactor(_named(model) if isinstance(model, str) else model)
 
 
-def _model(given: str | LanguageModel | None) -> LanguageModel | None:
+def _model(given: "str | LanguageModel | None") -> "LanguageModel | None":
     return _named(given) if isinstance(given, str) else given
 
 
@@ -293,14 +275,14 @@ def _watching(probe: Probe | None, mask: Mask | None) -> Probe | None:
     return probe and MaskedProbe(probe, mask)
 
 
-def _behind(model: LanguageModel | None, probe: Probe | None, mask: Mask | None) -> LanguageModel | None:
+def _behind(model: "LanguageModel | None", probe: Probe | None, mask: Mask | None) -> "LanguageModel | None":
     """The model behind the mask, which the probe does not see behind either."""
     if model is None or probe is None:
-        return model and masked_model(model, mask)
-    return masked_model(ProbedModel(model, probe), mask)
+        return model and base.masked_model(model, mask)
+    return base.masked_model(ProbedModel(model, probe), mask)
 
 
-def _named(name: str) -> LanguageModel:
+def _named(name: str) -> "LanguageModel":
     """The model of a litellm name. Its adapter loads only where an option of `open` needs it."""
     from memory_engine.llm.litellm import LiteLLM
 
@@ -327,7 +309,7 @@ def _settings(domain: "Domain | PathLike | None", given: "OlderOptions") -> Iter
         yield Redactors, Redactors(redactor)
 
 
-def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> Iterator[Plugin]:
+def _asked_first(compactor: "Compactor | None", model: "LanguageModel | None") -> Iterator[Plugin]:
     """The user's compactor and the one of their model, which are asked before the embedded one."""
     if compactor is not None:
         yield Plugin("compactor", compactors=[(compactor, 2)])
@@ -341,15 +323,15 @@ class _Sources(msgspec.Struct, frozen=True, kw_only=True):
     counter: TokenCounter
     clock: Clock
     ids: IdSource
-    compact_model: LanguageModel | None
-    model: LanguageModel | None
+    compact_model: "LanguageModel | None"
+    model: "LanguageModel | None"
     models: SearchModels
     settings: Mapping[type, object]
     probe: Probe | None
     hooks: Sequence[BeforeCompaction] = ()
 
 
-def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedder | None:
+def _embedder(given: "str | Embedder | None", reranker: "Reranker | None") -> "Embedder | None":
     """The embedder that is given, or that of a model's name. Raises `TypeError` for objects of other types."""
     if reranker is not None and not hasattr(reranker, "rerank"):
         raise TypeError(f"{reranker!r} is not a re-ranker: it has no `rerank` (see docs/how-to/embeddings.md)")
@@ -360,7 +342,7 @@ def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedd
         if given == "minilm":
             return CachedEmbedder(MiniLMEmbedder())
         return CachedEmbedder(LiteLLMEmbedder(given))
-    return None if given is None else checked_embedder(given)
+    return None if given is None else vectors.checked_embedder(given)
 
 
 def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sources: _Sources) -> Kernel:
@@ -370,12 +352,11 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
     """
     known, run = _builtin_registries()
     events, reducers = known.copy(), run.copy()
-    builtin = frozenset(map(id, builtin_plugins()))
+    builtin = frozenset(map(id, _builtin()))
     projections: dict[str, Projection[object]] = {}
     kinds: dict[str, ThreadKind] = {}
-    embedded = EmbeddedCompactor()
+    embedded = cast("Compactor", _EMBEDDED)
     compactors: list[tuple[Compactor, int]] = [(embedded, 0)]
-    renderers = dict(DEFAULT_RENDERERS)
     extractors: dict[str, Extractor] = {}
     for plugin in plugins:
         is_builtin = id(plugin) in builtin
@@ -388,10 +369,9 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
                 raise DuplicateRegistration("projection", projection.name)
             projections[projection.name] = projection
         compactors += plugin.compactors
-        renderers.update(plugin.renderers)
         extractors.update(plugin.extractors)
         kinds.update((kind.name, kind) for kind in plugin.kinds)
-    projections |= {fold.name: cast("Projection[object]", fold) for fold in folds_of(events.classes())}
+    projections |= {fold.name: cast("Projection[object]", fold) for fold in folds_of(events)}
     kernel = Kernel(
         store=store,
         probe=sources.probe,
@@ -404,9 +384,9 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         clock=sources.clock,
         ids=sources.ids,
     )
-    kernel.provide(ContextBuilder, ContextBuilder(renderers, sources.counter))
+    kernel.provide_later("memory_engine.context.builder:ContextBuilder", lambda: _builder(plugins, sources.counter))
     kernel.provide(BlockSources, BlockSources(tuple(block for plugin in plugins for block in plugin.blocks)))
-    kernel.provide(MemoryModel, MemoryModel(sources.model))
+    kernel.provide_later("memory_engine.llm.base:MemoryModel", lambda: base.MemoryModel(sources.model))
     kernel.provide(RecordingReaders, RecordingReaders(tuple(reader for plugin in plugins for reader in plugin.readers)))
     for kind, setting in sources.settings.items():
         kernel.provide(kind, setting)
@@ -415,6 +395,11 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
     attachments = [attach for plugin in plugins for attach in plugin.attachments]
     _services(kernel, sources.models, CompactionService(kernel, compactors, embedded), attachments)
     return kernel
+
+
+def _builder(plugins: Sequence[Plugin], counter: TokenCounter) -> "builder.ContextBuilder":
+    added = {chunk_type: render for plugin in plugins for chunk_type, render in plugin.renderers}
+    return builder.ContextBuilder({**rendering.DEFAULT_RENDERERS, **added}, counter)
 
 
 def _services(
@@ -426,21 +411,27 @@ def _services(
     """Put the services of an engine together, in the order in which they act."""
     threads = kernel.provide(OpenThreads, OpenThreads(kernel))
     asynchronous = tuple(p for p in kernel.projections if p.mode == "async")
-    worker = kernel.provide(ProjectionWorker, ProjectionWorker(kernel.store, kernel.reader, asynchronous))
+    make_worker = lambda: follower.ProjectionWorker(kernel.store, kernel.reader, asynchronous)  # noqa: E731
+    kernel.provide_later("memory_engine.projections.follower:ProjectionWorker", make_worker)
     relay = kernel.provide(Relay, Relay(kernel))
     recall = kernel.provide(Recall, Recall(kernel, models))
     kernel.provide(CompactionService, compaction)
     kernel.provide(Observers, Observers(threads.on_commit))
 
+    async def read_window(runtime: ThreadRuntime) -> None:
+        if "context_asked" in runtime.head.marks:  # else no context was asked of it yet
+            await kernel[asked.AskedWindows].read(runtime)
+
     async def compacted(thread_id: str) -> None:
         with suppress(IntegrityError):  # nothing is under way in a log that cannot be read
             await compaction.settle(await threads.taken(thread_id))
 
-    asked = kernel.provide(AskedWindows, AskedWindows(kernel))
-    threads.on_open += [asked.read, compaction.recover]
+    kernel.provide_later("memory_engine.context.asked:AskedWindows", lambda: asked.AskedWindows(kernel))
+    threads.on_open += [read_window, compaction.recover]
     threads.on_due += [compaction.after_commit]
     relay.listen(threads)
-    threads.on_commit += [lambda runtime, _: worker.touched(runtime.id)] if worker.is_needed else []
+    if asynchronous:
+        threads.on_commit += [lambda runtime, _: kernel[follower.ProjectionWorker].touched(runtime.id)]
     threads.keeping += [compaction.is_running]
     # work of an event loop that has ended has no waiter any more
     kernel.home.moved += [kernel.moved, kernel.tasks.moved, kernel.entrance.moved, kernel.caches.clear, threads.moved]
@@ -453,14 +444,14 @@ def _services(
     threads.before_delete += [compacted]  # plug-ins may dispatch before it
 
 
-def _vector_index(dimension: int) -> VectorIndex:
+def _vector_index(dimension: int) -> "VectorIndex":
     """Vectors in memory: compared one by one while they are few."""
     from memory_engine.storage.vectors.adaptive import AdaptiveIndex
 
     return AdaptiveIndex(dimension)
 
 
-def _passage_vectors(dimension: int) -> PassageVectors:
+def _passage_vectors(dimension: int) -> "PassageVectors":
     from memory_engine.storage.vectors.quantized import QuantizedVectors
 
     return QuantizedVectors(dimension)

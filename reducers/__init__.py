@@ -1,15 +1,30 @@
 """The built-in reducers, with their events and extractors for search, as one plug-in."""
 
+from typing import TYPE_CHECKING
+
 from memory_engine import events as e
+from memory_engine.core.lazy import FunctionsLater
 from memory_engine.plugins import Plugin
 from memory_engine.projections.outbox import FACTS, OUTBOX
-from memory_engine.reducers import conversation, memory, tasks
+from memory_engine.reducers import conversation
 from memory_engine.reducers.passages import add_passages
+
+if TYPE_CHECKING:
+    from memory_engine.reducers import memory, tasks
+else:
+    memory, tasks = FunctionsLater("memory_engine.reducers.memory"), FunctionsLater("memory_engine.reducers.tasks")
+
+_ROOMS = ("messages", "memory", "compaction", "context", "delivery", "tasks")
+"""The modules of events that are not those of a view. A view plugs in its own, `exchanges` among them."""
 
 
 def core_plugin() -> Plugin:
     """The plug-in that every engine begins with: events of conversations, their reducers and their extractors."""
-    plugin = Plugin("memory_engine", events=list(e.CORE_EVENTS), upcasters=list(e.UPCASTERS))
+    plugin = Plugin(
+        "memory_engine",
+        events=[cls for room in _ROOMS for cls in e.builtin_events(f"core.events.{room}")],
+        upcasters=list(e.upcasters()),
+    )
     # Importing a reducer registers nothing, so this list is the whole truth about which reducer an event runs.
     plugin.reducer(e.UserMessage)(conversation.reduce_user_message)
     plugin.reducer(e.ParentAgentMessage)(conversation.reduce_parent_agent_message)

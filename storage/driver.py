@@ -14,11 +14,13 @@ from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from weakref import WeakSet
 
 from memory_engine.errors import KeyNeeded, MissingExtra, NotEncrypted, SchemaError, StorageError, WrongKey
-from memory_engine.store.keys import Key
+
+if TYPE_CHECKING:
+    from memory_engine.store.keys import Key
 
 Factory = Callable[..., sqlite3.Connection]
 
@@ -35,7 +37,7 @@ _VARIED = 200
 class StoreFile:
     """The file of a store, and its key if it has one. Its `repr` does not show the key."""
 
-    def __init__(self, path: str, key: Key | None = None, salt: bytes = b"") -> None:
+    def __init__(self, path: str, key: "Key | None" = None, salt: bytes = b"") -> None:
         self.path = path
         self._key = key
         self._salt = salt
@@ -75,7 +77,7 @@ class StoreFile:
         """Another file with the same key: one salt for both, so that the key is made once."""
         return StoreFile(path, self._key, self._salt)
 
-    def rekeyed(self, key: Key | None, path: str = "") -> "StoreFile":
+    def rekeyed(self, key: "Key | None", path: str = "") -> "StoreFile":
         """A new file with another key, or none. Makes the key, which may take some tenths of a second.
 
         Raises `MissingExtra`: also without a key, such a file is made by SQLCipher's driver.

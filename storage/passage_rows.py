@@ -13,6 +13,15 @@ from zlib import crc32
 from memory_engine.language.text import terms as analysed
 from memory_engine.store.passages import PassageRow
 
+VECTOR_BLOCKS = """CREATE TABLE vector_blocks (
+    tid INTEGER NOT NULL,
+    model TEXT NOT NULL,
+    last INTEGER NOT NULL,
+    places BLOB NOT NULL,
+    numbers BLOB NOT NULL,
+    PRIMARY KEY (tid, model, last)
+) STRICT"""
+"""Blocks of vectors, which `storage.vector_blocks` reads and writes."""
 WAITING_MIN = 64
 """Passages that wait at least before their words go into the full-text index."""
 INDEXED_MAX = 256

@@ -8,13 +8,15 @@ A passage is written by the transaction of its event, with its text. Its words g
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from memory_engine.storage import passage_counts, vector_blocks
+from memory_engine.core.lazy import lazy_module
+from memory_engine.storage import passage_counts
 from memory_engine.storage.driver import errors
 from memory_engine.storage.passage_rows import (
+    VECTOR_BLOCKS,
     beyond,
     count,
     stored_terms,
@@ -29,6 +31,11 @@ from memory_engine.store.passages import (
     PassageStep,
     index_version,
 )
+
+if TYPE_CHECKING:
+    from memory_engine.storage import vector_blocks
+else:
+    vector_blocks = lazy_module("memory_engine.storage.vector_blocks")
 
 SCHEMA = """
     CREATE TABLE passage_indexes (
@@ -82,7 +89,7 @@ TABLES = (
     "CREATE INDEX passages_by_key ON passages (tid, key) WHERE key <> ''",
     "CREATE INDEX passages_drawn ON passages (tid) WHERE origins <> ''",
     TERMS,
-    vector_blocks.TABLE,
+    VECTOR_BLOCKS,
     """CREATE TABLE embedded (
         tid INTEGER NOT NULL,
         model TEXT NOT NULL,

@@ -14,16 +14,9 @@ from itertools import groupby, islice
 
 from memory_engine.errors import InvalidVector
 from memory_engine.llm.vectors import quantized
+from memory_engine.storage.passage_rows import VECTOR_BLOCKS
 from memory_engine.store.passages import THREAD_BITS, VectorRows
 
-TABLE = """CREATE TABLE vector_blocks (
-    tid INTEGER NOT NULL,
-    model TEXT NOT NULL,
-    last INTEGER NOT NULL,
-    places BLOB NOT NULL,
-    numbers BLOB NOT NULL,
-    PRIMARY KEY (tid, model, last)
-) STRICT"""
 BLOCK = 64
 """Vectors from which on a block is not put together with others."""
 BLOCK_MAX = 2 * BLOCK
@@ -159,9 +152,7 @@ def take_over(raw: sqlite3.Connection) -> None:
 
     Where one of them is damaged, those of its thread and model are left out, to be embedded again.
     """
-    if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'vectors'").fetchone() is None:
-        return
-    raw.execute(TABLE)
+    raw.execute(VECTOR_BLOCKS)
     for tid, model in raw.execute("SELECT DISTINCT tid, model FROM vectors").fetchall():
         rows = raw.execute("SELECT pos, vector FROM vectors WHERE tid = ? AND model = ? ORDER BY pos", (tid, model))
         try:

@@ -16,7 +16,7 @@ from memory_engine.core.arguments import (
     checked_type,
 )
 from memory_engine.core.aside import imported
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.errors import BackupFailed, InvalidArgument, KeyUnsupported, MemoryEngineError, ThreadNotFound
 from memory_engine.errors.base import is_url
 from memory_engine.runtime.handle import ThreadHandle
@@ -35,20 +35,17 @@ if TYPE_CHECKING:
     from memory_engine.replay.export import archive, claims, importer
     from memory_engine.replay.verify import VerifyProgress
     from memory_engine.store import keys
+    from memory_engine.store.acts import Act
     from memory_engine.store.keys import KeySource
 else:
-    keys = lazy_module("memory_engine.store.keys")
-    erasing = lazy_module("memory_engine.administration.erasing")
-    holds = lazy_module("memory_engine.administration.holds")
-    of_thread = lazy_module("memory_engine.administration.of_thread")
-    retention = lazy_module("memory_engine.administration.retention")
     reading = lazy_module("memory_engine.core.limits")
-    archive = lazy_module("memory_engine.replay.export.archive")
-    claims = lazy_module("memory_engine.replay.export.claims")
-    importer = lazy_module("memory_engine.replay.export.importer")
-    exporting = lazy_module("memory_engine.interchange.exporting")
-    importing = lazy_module("memory_engine.interchange.importing")
+    keys = lazy_module("memory_engine.store.keys")
     verify = lazy_module("memory_engine.replay.verify")
+    erasing, holds, of_thread, retention = lazy_modules(
+        "memory_engine.administration", "erasing holds of_thread retention"
+    )
+    exporting, importing = lazy_modules("memory_engine.interchange", "exporting importing")
+    archive, claims, importer = lazy_modules("memory_engine.replay.export", "archive claims importer")
 
 _log = logging.getLogger("memory_engine")
 
@@ -187,7 +184,7 @@ class AdministeredStore:
             raise KeyUnsupported(self._place)
         return await store.rekey(key, checked_call("progress", progress) or (lambda *_: None))
 
-    async def acts(self) -> Sequence[Act]:
+    async def acts(self) -> "Sequence[Act]":
         """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are complete.
 
         `state` says so (`done`, `pending`, `failed`), `error` why the last try failed.

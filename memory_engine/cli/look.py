@@ -4,6 +4,7 @@ import argparse
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,23 +18,30 @@ from memory_engine.cli.commands import (
     pair,
     positive,
 )
-from memory_engine.cli.messages import measure, put_messages
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Terminal
-from memory_engine.context.builder import ContextBuilder
-from memory_engine.context.context import Context
-from memory_engine.context.thread_context import thread_context
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.excerpts import Column, ago, counted, number, of_chunk, one_line, parents
 from memory_engine.core.json_form import named
+from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.tokens import TokenCounter
-from memory_engine.recall.hits import Hit
-from memory_engine.replay.data import chunk_as_data
 from memory_engine.store.reader import MomentLike
 from memory_engine.thread import Thread
-from memory_engine.views.report import memory_report
+
+if TYPE_CHECKING:
+    from memory_engine.cli import messages
+    from memory_engine.context import builder, thread_context
+    from memory_engine.context.context import Context
+    from memory_engine.recall.hits import Hit
+    from memory_engine.replay import data
+    from memory_engine.views import report as reports
+else:
+    messages = lazy_module("memory_engine.cli.messages")
+    builder, thread_context = lazy_modules("memory_engine.context", "builder thread_context")
+    data = lazy_module("memory_engine.replay.data")
+    reports = lazy_module("memory_engine.views.report")
 
 REASONS_MAX = 10
 """How many recalled passages are explained."""
@@ -126,7 +134,7 @@ async def show(asked: argparse.Namespace, terminal: Terminal) -> int:
         thread = engine.thread(asked.thread)
         state = await thread.state(at=(await thread.info()).events if asked.at is None else asked.at)
     if terminal.as_json:
-        chunks = [chunk_as_data(placed.chunk, placed.container) for placed in state.placed()]
+        chunks = [data.chunk_as_data(placed.chunk, placed.container) for placed in state.placed()]
         terminal.json({"thread_id": thread.id, "seq": state.seq, "tokens": state.tally.tokens, "chunks": chunks})
     else:
         _put_state(thread.id, state, terminal)
@@ -186,8 +194,10 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
         asked.db, _exact(asked.tokenizer) if asked.tokenizer else None, plugins=asked.plugins
     ) as engine:
         thread = engine.thread(asked.thread)
-        found = await thread_context(thread, asked.max_tokens, query=asked.query, at=asked.at, is_loop=False)
-        counter = engine.kernel[ContextBuilder].counter
+        found = await thread_context.thread_context(
+            thread, asked.max_tokens, query=asked.query, at=asked.at, is_loop=False
+        )
+        counter = engine.kernel[builder.ContextBuilder].counter
     if asked.check:
         return _put_check(found, terminal)
     if terminal.as_json:
@@ -199,15 +209,15 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
         terminal.say(found.xml())
     else:
         recalled = f", {counted(len(found.recalled), 'passage')} recalled" if asked.query is not None else ""
-        terminal.say(measure(found) + recalled, "bold")
-        put_messages(found, counter, terminal)
+        terminal.say(messages.measure(found) + recalled, "bold")
+        messages.put_messages(found, counter, terminal)
         _put_reasons(found.recalled, terminal)
     if found.recall_failure and not terminal.as_json:
         terminal.warn(f"recalled by words alone: {found.recall_failure}")
     return 0
 
 
-def _put_check(found: Context, terminal: Terminal) -> int:
+def _put_check(found: "Context", terminal: Terminal) -> int:
     """The statements that a context had to show, the missing ones marked; exit code 1 where one is missing."""
     terminal.json(named(found, "thread_id seq tokens stood unsaid"))
     missing = {one.place for one in found.unsaid}
@@ -225,7 +235,7 @@ def _put_check(found: Context, terminal: Terminal) -> int:
     return FOUND_PROBLEMS if missing else 0
 
 
-def _put_reasons(recalled: Sequence[Hit], terminal: Terminal) -> None:
+def _put_reasons(recalled: "Sequence[Hit]", terminal: Terminal) -> None:
     """Why the passages were recalled, one line each, best first."""
     if not recalled:
         return
@@ -255,7 +265,7 @@ async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
         thread = engine.thread(asked.thread)
         await thread.info()
         at = (await thread.at(asked.at)).seq if asked.at is not None else None
-        found = await memory_report(thread, at=at)
+        found = await reports.memory_report(thread, at=at)
     terminal.json(dict(found.data))
     terminal.say(found.text)
     return 0

@@ -1,15 +1,23 @@
 """Which process may compact a thread, and how compactions of dead processes are ended."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 from attrs import define, field
 
 from memory_engine.compaction.protocol import CompactionRun, owner_is_gone
+from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionAbandoned, CompactionStarted
+from memory_engine.core.records import Receipt
+from memory_engine.errors import MemoryEngineError
+from memory_engine.runtime.correlation import Links, linked
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.store.protocol import Store
 
+_log = logging.getLogger("memory_engine.compaction")
 LEASE_POLL_S = 0.05
 """Seconds between two attempts of a waiting compaction to take the lease from another process."""
 
@@ -32,7 +40,7 @@ async def leased(store: Store, thread_id: str, *, wait_s: float) -> AsyncIterato
             await store.release(thread_id)
 
 
-def abandonment(started: CompactionStarted, now_us: int, is_ours: bool | None) -> CompactionAbandoned | None:
+def _abandonment(started: CompactionStarted, now_us: int, is_ours: bool | None) -> CompactionAbandoned | None:
     """Return the event that ends an open compaction if no process can end it any more, else `None`.
 
     The holder of the lease knows that no other process works on it.
@@ -42,6 +50,26 @@ def abandonment(started: CompactionStarted, now_us: int, is_ours: bool | None) -
         return None
     reason = "past its deadline" if late else "its process is gone"
     return CompactionAbandoned(compaction_id=started.compaction_id, reason=reason)
+
+
+Append = Callable[[ThreadRuntime, Sequence[Event]], Awaitable[Receipt]]
+
+
+async def close(kernel: Kernel, runtime: ThreadRuntime, is_ours: bool | None, append: Append) -> None:
+    """Record the end of an open compaction, if no other process can."""
+    seq = runtime.head.open_compaction
+    for stored in await kernel.store.read(runtime.id, after=seq - 1, upto=seq, limit=1) if seq else ():
+        event = kernel.reader.decode(runtime.id, stored).event
+        if not isinstance(event, CompactionStarted):
+            return
+        abandoned = _abandonment(event, kernel.now_us(), is_ours)
+        if abandoned is None:
+            continue
+        try:
+            with linked(Links(stored.id, stored.correlation_id)):
+                await append(runtime, [abandoned])
+        except MemoryEngineError as error:  # the thread is readable; the next process that opens it tries again
+            _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
 
 
 @define

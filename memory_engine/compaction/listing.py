@@ -7,7 +7,8 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.compaction.history import Compaction, read_compactions
-from memory_engine.compaction.plan import countable, is_due, is_overdue
+from memory_engine.compaction.plan import countable
+from memory_engine.compaction.thresholds import is_due, is_overdue
 from memory_engine.core.excerpts import (
     FOCUS_CHARS_MAX,
     WIDTH,

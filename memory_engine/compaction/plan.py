@@ -4,13 +4,13 @@ A plan takes whole, closed atoms, DISPOSABLE chunks first. It never takes CRITIC
 the message that is being worked on.
 """
 
-import sys
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
+from memory_engine.compaction.thresholds import exceeds, is_due, is_overdue
 from memory_engine.context.invariants import Atom, atoms_of
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.lazy import lazy_module
@@ -27,14 +27,6 @@ SINGLE_TOKENS_MIN = 64
 """Minimum tokens of a COMPRESSIBLE chunk to compact alone: a summary of a smaller one would not be shorter."""
 SUMMARY_TOKENS_MIN = 400
 """Tokens that a summary may always use, however small its share of the history is."""
-
-PRESSING = 2
-"""Multiple of the chunk threshold from which a compaction waits for no quiet moment, if a token limit is passed too."""
-PRESSING_TOKENS = 1.25
-"""Multiple of a token limit from which a compaction waits for no quiet moment."""
-FLOODED = 10
-"""Multiple of the chunk threshold from which writers wait for the running compaction."""
-FLOODED_TOKENS = 2
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,49 +49,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.chunk_ids)
 
 
-def is_due(tally: Tally, policy: CompactionPolicy) -> bool:
-    """Return True if the limits of an applied policy ask for a compaction. O(1): the state maintains the counters.
-
-    The counters include all compactable chunks. `plan_auto` determines whether a compaction may take enough of them.
-    """
-    return policy.enabled and (_passes(tally, policy, policy.threshold, 1) or _exceeds(tally, policy.soft_tokens))
-
-
-def due_from(policy: CompactionPolicy) -> int:
-    """Return the tokens of compactable chunks below which an applied policy asks for no compaction, however many."""
-    least = [tokens for tokens in (policy.tokens_min, policy.soft_tokens) if tokens is not None]
-    return min(least, default=0) if policy.enabled else sys.maxsize
-
-
-def is_pressing(tally: Tally, policy: CompactionPolicy) -> bool:
-    """Return True if so much waits that a compaction must not wait for a quiet moment: busy writers leave none."""
-    many = _passes(tally, policy, PRESSING * policy.threshold, PRESSING_TOKENS)
-    return many or _exceeds(tally, PRESSING_TOKENS * (policy.soft_tokens or 0))
-
-
-def is_flooded(tally: Tally, policy: CompactionPolicy) -> bool:
-    """Return True if so much waits that events must wait too: else a state grows faster than a compactor reads it."""
-    return _passes(tally, policy, FLOODED * policy.threshold, FLOODED_TOKENS) or is_overdue(tally, policy)
-
-
-def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:
-    """Return True if the hard limit asks for a compaction before the next context."""
-    return policy.enabled and _exceeds(tally, policy.hard_tokens)
-
-
-def is_needed(tally: Tally, policy: CompactionPolicy, trigger: Literal["auto", "manual", "hard"]) -> bool:
-    """Return True if a compaction for this reason is still needed: another process may have done it."""
-    return {"auto": is_due, "hard": is_overdue}[trigger](tally, policy) if trigger != "manual" else True
-
-
-def _passes(tally: Tally, policy: CompactionPolicy, chunks: int, times: float) -> bool:
-    return tally.compactable >= chunks and tally.compactable_tokens >= times * (policy.tokens_min or 0)
-
-
-def _exceeds(tally: Tally, tokens: float | None) -> bool:
-    return tokens is not None and tally.compactable_tokens > tokens
-
-
 def plan_auto(state: State, policy: CompactionPolicy, incompressible: Collection[str] = ()) -> Plan:
     """Return the plan for a passed threshold; empty if no cut makes progress.
 
@@ -118,7 +67,7 @@ def plan_auto(state: State, policy: CompactionPolicy, incompressible: Collection
     disposable = [chunk for atom in atoms if _is_disposable_atom(atom) for chunk in atom.chunks]
     if disposable and not is_due(left.without(disposable), policy):
         return Plan(drops=tuple(chunk.id for chunk in disposable))
-    many = bool(policy.tokens_min) and not _exceeds(left, policy.soft_tokens)
+    many = bool(policy.tokens_min) and not exceeds(left, policy.soft_tokens)
     bounds = _Bounds(tokens_over=SUMMARY_TOKENS_MIN if many else 0, incompressible=incompressible)
     return _plan(state, atoms, policy, bounds)
 

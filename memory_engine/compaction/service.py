@@ -4,34 +4,19 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext
-from functools import partial
-from typing import TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from memory_engine.compaction.assignment import Again, assigned, checked_compactor, declared, grouped, refused
 from memory_engine.compaction.base import Compactor, StandingStatements, blocks_whole, calls_model, works_ahead
-from memory_engine.compaction.failures import Failures, RestoredChunks, back_off, go_on
-from memory_engine.compaction.history import LogOriginals
-from memory_engine.compaction.hooks import CompactionHooks, UpcomingCompaction, Wishes
-from memory_engine.compaction.leases import ModelsAtWork, abandonment, leased
-from memory_engine.compaction.plan import (
-    due_from,
-    is_due,
-    is_flooded,
-    is_needed,
-    is_overdue,
-    is_pressing,
-    plan_auto,
-    plan_manual,
-)
-from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger
-from memory_engine.context.builder import ContextBuilder
-from memory_engine.core.aside import aside
+from memory_engine.compaction.thresholds import due_from, is_due, is_flooded, is_needed, is_overdue, is_pressing
+from memory_engine.core.aside import aside, imported
 from memory_engine.core.cancellation import fail, finished, observed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted, CompactorStoodIn
+from memory_engine.core.lazy import is_loaded, lazy_module, lazy_modules
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
@@ -54,6 +39,20 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 
+if TYPE_CHECKING:
+    from memory_engine.compaction import assignment, failures, history, leases, protocol
+    from memory_engine.compaction import hooks as hooking
+    from memory_engine.compaction import plan as planning
+    from memory_engine.compaction.assignment import Again
+    from memory_engine.compaction.hooks import UpcomingCompaction, Wishes
+    from memory_engine.compaction.protocol import CompactionReport, Trigger
+    from memory_engine.context import builder
+else:
+    builder = lazy_module("memory_engine.context.builder")
+    assignment, failures, history, hooking, leases, planning, protocol = lazy_modules(
+        "memory_engine.compaction", "assignment failures history hooks leases plan protocol"
+    )
+
 _log = logging.getLogger("memory_engine.compaction")
 HARD_DEADLINE_S = 20.0
 """Maximum seconds for a model while a context waits for it because the thread is over the hard limit."""
@@ -74,10 +73,20 @@ class CompactionService:
         self.fallback = fallback
         self._running: dict[str, asyncio.Future[None]] = {}
         kernel.home.moved.append(self._running.clear)
-        self._restored = RestoredChunks()
-        self._failures: WeakKeyDictionary[ThreadRuntime, Failures] = WeakKeyDictionary()
-        self._models = ModelsAtWork()
-        self.hooks = CompactionHooks(kernel.config.before_compaction_timeout_s)
+        self._failures: WeakKeyDictionary[ThreadRuntime, failures.Failures] = WeakKeyDictionary()
+
+    @cached_property
+    def hooks(self) -> "hooking.CompactionHooks":
+        """The hooks that run before a compaction."""
+        return hooking.CompactionHooks(self._kernel.config.before_compaction_timeout_s)
+
+    @cached_property
+    def _restored(self) -> "failures.RestoredChunks":
+        return failures.RestoredChunks()
+
+    @cached_property
+    def _models(self) -> "leases.ModelsAtWork":
+        return leases.ModelsAtWork()
 
     @property
     def compactors(self) -> tuple[Compactor, ...]:
@@ -86,7 +95,7 @@ class CompactionService:
 
     def register(self, compactor: Compactor) -> None:
         """Add a compactor that is asked before all others. Raises `InvalidCompactor`."""
-        self._compactors.insert(0, checked_compactor(compactor))
+        self._compactors.insert(0, assignment.checked_compactor(compactor))
 
     def policy_of(self, runtime: ThreadRuntime) -> CompactionPolicy:
         """Return the thread's own policy, or the engine's, with limits as numbers for the window of the thread."""
@@ -100,10 +109,11 @@ class CompactionService:
         """Start a compaction in the background if one is due. By default, the queue is blocked from this moment."""
         policy = self.policy_of(runtime)
         tally = runtime.state.tally
-        if not is_due(tally, policy):
-            runtime.due_tokens = due_from(policy)
-            return
-        if self._kernel.tasks.closing:
+        if not is_due(tally, policy) or self._kernel.tasks.closing:
+            runtime.due_tokens = due_from(policy) // (1 if is_loaded(planning) else 2)
+            is_near = policy.enabled and 2 * tally.compactable > policy.threshold
+            if is_near and not is_loaded(planning) and not self._kernel.tasks.closing:
+                self._kernel.tasks.spawn(imported(planning, assignment, failures, leases, history))
             return
         if self.is_running(runtime.id):
             if self._is_too_much(runtime, tally, policy):
@@ -112,7 +122,7 @@ class CompactionService:
         self._restored.spare(runtime, policy)
         if tally.compactable < runtime.compaction_backoff:
             return
-        plan = plan_auto(runtime.state, policy, runtime.incompressible)
+        plan = planning.plan_auto(runtime.state, policy, runtime.incompressible)
         if not plan:
             runtime.compaction_backoff = tally.compactable + max(1, policy.threshold // 4)
             return
@@ -141,10 +151,10 @@ class CompactionService:
         self,
         runtime: ThreadRuntime,
         chunk_ids: Collection[str] | None,
-        trigger: Trigger = "manual",
+        trigger: "Trigger" = "manual",
         *,
         focus: str = "",
-    ) -> CompactionReport:
+    ) -> "CompactionReport":
         """Compact now, after any running compaction. Cancelling the caller does not stop the compaction.
 
         Raises `NothingToCompact`, or `CompactorFailed` (recorded in the log).
@@ -153,8 +163,8 @@ class CompactionService:
         return await asyncio.shield(self._start(runtime, trigger, chunk_ids, focus))
 
     async def redo(
-        self, runtime: ThreadRuntime, again: Callable[[], Awaitable[Again]], compactor: Compactor | None
-    ) -> CompactionReport:
+        self, runtime: ThreadRuntime, again: "Callable[[], Awaitable[Again]]", compactor: Compactor | None
+    ) -> "CompactionReport":
         """Compact what `again` finds, after any running compaction. If `compactor` is given, only this one is used.
 
         Raises what `again` raises, `NothingToCompact`, `CompactorFailed`. Cancelling the caller does not stop it.
@@ -162,12 +172,12 @@ class CompactionService:
         await self._turn(runtime)
         hooked = bool(self.hooks)
 
-        async def work() -> CompactionReport:
-            wishes = Wishes.of(self._instructions(runtime))
+        async def work() -> "CompactionReport":
+            wishes = hooking.Wishes.of(self._instructions(runtime))
             if hooked:  # hooks may dispatch, so nothing is blocked while they run
                 await self._look(runtime)
                 wishes = await self._wishes(
-                    runtime, UpcomingCompaction.of_chunks(runtime.id, (await again()).chunks_in(runtime.state))
+                    runtime, hooking.UpcomingCompaction.of_chunks(runtime.id, (await again()).chunks_in(runtime.state))
                 )
                 await self._block(runtime)
             return await self._compaction(runtime, lambda: self._again(runtime, again, compactor, wishes))
@@ -207,10 +217,9 @@ class CompactionService:
     async def before_context(self, runtime: ThreadRuntime) -> None:
         """If the hard limit is passed, wait for a compaction. If the compactor fails, the embedded one replaces it."""
         policy = self.policy_of(runtime)
-        if self.hooks.are_running(runtime.id):
-            return  # a hook asks for the context, and the compaction waits for the hook
-        if is_overdue(runtime.state.tally, policy):
-            await self._end_of(runtime)  # the running compaction may be enough
+        if not is_overdue(runtime.state.tally, policy) or self.hooks.are_running(runtime.id):
+            return  # a hook may ask for the context, and the compaction waits for the hook
+        await self._end_of(runtime)  # the running compaction may be enough
         if not is_overdue(runtime.state.tally, policy):
             return
         try:
@@ -243,35 +252,19 @@ class CompactionService:
         """Record an unfinished compaction as abandoned, if no process can end it any more. Does not retry it."""
         if not runtime.head.open_compaction or self.is_running(runtime.id):
             return
-        async with leased(self._kernel.store, runtime.id, wait_s=0) as is_ours:
+        async with leases.leased(self._kernel.store, runtime.id, wait_s=0) as is_ours:
             await self._look(runtime)  # the compaction may have ended since, and its lease been released
-            await self._close(runtime, is_ours)
-
-    async def _close(self, runtime: ThreadRuntime, is_ours: bool | None) -> None:
-        """Record the end of an open compaction, if no other process can."""
-        seq = runtime.head.open_compaction
-        for stored in await self._kernel.store.read_at(runtime.id, [seq] if seq else []):
-            event = self._kernel.reader.decode(runtime.id, stored).event
-            if not isinstance(event, CompactionStarted):
-                return
-            abandoned = abandonment(event, self._kernel.now_us(), is_ours)
-            if abandoned is None:
-                continue
-            try:
-                with linked(Links(stored.id, stored.correlation_id)):
-                    await self._append(runtime, [abandoned])
-            except MemoryEngineError as error:  # the thread is readable; the next process that opens it tries again
-                _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
+            await leases.close(self._kernel, runtime, is_ours, self._append)
 
     def _start(
-        self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None, focus: str = ""
+        self, runtime: ThreadRuntime, trigger: "Trigger", chunk_ids: Collection[str] | None, focus: str = ""
     ) -> "asyncio.Future[CompactionReport]":
         ahead = self._works_ahead(trigger)
         is_blocked = blocks_whole(self.policy_of(runtime), self._compactors) and not ahead
         hooked = bool(self.hooks)
 
-        async def work() -> CompactionReport:
-            upcoming = UpcomingCompaction.of(runtime.id, trigger, runtime.state.tally, focus)
+        async def work() -> "CompactionReport":
+            upcoming = hooking.UpcomingCompaction.of(runtime.id, trigger, runtime.state.tally, focus)
             wishes = await self._wishes(runtime, upcoming)
             if is_blocked and hooked:
                 await self._block(runtime)
@@ -289,32 +282,35 @@ class CompactionService:
         runtime.queue.block(BlockingReason.COMPACTING)
         await runtime.idle()
 
-    async def _wishes(self, runtime: ThreadRuntime, upcoming: UpcomingCompaction) -> Wishes:
+    async def _wishes(self, runtime: ThreadRuntime, upcoming: "UpcomingCompaction") -> "Wishes":
         """Return the instructions for the compactor: from the engine, the thread's policy, the hooks and the caller."""
         said, note = await self.hooks.run(upcoming)
-        return Wishes.of(self._instructions(runtime), said, focus=upcoming.focus, note=note)
+        return hooking.Wishes.of(self._instructions(runtime), said, focus=upcoming.focus, note=note)
 
     def _instructions(self, runtime: ThreadRuntime) -> tuple[str, str]:
         return self._kernel.config.compaction_instructions, self.policy_of(runtime).instructions
 
-    def _works_ahead(self, trigger: Trigger) -> bool:
+    def _works_ahead(self, trigger: "Trigger") -> bool:
         """Return True if a compaction computes its result before it starts, at a quiet moment: no call waits for it."""
         return trigger == "auto" and all(map(works_ahead, (*self._compactors, self.fallback)))
 
     async def _compaction(
-        self, runtime: ThreadRuntime, attempt: Callable[[], Awaitable[CompactionReport]], trigger: Trigger = "manual"
-    ) -> CompactionReport:
+        self,
+        runtime: ThreadRuntime,
+        attempt: "Callable[[], Awaitable[CompactionReport]]",
+        trigger: "Trigger" = "manual",
+    ) -> "CompactionReport":
         """Run one compaction in one process at a time. A failure delays the next due compaction."""
         policy = self.policy_of(runtime)
         try:
-            async with leased(
+            async with leases.leased(
                 self._kernel.store, runtime.id, wait_s=0 if trigger == "auto" else policy.deadline_s
             ) as is_ours:
                 if trigger == "auto" and is_ours is False:
                     runtime.compaction_backoff = runtime.state.tally.compactable + max(1, policy.threshold // 4)
                     raise NothingToCompact(runtime.id, "another process is compacting it")
                 await self._look(runtime)
-                await self._close(runtime, is_ours)
+                await leases.close(self._kernel, runtime, is_ours, self._append)
                 if not is_needed(runtime.state.tally, policy, trigger):
                     raise NothingToCompact(runtime.id, "another process has compacted it")
                 with self._kernel.span("compaction", {"thread": runtime.id, "trigger": trigger}) as span:
@@ -324,9 +320,9 @@ class CompactionService:
         except (NothingToCompact, CompactionNotLive):
             raise
         except BaseException as error:  # every error goes on to the caller
-            back_off(runtime, policy, error)
+            failures.back_off(runtime, policy, error)
             raise
-        go_on(runtime, policy, has_left_out=bool(report.left_out))
+        failures.go_on(runtime, policy, has_left_out=bool(report.left_out))
         return report
 
     def _alone(
@@ -363,43 +359,43 @@ class CompactionService:
     async def _again(
         self,
         runtime: ThreadRuntime,
-        again: Callable[[], Awaitable[Again]],
+        again: "Callable[[], Awaitable[Again]]",
         compactor: Compactor | None,
-        wishes: Wishes,
-    ) -> CompactionReport:
+        wishes: "Wishes",
+    ) -> "CompactionReport":
         found = await again()
         if not found.plan:
             raise NothingToCompact(runtime.id, "what came back is critical, open, or cannot get shorter")
         if compactor is None:
             return await self._execute(runtime, "manual", found, self._compactors, wishes=wishes)
-        cannot = refused(runtime.state, found.plan, compactor, found.afresh)
+        cannot = assignment.refused(runtime.state, found.plan, compactor, found.afresh)
         if cannot:
             which = f"chunk {cannot[0].id} ({cannot[0].type})" + f" and {len(cannot) - 1} more" * (len(cannot) > 1)
             raise CompactorFailed(compactor.name, "refused", f"it cannot take {which}")
         return await self._execute(runtime, "manual", found, [compactor], wishes=wishes)
 
     async def _attempt(
-        self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None, wishes: Wishes
-    ) -> CompactionReport:
+        self, runtime: ThreadRuntime, trigger: "Trigger", chunk_ids: Collection[str] | None, wishes: "Wishes"
+    ) -> "CompactionReport":
         """Compact once. If a compactor keeps failing, or the hard limit is passed, another compactor replaces it."""
-        failures = self._failures.setdefault(runtime, Failures())
+        failed_so_far = self._failures.setdefault(runtime, failures.Failures())
         by_hand = trigger == "manual"
-        failure = failures.passed_over(by_hand=by_hand)
+        failure = failed_so_far.passed_over(by_hand=by_hand)
         try:
             report = await self._planned(runtime, trigger, chunk_ids, failure, wishes)
         except CompactorFailed as failed:
             overdue = is_overdue(runtime.state.tally, self.policy_of(runtime))
             if failed.compactor == self.fallback.name or not (
-                failures.needs_another(failed, by_hand=by_hand) or overdue
+                failed_so_far.needs_another(failed, by_hand=by_hand) or overdue
             ):
                 raise
             trigger, failure = "hard" if overdue else trigger, failed
             report = await self._planned(runtime, trigger, chunk_ids, failed, wishes)
         if report.left_out_by not in ("", self.fallback.name):
             why = f"what it made of {len(report.left_out)} chunks was no shorter"
-            failures.needs_another(CompactorFailed(report.left_out_by, "not_shorter", why), by_hand=by_hand)
+            failed_so_far.needs_another(CompactorFailed(report.left_out_by, "not_shorter", why), by_hand=by_hand)
         elif failure is None:
-            failures.ended()
+            failed_so_far.ended()
         if failure is not None:
             told = (runtime.id, failure.compactor, failure.reason, failure.error, report.compactor)
             _log.warning("thread %r: compactor %s failed (%s: %s); %s stands in for it", *told)
@@ -408,18 +404,18 @@ class CompactionService:
     async def _planned(
         self,
         runtime: ThreadRuntime,
-        trigger: Trigger,
+        trigger: "Trigger",
         chunk_ids: Collection[str] | None,
         failure: CompactorFailed | None,
-        wishes: Wishes,
-    ) -> CompactionReport:
+        wishes: "Wishes",
+    ) -> "CompactionReport":
         """Plan and compact, without the compactor that failed. Raises `NothingToCompact`."""
         state, policy = runtime.state, self.policy_of(runtime)
         if trigger == "manual":
-            work = partial(plan_manual, state, policy, chunk_ids)
+            work = partial(planning.plan_manual, state, policy, chunk_ids)
         else:
-            work = partial(plan_auto, state, policy, frozenset(runtime.incompressible))
-        again = Again(await aside(work, items=len(state)))
+            work = partial(planning.plan_auto, state, policy, frozenset(runtime.incompressible))
+        again = assignment.Again(await aside(work, items=len(state)))
         compactors = [c for c in self._compactors if failure is None or c.name != failure.compactor]
         return await self._execute(
             runtime, trigger, again, compactors, wanted=chunk_ids, failure=failure, state=state, wishes=wishes
@@ -428,21 +424,24 @@ class CompactionService:
     async def _execute(  # noqa: PLR0913 - the inputs of a run, and two facts about its origin
         self,
         runtime: ThreadRuntime,
-        trigger: Trigger,
-        again: Again,
+        trigger: "Trigger",
+        again: "Again",
         compactors: Sequence[Compactor],
         *,
         wanted: Collection[str] | None = (),
         failure: CompactorFailed | None = None,
         state: State | None = None,
-        wishes: Wishes,
-    ) -> CompactionReport:
+        wishes: "Wishes",
+    ) -> "CompactionReport":
         state, policy = runtime.state if state is None else state, self.policy_of(runtime)
-        plan, outside = declared(state, again.plan, compactors, wanted, runtime.incompressible)
+        plan, outside = assignment.declared(state, again.plan, compactors, wanted, runtime.incompressible)
         if not plan:
             raise NothingToCompact(runtime.id, NOTHING_LEFT)
-        groups = await aside(partial(grouped, state, plan.batch, again.afresh), items=len(state))
-        pieces = (*assigned(state, plan, compactors, self.fallback, afresh=again.afresh, groups=groups), *outside)
+        groups = await aside(partial(assignment.grouped, state, plan.batch, again.afresh), items=len(state))
+        pieces = (
+            *assignment.assigned(state, plan, compactors, self.fallback, afresh=again.afresh, groups=groups),
+            *outside,
+        )
         whole, asks = blocks_whole(policy, self._compactors), any(calls_model(compactor) for compactor, _ in pieces)
         if asks and trigger == "hard" and not whole:
             policy = replace(policy, deadline_s=min(policy.deadline_s, HARD_DEADLINE_S))
@@ -456,7 +455,7 @@ class CompactionService:
                 runtime.unblock(BlockingReason.COMPACTING)
             return receipt
 
-        run = CompactionRun(
+        run = protocol.CompactionRun(
             thread_id=runtime.id,
             compaction_id=self._kernel.new_id(),
             state=state,
@@ -464,7 +463,7 @@ class CompactionService:
             trigger=trigger,
             pieces=pieces,
             policy=policy,
-            originals=LogOriginals(self._kernel.reader, runtime.id),
+            originals=history.LogOriginals(self._kernel.reader, runtime.id),
             append=append,
             now_us=self._kernel.now_us(),
             incompressible=runtime.incompressible,
@@ -475,17 +474,12 @@ class CompactionService:
             ahead=self._works_ahead(trigger),
             wishes=wishes,
             mask=self._kernel.mask,
-            brief=partial(self._brief, runtime, state.seq),
-            count=self._kernel[ContextBuilder].counter.count,
+            brief=lambda: self._kernel.made(StandingStatements).read(ThreadHandle(self._kernel, runtime.id), state.seq),
+            count=self._kernel[builder.ContextBuilder].counter.count,
             hurry=asyncio.Event() if asks and not whole else None,
         )
         with self._models.working(run):
             return await run.execute()
-
-    async def _brief(self, runtime: ThreadRuntime, seq: int) -> Sequence[str]:
-        """Return the statements of people that are still valid, as contexts show them."""
-        statements = self._kernel.made(StandingStatements)
-        return await statements.read(ThreadHandle(self._kernel, runtime.id), seq)
 
     async def _append(
         self, runtime: ThreadRuntime, events: Sequence[Event | NewEvent], check: Callable[[State], None] | None = None

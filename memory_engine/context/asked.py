@@ -8,11 +8,11 @@ some of the responses that report their usage, to correct the token count: the f
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from memory_engine.context.brief_block import Weighed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.context import ContextAsked
 from memory_engine.core.threads import Head
@@ -22,6 +22,9 @@ from memory_engine.runtime.notes import Note
 from memory_engine.runtime.queue import Prepared
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.store.reader import LogReader
+
+if TYPE_CHECKING:
+    from memory_engine.context.brief_block import Weighed
 
 LESS_MAX = 20
 """Number of contexts in a row that request less than the window before it shrinks."""
@@ -116,7 +119,9 @@ class AskedWindows:
         if runtime.window is None:
             _take_window(runtime, max_tokens)
 
-    async def ask(self, runtime: ThreadRuntime, max_tokens: int, counted: int, unsaid: Sequence[Weighed] = ()) -> None:
+    async def ask(
+        self, runtime: ThreadRuntime, max_tokens: int, counted: int, unsaid: "Sequence[Weighed]" = ()
+    ) -> None:
         """Register a context that a thread's loop asked for, with our own count of its tokens (0: the count is exact).
 
         `unsaid` are the standing statements that the context lacks.
@@ -162,7 +167,7 @@ class AskedWindows:
         return self._asking.setdefault(runtime, _Asking())
 
 
-def _messages(thread_id: str, unsaid: Sequence[Weighed]) -> tuple[int, ...]:
+def _messages(thread_id: str, unsaid: "Sequence[Weighed]") -> tuple[int, ...]:
     """Return the seqs of the thread's messages that contain these statements, in order, at most `UNSAID_MAX`."""
     return tuple(dict.fromkeys(one.seq for one in unsaid if one.thread_id == thread_id))[:UNSAID_MAX]
 

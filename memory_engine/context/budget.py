@@ -6,14 +6,21 @@ If the newest turn alone exceeds the budget, such a context also holds the newes
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from attrs import Attribute, field, frozen
 from msgspec.structs import replace
 
-from memory_engine.context.choice import Chosen, WindowChoice
-from memory_engine.context.flow import Flow, tokens_of
+from memory_engine.core.lazy import lazy_module
 from memory_engine.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from memory_engine.context import flow as flows
+    from memory_engine.context.choice import Chosen, WindowChoice
+    from memory_engine.context.flow import Flow
+else:
+    flows = lazy_module("memory_engine.context.flow")
 
 SUMMARY_LEAST = 60
 """Tokens that summaries may take in a context with recall even in a small room, up to a fifth of it.
@@ -141,11 +148,11 @@ DEFAULT_POLICY = ContextPolicy()
 class Divided(msgspec.Struct, frozen=True):
     """The chosen atoms of a context with recall, and the maximum tokens that recall may take."""
 
-    chosen: Chosen
+    chosen: "Chosen"
     recalled: int
 
 
-def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, choice: WindowChoice) -> Divided | None:
+def divide_by_policy(flow: "Flow", room: int, policy: ContextPolicy, choice: "WindowChoice") -> Divided | None:
     """Return the atoms that a policy includes, in order, or `None` if the fixed atoms alone do not fit.
 
     The newest turn is included whole if it fits. The result depends on the log and the budget alone, not on the
@@ -173,18 +180,18 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, choice: Windo
     return Divided(chosen, max(0, min(split.recalled, room - chosen.tokens)))
 
 
-def whole(flow: Flow, policy: ContextPolicy, choice: WindowChoice) -> Divided:
+def whole(flow: "Flow", policy: ContextPolicy, choice: "WindowChoice") -> Divided:
     """Return all atoms, for a context without a budget; the policy determines how much is recalled in addition."""
-    flowing = flow.turns.tokens + tokens_of(flow.summaries) + policy.recalled_max
+    flowing = flow.turns.tokens + flows.tokens_of(flow.summaries) + policy.recalled_max
     return Divided(choice.unbounded(flow), _split(policy, _room(flow, flowing, flow.newest_turn)).recalled)
 
 
-def _room(flow: Flow, flowing: int, at: int) -> Room:
+def _room(flow: "Flow", flowing: int, at: int) -> Room:
     return Room(
         flowing=flowing,
         newest=flow.turns.tokens_since(at),
         recent=flow.turns.tokens,
-        summaries=tokens_of(flow.summaries),
+        summaries=flows.tokens_of(flow.summaries),
     )
 
 
@@ -197,7 +204,7 @@ def _split(policy: ContextPolicy, room: Room) -> Split:
     return split
 
 
-def _cut(flow: Flow, room: int, spared: int, choice: WindowChoice) -> Divided | None:
+def _cut(flow: "Flow", room: int, spared: int, choice: "WindowChoice") -> Divided | None:
     """Return the newest atoms and summaries that fit, with some room reserved for recall if possible."""
     for least_recalled in (spared, 0):
         chosen = choice.of(flow, room - least_recalled)

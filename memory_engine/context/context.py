@@ -11,8 +11,7 @@ from memory_engine.context.rendering import Message, RenderedChunk, render_xml
 from memory_engine.context.standing import StandingBlock
 from memory_engine.context.thinking import is_response, newest_thinking, running_thinking
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.lazy import lazy_module
-from memory_engine.recall.hits import Hit
+from memory_engine.core.lazy import lazy_module, lazy_modules
 
 if TYPE_CHECKING:
     from memory_engine.context import turns
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from memory_engine.context.choice import HeldWindow
     from memory_engine.formats import anthropic, gemini, langchain, left_out, openai_chat, openai_responses, providers
     from memory_engine.formats import turns as forms
+    from memory_engine.recall.hits import Hit
 
     _Request = (
         openai_chat.ChatInput
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     )
 else:
     turns = lazy_module("memory_engine.context.turns")
-    left_out = lazy_module("memory_engine.formats.left_out")
-    forms = lazy_module("memory_engine.formats.turns")
-    providers = lazy_module("memory_engine.formats.providers")
+    forms, left_out, providers = lazy_modules("memory_engine.formats", "turns left_out providers")
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +120,7 @@ class Context:
     shortened: tuple[str, ...] = ()
     chunks: tuple[Chunk, ...] = field(default=(), repr=False)
     spent: Spent = Spent()
-    recalled: tuple[Hit, ...] = ()
+    recalled: "tuple[Hit, ...]" = ()
     recalled_text: str = field(default="", repr=False)
     recall_failure: str = ""
     standing: tuple[StandingBlock, ...] = ()

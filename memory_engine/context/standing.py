@@ -8,18 +8,23 @@ blocks that depend on the question come before the newest turn.
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.shortening import LINES_LEFT_OUT, last_lines
 from memory_engine.core.chunks import RECALLED, Category, Chunk, Retention
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.state import State
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.store.reader import seq_of
+
+if TYPE_CHECKING:
+    from memory_engine.context import shortening
+else:
+    shortening = lazy_module("memory_engine.context.shortening")
 
 Place = Literal["first", "turn"]
 """Place of a block. `first`: after the instructions. `turn`: before the newest turn."""
@@ -49,7 +54,7 @@ class StandingBlock(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The heading, a note on the number of lines left out, and the lines."""
-        left_out = [LINES_LEFT_OUT.format(self.left_out)] if self.left_out else []
+        left_out = [shortening.LINES_LEFT_OUT.format(self.left_out)] if self.left_out else []
         return "\n".join([self.heading, *left_out, *(line.text for line in self.lines)])
 
     def chunk(self, seq: int) -> Chunk:
@@ -159,7 +164,7 @@ class OfferedBlock(msgspec.Struct, frozen=True):
         block, room = self.block, self.source.room(max_tokens, self.share)
         if room is None:
             return block
-        shown = last_lines([line.text for line in block.lines], room - counter.count(block.heading), counter)
+        shown = shortening.last_lines([line.text for line in block.lines], room - counter.count(block.heading), counter)
         left_out = len(block.lines) - len(shown)
         lines = [replace(line, text=text) for line, text in zip(block.lines[left_out:], shown, strict=True)]
         return replace(block, lines=tuple(lines), left_out=left_out)

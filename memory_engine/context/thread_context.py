@@ -15,7 +15,7 @@ from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
 from memory_engine.core.arguments import checked_number
 from memory_engine.core.aside import aside
 from memory_engine.core.clock import to_datetime
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.origins import SPOKEN
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from memory_engine.context import request_recall, unsaid
     from memory_engine.formats import values
 else:
-    corrections = lazy_module("memory_engine.context.correction")
-    recalling = lazy_module("memory_engine.context.recall")
-    request_recall = lazy_module("memory_engine.context.request_recall")
-    unsaid = lazy_module("memory_engine.context.unsaid")
     values = lazy_module("memory_engine.formats.values")
+    corrections, recalling, request_recall, unsaid = lazy_modules(
+        "memory_engine.context", "correction recall request_recall unsaid"
+    )
 
 SCOPES = frozenset({"user", "tenant", "agent", "industry"})
 """Kinds of threads from which blocks are read, and which have no blocks themselves."""

@@ -10,6 +10,7 @@ from functools import partial
 from types import ModuleType
 from typing import TypeVar
 
+from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.lazy import loaded
 from memory_engine.core.persistent import SequenceDraft
 from memory_engine.core.state import Placed, State
@@ -46,10 +47,22 @@ def _let_go(parts: Iterable[SequenceDraft[Placed]]) -> None:
         part.let_go()
 
 
-async def imported(module: ModuleType) -> None:
-    """Import the module of a `lazy_module`: a first use reads code for 10 to 30 milliseconds."""
-    if module.__name__ not in sys.modules:
-        await on_thread(partial(loaded, module.__name__))
+async def imported(*modules: ModuleType) -> None:
+    """Import the module of each `lazy_module`: a first use reads code for 10 to 30 milliseconds."""
+    missing = [module.__name__ for module in modules if module.__name__ not in sys.modules]
+    if missing:
+        await on_thread(partial(_load, missing))
+
+
+def _load(names: Iterable[str]) -> None:
+    for name in names:
+        loaded(name)
+
+
+async def classes_imported(registry: EventRegistry, types: Iterable[str]) -> None:
+    """Import the classes of those of these event types that the process has not used yet."""
+    if awaited := registry.awaited(types):
+        await on_thread(partial(registry.load, awaited))
 
 
 class _GivingWay:

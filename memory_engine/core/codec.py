@@ -68,7 +68,7 @@ def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
     `@event`, `UnknownEventClass` for one that the registry does not have.
     """
     cls = type(event)
-    decoder = registry.decoders.get(cls)
+    decoder = registry.decoders.get(cls) or registry.decoder_of(cls)
     if decoder is None:
         _explain_unknown(event, registry)
     try:

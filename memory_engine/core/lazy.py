@@ -1,4 +1,4 @@
-"""Things made at their first use: modules, the names of a package, regular expressions.
+"""Things made at their first use: modules, objects of a module, the names of a package, regular expressions.
 
 A start then costs only what it uses: compiling the hundred regular expressions alone would take 30 ms.
 """
@@ -6,8 +6,8 @@ A start then costs only what it uses: compiling the hundred regular expressions 
 import importlib
 import re
 import sys
-from collections.abc import Callable, Mapping
-from types import ModuleType
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType, ModuleType
 from typing import AnyStr, Generic, cast
 
 from memory_engine.errors.replay import CodeNotLoaded
@@ -41,6 +41,70 @@ def lazy_module(name: str) -> ModuleType:
         diff = lazy_module("memory_engine.replay.diff")
     """
     return _LazyModule(name)
+
+
+def lazy_modules(room: str, names: str) -> Iterator[ModuleType]:
+    """Stand-ins for modules of a room, which are named apart by spaces.
+
+    if TYPE_CHECKING:
+        from memory_engine.replay import bisect, diff
+    else:
+        bisect, diff = lazy_modules("memory_engine.replay", "bisect diff")
+    """
+    return (_LazyModule(f"{room}.{name}") for name in names.split())
+
+
+class StandIn:
+    """Stands for an object of a module (`"package.module:name"`) until you call it or ask for one of its attributes.
+
+    It answers what is `known` of the object without loading it.
+    """
+
+    def __init__(self, place: str, known: Mapping[str, object] = MappingProxyType({})) -> None:
+        self.__dict__.update(known)
+        self._place = place
+        self.__name__ = place.partition(":")[2]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._place!r})"
+
+    @property
+    def module(self) -> ModuleType:
+        """The module of the object, which may not be loaded yet."""
+        return _LazyModule(self._place.partition(":")[0])
+
+    @property
+    def original(self) -> Callable[..., object]:
+        """The object itself, loaded now. Raises `CodeNotLoaded` as `loaded` does."""
+        found: Callable[..., object] = getattr(loaded(self._place.partition(":")[0]), self.__name__)
+        return found
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):  # Python asks each object for a few of these
+            raise AttributeError(name)
+        value: object = getattr(self.original, name)
+        setattr(self, name, value)
+        return value
+
+    def __call__(self, *given: object) -> object:
+        """Call the object."""
+        return self.original(*given)
+
+
+class FunctionsLater:
+    """Stand-ins for the functions of a module, by their names: `later.reduce_todo_set`."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> StandIn:
+        return StandIn(f"{self._module}:{name}")
+
+
+def is_loaded(value: object) -> bool:
+    """Whether a value is what it is, or stands in for what is loaded by now."""
+    home = value.module if isinstance(value, StandIn) else value
+    return not isinstance(home, ModuleType) or home.__name__ in sys.modules
 
 
 def imported_when_asked(

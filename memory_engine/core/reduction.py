@@ -100,10 +100,14 @@ class ReducerRegistry:
         Raises `DuplicateRegistration` if the name (default: the function's) is taken.
         """
         name = name or getattr(reducer, "__name__", type(reducer).__name__)
+        self.add_for(event_class.event_type, reducer, name=name, order=order)
+
+    def add_for(self, event_type: str, reducer: Reducer[Event], *, name: str, order: int = 0) -> None:
+        """Run `reducer` for events of the class of this name, which may not be loaded yet."""
         if name in self._names:
             raise DuplicateRegistration("reducer", name)
-        self._names[name] = event_class.event_type
-        self._insert(RegisteredReducer(name, event_class.event_type, reducer, order))
+        self._names[name] = event_type
+        self._insert(RegisteredReducer(name, event_type, reducer, order))
 
     def replace(self, name: str, reducer: Reducer[Event]) -> None:
         """Replace the function of the reducer `name`. Raises `UnknownReducer`, a `KeyError`, if there is none."""

@@ -7,11 +7,18 @@ from typing import ClassVar, TypeVar, dataclass_transform
 class MemoryEngineError(Exception):
     """Base of all errors of this package.
 
-    Each class declares its facts as fields, and takes them by position or by name. Two errors of one class are equal if
-    their facts are. You can pickle an error, so it can cross processes.
+    Each class declares its facts as fields, and takes them by position or by name. `template` is the message, with the
+    facts by their names in it; a class with a message that needs more writes `__str__`. Two errors of one class are
+    equal if their facts are. You can pickle an error, so it can cross processes.
     """
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
+    template: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "template" in vars(cls):  # a parent may write its own message
+            type.__setattr__(cls, "__str__", MemoryEngineError.__str__)
 
     def __init__(self, *values: object, **named: object) -> None:
         if self.__match_args__ or named:
@@ -27,6 +34,9 @@ class MemoryEngineError(Exception):
         if len(values) > len(names) or missing or not named.keys() <= set(rest):
             raise TypeError(f"{kind.__name__} takes {', '.join(names) or 'nothing by name'}")
         return *values, *(named[name] if name in named else getattr(kind, name) for name in rest)
+
+    def __str__(self) -> str:
+        return self.template.format_map(vars(self)) if self.template else super().__str__()
 
     def __repr__(self) -> str:
         if not self.__match_args__:
@@ -94,8 +104,7 @@ class InvalidEvent(InvalidInput):
     where: str
     why: str
 
-    def __str__(self) -> str:
-        return f"event {self.event_type!r} cannot be recorded: {self.why} at {self.where}; nothing was written"
+    template = "event {event_type!r} cannot be recorded: {why} at {where}; nothing was written"
 
 
 @facts
@@ -105,8 +114,7 @@ class InvalidMessage(InvalidInput):
     where: str
     why: str
 
-    def __str__(self) -> str:
-        return f"not recorded: {self.why} (at {self.where}); nothing of what was given was written"
+    template = "not recorded: {why} (at {where}); nothing of what was given was written"
 
     def within(self, place: str) -> "InvalidMessage":
         """The same error for a message that is itself at `place`."""
@@ -150,11 +158,10 @@ class EventTooLarge(InvalidInput):
     bytes: int
     limit: int
 
-    def __str__(self) -> str:
-        return (
-            f"event {self.event_type!r} takes {self.bytes} bytes, over the limit of {self.limit}; "
-            "store the body elsewhere and dispatch a reference, or raise `event_bytes_max`"
-        )
+    template = (
+        "event {event_type!r} takes {bytes} bytes, over the limit of {limit}; "
+        "store the body elsewhere and dispatch a reference, or raise `event_bytes_max`"
+    )
 
 
 @facts
@@ -163,8 +170,7 @@ class UndeclaredEvent(InvalidInput):
 
     name: str
 
-    def __str__(self) -> str:
-        return f"{self.name} has no wire name; declare it with @event('name') above the class"
+    template = "{name} has no wire name; declare it with @event('name') above the class"
 
 
 @facts
@@ -198,8 +204,7 @@ class DuplicateRegistration(InvalidInput):
     what: str
     name: str
 
-    def __str__(self) -> str:
-        return f"{self.what} {self.name!r} is registered already; register under another name, or replace it by name"
+    template = "{what} {name!r} is registered already; register under another name, or replace it by name"
 
 
 @facts
@@ -223,12 +228,11 @@ class UnknownEventClass(InvalidInput):
     event_type: str
     name: str
 
-    def __str__(self) -> str:
-        return (
-            f"this engine does not know {self.name} ({self.event_type!r}), and could neither reduce nor show it; "
-            f"open it with the plug-in that has it: memory_engine.open(..., plugins=[...]) with {self.name} among its "
-            "events; nothing was written"
-        )
+    template = (
+        "this engine does not know {name} ({event_type!r}), and could neither reduce nor show it; "
+        "open it with the plug-in that has it: memory_engine.open(..., plugins=[...]) with {name} among its "
+        "events; nothing was written"
+    )
 
 
 @facts
@@ -238,10 +242,7 @@ class MissingExtra(InvalidInput):
     feature: str
     extra: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.feature} needs an optional package, extra `{self.extra}`: in a clone, pip install '.[{self.extra}]'"
-        )
+    template = "{feature} needs an optional package, extra `{extra}`: in a clone, pip install '.[{extra}]'"
 
 
 @facts
@@ -252,8 +253,7 @@ class IngestError(InvalidInput):
     line: int
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.why}"
+    template = "{path}:{line}: {why}"
 
 
 @facts
@@ -291,8 +291,7 @@ class ThreadNotFound(ThreadError):
 
     thread_id: str
 
-    def __str__(self) -> str:
-        return f"thread {self.thread_id!r} does not exist; create it with engine.create_thread(thread_id=...)"
+    template = "thread {thread_id!r} does not exist; create it with engine.create_thread(thread_id=...)"
 
 
 @facts
@@ -332,11 +331,10 @@ class ScopeRequired(InvalidInput):
 
     what: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.what}: neither a user nor a tenant is named, and this engine requires one "
-            "(EngineConfig.scopes_required); give `user_id`, `tenant_id`, or both"
-        )
+    template = (
+        "{what}: neither a user nor a tenant is named, and this engine requires one "
+        "(EngineConfig.scopes_required); give `user_id`, `tenant_id`, or both"
+    )
 
 
 @facts
@@ -346,11 +344,10 @@ class EventNotFound(ThreadError):
     thread_id: str
     event_id: str
 
-    def __str__(self) -> str:
-        return (
-            f"thread {self.thread_id!r} has no event {self.event_id!r}; "
-            "take the id from a receipt or from what a view gives (`event_id`), and the thread that it belongs to"
-        )
+    template = (
+        "thread {thread_id!r} has no event {event_id!r}; "
+        "take the id from a receipt or from what a view gives (`event_id`), and the thread that it belongs to"
+    )
 
 
 @facts
@@ -388,11 +385,10 @@ class IdempotencyConflict(DispatchError):
     event_id: str
     seq: int
 
-    def __str__(self) -> str:
-        return (
-            f"event id {self.event_id!r} is seq {self.seq} of thread {self.thread_id!r} with another payload; "
-            "give the new event an id of its own"
-        )
+    template = (
+        "event id {event_id!r} is seq {seq} of thread {thread_id!r} with another payload; "
+        "give the new event an id of its own"
+    )
 
 
 @facts
@@ -406,11 +402,10 @@ class Conflict(DispatchError):
     expected_seq: int
     head: int
 
-    def __str__(self) -> str:
-        return (
-            f"thread {self.thread_id!r} was to be as after seq {self.expected_seq}, and its head is seq {self.head}; "
-            "nothing was written: read what changed, and dispatch again with `expected_seq` at that head"
-        )
+    template = (
+        "thread {thread_id!r} was to be as after seq {expected_seq}, and its head is seq {head}; "
+        "nothing was written: read what changed, and dispatch again with `expected_seq` at that head"
+    )
 
 
 @facts
@@ -433,15 +428,13 @@ class ContentionError(DispatchError):
     thread_id: str
     tries: int
 
-    def __str__(self) -> str:
-        return f"thread {self.thread_id!r} was changed by another writer {self.tries} times in a row; dispatch again"
+    template = "thread {thread_id!r} was changed by another writer {tries} times in a row; dispatch again"
 
 
 class EngineClosed(DispatchError):
     """The engine is closing or closed."""
 
-    def __str__(self) -> str:
-        return "the engine is closed; open it again (`async with memory_engine.open(...)`)"
+    template = "the engine is closed; open it again (`async with memory_engine.open(...)`)"
 
 
 @facts
@@ -450,11 +443,10 @@ class EngineForked(DispatchError):
 
     opened_in: int
 
-    def __str__(self) -> str:
-        return (
-            f"the engine was opened in process {self.opened_in}, before this one was forked off: "
-            "open one in each process that works with it, after the fork"
-        )
+    template = (
+        "the engine was opened in process {opened_in}, before this one was forked off: "
+        "open one in each process that works with it, after the fork"
+    )
 
 
 @facts
@@ -495,5 +487,4 @@ class ReducerError(DispatchError):
 class EventRefused(ReducerError):
     """The event does not fit the state: its reducer says so. Nothing was written; `__cause__` says why."""
 
-    def __str__(self) -> str:
-        return f"thread {self.thread_id!r} does not take this {self.event_type!r}: {self.why}; nothing was written"
+    template = "thread {thread_id!r} does not take this {event_type!r}: {why}; nothing was written"

@@ -39,8 +39,7 @@ class InvalidKey(InvalidInput):
 
     why: str
 
-    def __str__(self) -> str:
-        return f"the key cannot be used: {self.why}"
+    template = "the key cannot be used: {why}"
 
 
 @facts
@@ -61,11 +60,10 @@ class ErasureUnfinished(MemoryEngineError):
     act: str
     why: str
 
-    def __str__(self) -> str:
-        return (
-            f"act {self.act}: nothing shows it any more, but its bytes may still be in the file: {self.why}; "
-            "the next process that opens the store goes on with it, and so does `Engine.finish_acts`"
-        )
+    template = (
+        "act {act}: nothing shows it any more, but its bytes may still be in the file: {why}; "
+        "the next process that opens the store goes on with it, and so does `Engine.finish_acts`"
+    )
 
 
 @facts
@@ -76,11 +74,10 @@ class ActRefused(MemoryEngineError):
     role: str
     thread_id: str
 
-    def __str__(self) -> str:
-        return (
-            f"act {self.act} was asked for by role {self.role!r}, which may destroy nothing of thread "
-            f"{self.thread_id!r}: nothing was destroyed; let a role ask for it that may (docs/how-to/postgresql.md)"
-        )
+    template = (
+        "act {act} was asked for by role {role!r}, which may destroy nothing of thread "
+        "{thread_id!r}: nothing was destroyed; let a role ask for it that may (docs/how-to/postgresql.md)"
+    )
 
 
 @facts
@@ -136,8 +133,7 @@ class NothingToCompact(CompactionError):
     thread_id: str
     why: str
 
-    def __str__(self) -> str:
-        return f"nothing to compact in thread {self.thread_id!r}: {self.why}"
+    template = "nothing to compact in thread {thread_id!r}: {why}"
 
 
 @facts
@@ -149,8 +145,7 @@ class CompactorFailed(CompactionError):
     error: str
     usage: Usage = Usage()
 
-    def __str__(self) -> str:
-        return f"compactor {self.compactor!r} failed ({self.reason}): {self.error}; the originals stand"
+    template = "compactor {compactor!r} failed ({reason}): {error}; the originals stand"
 
 
 @facts
@@ -168,8 +163,7 @@ class ModelError(CompactionError):
     retryable: bool = False
     usage: Usage = Usage()
 
-    def __str__(self) -> str:
-        return f"model {self.model!r}: {self.reason}: {self.error}"
+    template = "model {model!r}: {reason}: {error}"
 
 
 @facts
@@ -180,12 +174,11 @@ class ContextBudgetError(MemoryEngineError):
     needed: int
     max_tokens: int
 
-    def __str__(self) -> str:
-        return (
-            f"thread {self.thread_id!r} needs {self.needed} tokens for its instructions, its CRITICAL chunks, the "
-            f"message being worked on and part of what followed; max_tokens is {self.max_tokens}: raise it, or shorten "
-            "these"
-        )
+    template = (
+        "thread {thread_id!r} needs {needed} tokens for its instructions, its CRITICAL chunks, the "
+        "message being worked on and part of what followed; max_tokens is {max_tokens}: raise it, or shorten "
+        "these"
+    )
 
 
 class StorageError(MemoryEngineError):
@@ -205,8 +198,7 @@ class StorageBusy(StorageError):
     path: str
     waited_s: float
 
-    def __str__(self) -> str:
-        return f"{self.path} was locked by another process for {self.waited_s:.1f} s; nothing was applied, try again"
+    template = "{path} was locked by another process for {waited_s:.1f} s; nothing was applied, try again"
 
 
 @facts
@@ -237,8 +229,7 @@ class StorageFailed(StorageError):
     path: str
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}; nothing can be written: mend the cause, then open it again"
+    template = "{path}: {why}; nothing can be written: mend the cause, then open it again"
 
 
 @facts
@@ -248,8 +239,7 @@ class FileFailed(StorageError):
     path: str
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}; the store is as it was: mend the cause, then call again"
+    template = "{path}: {why}; the store is as it was: mend the cause, then call again"
 
 
 @facts
@@ -259,11 +249,10 @@ class StorageRefused(StorageError):
     path: str
     why: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: {self.why}; nothing was written. Other threads go on; `memory-engine verify` says what is "
-            "damaged, `memory-engine rebuild` makes rows and indexes again"
-        )
+    template = (
+        "{path}: {why}; nothing was written. Other threads go on; `memory-engine verify` says what is "
+        "damaged, `memory-engine rebuild` makes rows and indexes again"
+    )
 
 
 @facts
@@ -273,12 +262,11 @@ class StoreReplaced(StorageFailed):
     path: str
     why: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: {self.why} while it was open, so nothing more is written; what was acknowledged is in the "
-            "file that was there and its -wal. Close the store, put both back, or a backup without the -wal and -shm "
-            "that lie there, and open it again"
-        )
+    template = (
+        "{path}: {why} while it was open, so nothing more is written; what was acknowledged is in the "
+        "file that was there and its -wal. Close the store, put both back, or a backup without the -wal and -shm "
+        "that lie there, and open it again"
+    )
 
 
 @facts
@@ -287,11 +275,10 @@ class KeyNeeded(StorageError):
 
     path: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.path} is encrypted, or not a store at all: give its key, memory_engine.open(..., key=...), or at "
-            "the command line --key-file or --key-env. Nothing was changed"
-        )
+    template = (
+        "{path} is encrypted, or not a store at all: give its key, memory_engine.open(..., key=...), or at "
+        "the command line --key-file or --key-env. Nothing was changed"
+    )
 
 
 @facts
@@ -300,11 +287,10 @@ class WrongKey(StorageError):
 
     path: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: this key does not open it. Give the key that it was encrypted with; if that is this one, "
-            "the beginning of the file is damaged: put a backup back. Nothing was changed"
-        )
+    template = (
+        "{path}: this key does not open it. Give the key that it was encrypted with; if that is this one, "
+        "the beginning of the file is damaged: put a backup back. Nothing was changed"
+    )
 
 
 @facts
@@ -313,11 +299,10 @@ class NotEncrypted(StorageError):
 
     path: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.path} is not encrypted, and a key was given: open it without one, or encrypt it first, with "
-            "`memory-engine rekey` or `Engine.rekey`. Nothing was changed"
-        )
+    template = (
+        "{path} is not encrypted, and a key was given: open it without one, or encrypt it first, with "
+        "`memory-engine rekey` or `Engine.rekey`. Nothing was changed"
+    )
 
 
 @facts
@@ -346,11 +331,10 @@ class StoreInUse(StorageError):
 
     path: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.path} is open elsewhere, in another process or by another engine of this one (a backup counts "
-            "too): close it there, then try again. Nothing was changed"
-        )
+    template = (
+        "{path} is open elsewhere, in another process or by another engine of this one (a backup counts "
+        "too): close it there, then try again. Nothing was changed"
+    )
 
 
 @facts
@@ -360,8 +344,7 @@ class BackupFailed(StorageError):
     path: str
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.path}: no backup was made: {self.why}"
+    template = "{path}: no backup was made: {why}"
 
 
 @facts
@@ -371,8 +354,7 @@ class SchemaError(StorageError):
     path: str
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}"
+    template = "{path}: {why}"
 
 
 @facts
@@ -383,11 +365,10 @@ class IntegrityError(StorageError):
     seq: int
     why: str
 
-    def __str__(self) -> str:
-        return (
-            f"thread {self.thread_id!r} is broken at seq {self.seq}: {self.why}; put a backup of the store back (an "
-            "export still works, and so does reading it as of an earlier seq), then run `memory-engine verify`"
-        )
+    template = (
+        "thread {thread_id!r} is broken at seq {seq}: {why}; put a backup of the store back (an "
+        "export still works, and so does reading it as of an earlier seq), then run `memory-engine verify`"
+    )
 
 
 @facts
@@ -422,8 +403,7 @@ class UnreadableRow(StorageError):
     key: str
     why: str
 
-    def __str__(self) -> str:
-        return f"row {self.key!r} of a view ({self.row}) cannot be read: {self.why}; run `memory-engine rebuild`"
+    template = "row {key!r} of a view ({row}) cannot be read: {why}; run `memory-engine rebuild`"
 
 
 @facts
@@ -433,8 +413,7 @@ class UnreadableContent(StorageError, ValueError):
     what: str
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.what} cannot be read: {self.why}; the log is whole, and the event that holds it can be erased"
+    template = "{what} cannot be read: {why}; the log is whole, and the event that holds it can be erased"
 
 
 @facts
@@ -445,22 +424,19 @@ class EventDecodeError(StorageError):
     version: int
     why: str
 
-    def __str__(self) -> str:
-        return f"event {self.event_type!r} version {self.version} cannot be decoded: {self.why}"
+    template = "event {event_type!r} version {version} cannot be decoded: {why}"
 
 
 class HeadMoved(MemoryEngineError):
     """Another writer committed first: (seq, epoch) are not the expected ones. Nothing was written."""
 
-    def __str__(self) -> str:
-        return "another writer's commit came first; nothing was written: read the thread's head, then commit again"
+    template = "another writer's commit came first; nothing was written: read the thread's head, then commit again"
 
 
 class EventIdTaken(MemoryEngineError):
     """An event id is already in the thread's own log, or twice in the unit. Nothing was written."""
 
-    def __str__(self) -> str:
-        return "an event id is in the thread's log already; nothing was written: give each event an id of its own"
+    template = "an event id is in the thread's log already; nothing was written: give each event an id of its own"
 
 
 @facts
@@ -470,8 +446,7 @@ class FileRefused(InvalidInput, OSError):
     path: str
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.path} is not read: {self.why}; give a regular file"
+    template = "{path} is not read: {why}; give a regular file"
 
 
 @facts
@@ -481,8 +456,7 @@ class CallTimedOut(MemoryEngineError, TimeoutError):
     what: str
     timeout_s: float
 
-    def __str__(self) -> str:
-        return (
-            f"{self.what} did not end within {self.timeout_s:g} s; give it more time "
-            "(`EngineConfig(call_timeout_s=...)`, `inf` for as long as it takes), or have it end by itself"
-        )
+    template = (
+        "{what} did not end within {timeout_s:g} s; give it more time "
+        "(`EngineConfig(call_timeout_s=...)`, `inf` for as long as it takes), or have it end by itself"
+    )

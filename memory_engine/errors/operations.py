@@ -26,8 +26,7 @@ class UnknownChunk(InvalidOperation):
 class ForgottenChunk(UnknownChunk):
     """The chunk was forgotten: the log holds it, but no view shows it."""
 
-    def __str__(self) -> str:
-        return f"chunk {self.chunk_id!r} was forgotten: no view shows it, at no moment"
+    template = "chunk {chunk_id!r} was forgotten: no view shows it, at no moment"
 
 
 @facts
@@ -37,8 +36,7 @@ class DuplicateChunk(InvalidOperation):
     operation: str
     chunk_id: str
 
-    def __str__(self) -> str:
-        return f"{self.operation}: chunk {self.chunk_id!r} is in the state already"
+    template = "{operation}: chunk {chunk_id!r} is in the state already"
 
 
 @facts
@@ -47,8 +45,7 @@ class ForeignChunkId(InvalidOperation):
 
     chunk_id: str
 
-    def __str__(self) -> str:
-        return f"chunk id {self.chunk_id!r} was not derived from the event; take ids from ctx.new_id()"
+    template = "chunk id {chunk_id!r} was not derived from the event; take ids from ctx.new_id()"
 
 
 @facts
@@ -58,8 +55,7 @@ class UndeclaredChunk(InvalidOperation):
     operation: str
     chunk_id: str
 
-    def __str__(self) -> str:
-        return f"{self.operation}: the reduction carries no chunk {self.chunk_id!r}; add it to Reduction.chunks"
+    template = "{operation}: the reduction carries no chunk {chunk_id!r}; add it to Reduction.chunks"
 
 
 @facts
@@ -68,8 +64,7 @@ class UnplacedChunk(InvalidOperation):
 
     chunk_id: str
 
-    def __str__(self) -> str:
-        return f"chunk {self.chunk_id!r} is carried by the reduction but placed by no operation"
+    template = "chunk {chunk_id!r} is carried by the reduction but placed by no operation"
 
 
 @facts
@@ -79,8 +74,7 @@ class ConflictingPosition(InvalidOperation):
     operation: str
     chunk_id: str
 
-    def __str__(self) -> str:
-        return f"{self.operation} of {self.chunk_id!r}: give at most one of before, after and first"
+    template = "{operation} of {chunk_id!r}: give at most one of before, after and first"
 
 
 @facts
@@ -91,8 +85,7 @@ class ForeignAnchor(InvalidOperation):
     chunk_id: str
     anchor_id: str
 
-    def __str__(self) -> str:
-        return f"{self.operation} of {self.chunk_id!r}: {self.anchor_id!r} does not stand beside it"
+    template = "{operation} of {chunk_id!r}: {anchor_id!r} does not stand beside it"
 
 
 @facts
@@ -102,8 +95,7 @@ class NotAContainer(InvalidOperation):
     operation: str
     chunk_id: str
 
-    def __str__(self) -> str:
-        return f"{self.operation}: chunk {self.chunk_id!r} is not a container (Chunk.is_container)"
+    template = "{operation}: chunk {chunk_id!r} is not a container (Chunk.is_container)"
 
 
 @facts
@@ -114,8 +106,7 @@ class TypeChanged(InvalidOperation):
     old: str
     new: str
 
-    def __str__(self) -> str:
-        return f"UPDATE of {self.chunk_id!r} changes its type from {self.old!r} to {self.new!r}; use REPLACE"
+    template = "UPDATE of {chunk_id!r} changes its type from {old!r} to {new!r}; use REPLACE"
 
 
 @facts
@@ -124,8 +115,7 @@ class EmptyBatch(InvalidOperation):
 
     operation: str
 
-    def __str__(self) -> str:
-        return f"{self.operation} names nothing"
+    template = "{operation} names nothing"
 
 
 @facts
@@ -135,8 +125,7 @@ class RepeatedChunk(InvalidOperation):
     operation: str
     chunk_id: str
 
-    def __str__(self) -> str:
-        return f"{self.operation} names chunk {self.chunk_id!r} twice"
+    template = "{operation} names chunk {chunk_id!r} twice"
 
 
 @facts
@@ -146,8 +135,7 @@ class ScatteredBatch(InvalidOperation):
     chunk_id: str
     other_id: str
 
-    def __str__(self) -> str:
-        return f"BATCH_REPLACE: chunks {self.chunk_id!r} and {self.other_id!r} stand in different containers"
+    template = "BATCH_REPLACE: chunks {chunk_id!r} and {other_id!r} stand in different containers"
 
 
 @facts
@@ -156,8 +144,7 @@ class CriticalChunk(InvalidOperation):
 
     chunk_id: str
 
-    def __str__(self) -> str:
-        return f"BATCH_REPLACE: chunk {self.chunk_id!r} is CRITICAL and cannot be compacted"
+    template = "BATCH_REPLACE: chunk {chunk_id!r} is CRITICAL and cannot be compacted"
 
 
 @facts
@@ -166,8 +153,7 @@ class NestedTooDeep(InvalidOperation):
 
     limit: int
 
-    def __str__(self) -> str:
-        return f"BATCH is nested more than {self.limit} deep"
+    template = "BATCH is nested more than {limit} deep"
 
 
 @facts

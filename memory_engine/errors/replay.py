@@ -10,8 +10,7 @@ class ReadOnly(MemoryEngineError):
 
     what: str
 
-    def __str__(self) -> str:
-        return f"this engine only reads ({self.what} would write): open it without EngineConfig(read_only=True)"
+    template = "this engine only reads ({what} would write): open it without EngineConfig(read_only=True)"
 
 
 @facts
@@ -22,11 +21,10 @@ class PastIsReadOnly(MemoryEngineError):
     seq: int
     what: str
 
-    def __str__(self) -> str:
-        return (
-            f"thread {self.thread_id!r} as it was after event {self.seq} takes no {self.what}: ask the thread itself, "
-            f"or fork it there (`thread.fork({self.seq})`)"
-        )
+    template = (
+        "thread {thread_id!r} as it was after event {seq} takes no {what}: ask the thread itself, "
+        "or fork it there (`thread.fork({seq})`)"
+    )
 
 
 @facts
@@ -35,11 +33,10 @@ class StateNotSent(MemoryEngineError):
 
     seq: int
 
-    def __str__(self) -> str:
-        return (
-            f"this receipt was pickled, without the state at event {self.seq}: read it from the thread, "
-            f"`await (await engine.thread(receipt.thread_id).at({self.seq})).state()`"
-        )
+    template = (
+        "this receipt was pickled, without the state at event {seq}: read it from the thread, "
+        "`await (await engine.thread(receipt.thread_id).at({seq})).state()`"
+    )
 
 
 @facts
@@ -51,8 +48,7 @@ class NothingToBisect(InvalidInput):
     upto: int
     why: str
 
-    def __str__(self) -> str:
-        return f"between events {self.after} and {self.upto} of thread {self.thread_id!r} nothing turns: {self.why}"
+    template = "between events {after} and {upto} of thread {thread_id!r} nothing turns: {why}"
 
 
 @facts
@@ -63,8 +59,7 @@ class PredicateFailed(MemoryEngineError):
     seq: int
     why: str
 
-    def __str__(self) -> str:
-        return f"asked about thread {self.thread_id!r} after event {self.seq}, the predicate raised {self.why}"
+    template = "asked about thread {thread_id!r} after event {seq}, the predicate raised {why}"
 
 
 @facts
@@ -74,8 +69,7 @@ class InvalidExpression(InvalidInput):
     expression: str
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.expression!r}: {self.why}"
+    template = "{expression!r}: {why}"
 
 
 @facts
@@ -85,8 +79,7 @@ class InvalidChange(InvalidInput):
     what: str
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why}; no fork was made"
+    template = "{what}: {why}; no fork was made"
 
 
 @facts
@@ -95,8 +88,7 @@ class ModelNotAllowed(InvalidInput):
 
     what: str
 
-    def __str__(self) -> str:
-        return f"{self.what} calls a model, which costs time and money: say `call_models=True` if that is meant"
+    template = "{what} calls a model, which costs time and money: say `call_models=True` if that is meant"
 
 
 @facts
@@ -119,8 +111,7 @@ class InvalidRedaction(InvalidInput):
     rule: str
     why: str
 
-    def __str__(self) -> str:
-        return f"redaction {self.rule!r}: {self.why}"
+    template = "redaction {rule!r}: {why}"
 
 
 @facts
@@ -130,8 +121,7 @@ class InvalidRetention(InvalidInput):
     rule: str
     why: str
 
-    def __str__(self) -> str:
-        return f"retention {self.rule!r}: {self.why}; nothing was done"
+    template = "retention {rule!r}: {why}; nothing was done"
 
 
 @facts
@@ -179,8 +169,7 @@ class CopyRefused(InvalidInput):
     thread_id: str
     why: str
 
-    def __str__(self) -> str:
-        return f"thread {self.thread_id!r} stands in the way at the target: {self.why}; nothing was copied"
+    template = "thread {thread_id!r} stands in the way at the target: {why}; nothing was copied"
 
 
 @facts
@@ -191,8 +180,7 @@ class UnreadableAnchors(InvalidInput):
     line: int
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.path}, line {self.line}: no anchor: {self.why}"
+    template = "{path}, line {line}: no anchor: {why}"
 
 
 @facts
@@ -202,8 +190,7 @@ class WorkerFailed(MemoryEngineError):
     thread_id: str
     why: str
 
-    def __str__(self) -> str:
-        return f"thread {self.thread_id!r} could not be verified: {self.why}"
+    template = "thread {thread_id!r} could not be verified: {why}"
 
 
 @facts
@@ -256,8 +243,7 @@ class UnknownRow(InvalidInput):
     view: str
     key: str
 
-    def __str__(self) -> str:
-        return f"view {self.view!r} of thread {self.thread_id!r} has no row {self.key!r}; a row is view:NAME/KEY"
+    template = "view {view!r} of thread {thread_id!r} has no row {key!r}; a row is view:NAME/KEY"
 
 
 @facts
@@ -267,8 +253,7 @@ class NoSuchTest(InvalidInput):
     what: str
     why: str
 
-    def __str__(self) -> str:
-        return f"no test can be made of {self.what}: {self.why}"
+    template = "no test can be made of {what}: {why}"
 
 
 @facts
@@ -301,8 +286,7 @@ class CodeNotLoaded(MemoryEngineError):
     module: str
     why: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.module} could not be loaded, so what needs it was not done: {self.why}; "
-            "close files that need not be open, then call again"
-        )
+    template = (
+        "{module} could not be loaded, so what needs it was not done: {why}; "
+        "close files that need not be open, then call again"
+    )

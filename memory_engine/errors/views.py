@@ -21,8 +21,7 @@ class WrongThreadKind(MemoryEngineError):
 class RowsNotLoaded(MemoryEngineError):
     """A lazy projection read its rows while an event was applied; it may only put and drop them."""
 
-    def __str__(self) -> str:
-        return "the rows of a lazy projection cannot be read in `apply`; put and drop them, or set lazy=False"
+    template = "the rows of a lazy projection cannot be read in `apply`; put and drop them, or set lazy=False"
 
 
 @facts
@@ -59,8 +58,7 @@ class InvalidVector(InvalidInput):
     source: str
     why: str
 
-    def __str__(self) -> str:
-        return f"a vector of {self.source} cannot be used: {self.why}; look at the model that made it"
+    template = "a vector of {source} cannot be used: {why}; look at the model that made it"
 
 
 @facts
@@ -71,8 +69,7 @@ class InvalidParameters(InvalidInput):
     where: str
     why: str
 
-    def __str__(self) -> str:
-        return f"parameters of tool {self.tool!r} cannot be used: {self.why} at {self.where}; nothing was written"
+    template = "parameters of tool {tool!r} cannot be used: {why} at {where}; nothing was written"
 
 
 @facts
@@ -97,8 +94,7 @@ class UnknownLine(InvalidInput):
 
     line: int
 
-    def __str__(self) -> str:
-        return f"agent.md has no promoted line {self.line}; `lines()` lists those it has; nothing was written"
+    template = "agent.md has no promoted line {line}; `lines()` lists those it has; nothing was written"
 
 
 @facts
@@ -108,8 +104,7 @@ class NotText(InvalidInput):
     path: str
     offset: int
 
-    def __str__(self) -> str:
-        return f"{self.path} is not UTF-8 text: see byte {self.offset}; save it as UTF-8; nothing was written"
+    template = "{path} is not UTF-8 text: see byte {offset}; save it as UTF-8; nothing was written"
 
 
 @facts
@@ -163,11 +158,10 @@ class BriefFull(InvalidInput):
     wanted: int
     most: int
 
-    def __str__(self) -> str:
-        return (
-            f"the brief of thread {self.thread_id!r} takes {self.most:,} {self.what}, not {self.wanted:,}: "
-            "unpin what no longer holds, or pin a shorter text; nothing was written"
-        )
+    template = (
+        "the brief of thread {thread_id!r} takes {most:,} {what}, not {wanted:,}: "
+        "unpin what no longer holds, or pin a shorter text; nothing was written"
+    )
 
 
 @facts
@@ -190,11 +184,10 @@ class UnknownMemory(InvalidInput):
     thread_id: str
     entry_id: str
 
-    def __str__(self) -> str:
-        return (
-            f"the memory of {self.thread_id!r} has no entry {self.entry_id!r}, or no longer: "
-            "take the id from an entry or a hit; what was removed or forgotten cannot be opened"
-        )
+    template = (
+        "the memory of {thread_id!r} has no entry {entry_id!r}, or no longer: "
+        "take the id from an entry or a hit; what was removed or forgotten cannot be opened"
+    )
 
 
 @facts
@@ -316,8 +309,7 @@ class UnknownPattern(InvalidInput):
     tenant_id: str
     id: str
 
-    def __str__(self) -> str:
-        return (
-            f"tenant {self.tenant_id!r} has no {self.id}: `review()` lists what waits for a decision, `shared()` "
-            "what it shares; nothing was written"
-        )
+    template = (
+        "tenant {tenant_id!r} has no {id}: `review()` lists what waits for a decision, `shared()` "
+        "what it shares; nothing was written"
+    )

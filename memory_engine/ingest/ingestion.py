@@ -9,8 +9,8 @@ from typing import TypeVar
 from attrs import define, field, frozen
 from msgspec.structs import replace
 
-from memory_engine.compaction.plan import is_due
 from memory_engine.compaction.service import CompactionService
+from memory_engine.compaction.thresholds import is_due
 from memory_engine.core.aside import on_thread
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.compaction import CompactionCompleted

@@ -83,8 +83,12 @@ def seq_key(seq: int) -> str:
 def event_types(projection: Projection[V]) -> frozenset[str] | None:
     """The event types that a projection reads, if it is a view; else `None`: it reads all.
 
-    `open` has refused one that lists both tracked events and untracked ones (`check_events`).
+    `open` has refused one that lists both tracked events and untracked ones (`check_events`). A built-in view may say
+    them by name (`event_type_names`), since its classes are loaded with their first use.
     """
+    named: frozenset[str] | None = getattr(projection, "event_type_names", None)
+    if named is not None:
+        return named
     classes: Collection[type[Event]] | None = getattr(projection, "events", None)
     if classes is None or projection.mode != "inline" or not all(cls.event_tracked for cls in classes):
         return None

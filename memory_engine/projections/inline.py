@@ -6,8 +6,11 @@ to date, so a thread's views cost nothing until their first use.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TypeVar, cast
 
+from memory_engine.core.aside import on_thread
+from memory_engine.core.lazy import is_loaded
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.threads import Head
 from memory_engine.errors import HeadMoved, ReducerError
@@ -74,8 +77,11 @@ class InlineProjections:
 
     def missing(self, event_type: str) -> list[Projection[object]]:
         """The projections to bring in before an event of this type can be applied."""
-        missing = [one for one in self.concerned[event_type] if one.name not in self._rows]
-        if missing and self._is_new:
+        concerned = self.concerned[event_type]
+        if not concerned:
+            return []
+        missing = [one for one in concerned if one.name not in self._rows]
+        if missing and self._is_new and all(map(is_loaded, missing)):
             self._rows.update({one.name: Rows(one.row, None if is_lazy(one) else {}) for one in missing})
             return []
         return missing
@@ -85,6 +91,8 @@ class InlineProjections:
 
         A lazy one's rows stay blind unless they are to be `readable`.
         """
+        if not is_loaded(projection):
+            await on_thread(partial(is_lazy, projection))
         rows = None
         while rows is None:
             rows = await self._caught_up(projection, blind=is_lazy(projection) and not readable)

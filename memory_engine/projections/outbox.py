@@ -97,9 +97,9 @@ class OutboxFold:
     row = WaitingFact
     lazy = False
 
-    def __init__(self, delivering: Iterable[type[Event]] = ()) -> None:
-        """Make it for an engine whose events that bring facts are these."""
-        self.events: tuple[type[Event], ...] = (*delivering, FactsDelivered)
+    def __init__(self, delivering: Iterable[str] = ()) -> None:
+        """Make it for an engine whose events that bring facts are of these types."""
+        self.event_type_names = frozenset((*delivering, FactsDelivered.event_type))
 
     def apply(self, rows: Rows[WaitingFact], event: RecordedEvent) -> None:
         """Add the facts of an event; drop those that arrived, and those forgotten before they left."""
@@ -126,9 +126,9 @@ class FactsFold:
     row = OutboxFact
     lazy = False
 
-    def __init__(self, delivering: Iterable[type[Event]] = ()) -> None:
-        """Make it for an engine whose events that bring facts are these."""
-        self.events: tuple[type[Event], ...] = tuple(delivering)
+    def __init__(self, delivering: Iterable[str] = ()) -> None:
+        """Make it for an engine whose events that bring facts are of these types."""
+        self.event_type_names = frozenset(delivering)
 
     def apply(self, rows: Rows[OutboxFact], event: RecordedEvent) -> None:
         """Note the facts of an event."""
@@ -167,10 +167,9 @@ FACTS = FactsFold()
 """The projections to ask a thread's rows for. `folds_of` gives those of an engine, which know its events."""
 
 
-def folds_of(classes: Iterable[type[Event]]) -> tuple[OutboxFold, FactsFold]:
-    """The folds of an engine that has these events."""
-    delivering = tuple(cls for cls in classes if cls.event_delivers in ("tenant", "industry"))
-    return OutboxFold(delivering), FactsFold(delivering)
+def folds_of(registry: EventRegistry) -> tuple[OutboxFold, FactsFold]:
+    """The folds of an engine that knows these events."""
+    return OutboxFold(registry.delivering()), FactsFold(registry.delivering())
 
 
 def derived_id(purpose: str, *parts: str) -> str:

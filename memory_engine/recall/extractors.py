@@ -43,7 +43,7 @@ def found(text: str, kind: str, *, role: str = "", speaker: str = "", key: str =
     return Extracted(tuple(Text(piece, kind, role, speaker, key) for piece in islice(pieces(text), PASSAGES_MAX)))
 
 
-def _noted(event: Event, _seq: int) -> Extracted:
+def noted(event: Event, _seq: int) -> Extracted:
     """The passages of events without an extractor of their own: the texts of their bodies."""
     said = ((content_text(body.content), body.label) for body in event.bodies())
     texts = tuple(Text(piece, "note", speaker=label) for text, label in said for piece in pieces(text))
@@ -57,7 +57,7 @@ def silent(_event: Event, _seq: int) -> Extracted:
 
 def extractors_of(extractors: Mapping[str, Extractor]) -> Extractors:
     """These extractors, by event type, with checks of their results; other events bring the texts of their bodies."""
-    return Extractors({event_type: _checked(extract) for event_type, extract in extractors.items()}, _noted)
+    return Extractors({event_type: _checked(extract) for event_type, extract in extractors.items()}, noted)
 
 
 def _checked(extract: Extractor) -> Extractor:

@@ -19,13 +19,14 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from math import inf
 from time import perf_counter
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_event
+from memory_engine.core.lazy import lazy_modules
 from memory_engine.core.loops import OfLoop
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import (
@@ -36,11 +37,6 @@ from memory_engine.errors import (
     StorageRefused,
     ThreadNotFound,
 )
-from memory_engine.llm.vectors import INVALID, Embedder, Vector, VectorIndexFactory, embedded, quantized
-from memory_engine.recall.hits import shown
-from memory_engine.recall.ranking import Ranker
-from memory_engine.recall.rerankers import Reranker
-from memory_engine.recall.vectors import PassageVectorsFactory
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
@@ -56,6 +52,13 @@ from memory_engine.store.passages import (
 )
 from memory_engine.store.protocol import Store
 from memory_engine.store.reader import PAGE
+
+if TYPE_CHECKING:
+    from memory_engine.llm import vectors as llm_vectors
+    from memory_engine.recall import Embedder, Ranker, Reranker, Vector, VectorIndexFactory, hits
+    from memory_engine.recall.vectors import PassageVectorsFactory
+else:
+    llm_vectors, hits = lazy_modules("memory_engine", "llm.vectors recall.hits")
 
 QUIET_S = 1.0
 """After so many seconds without a commit nothing is being written."""
@@ -278,12 +281,12 @@ class Indexing:
 class SearchModels(msgspec.Struct, kw_only=True):
     """The models of one engine's searches. The embedder may be changed while the engine is open."""
 
-    embedder: Embedder | None
-    vector_index: VectorIndexFactory
-    passage_vectors: PassageVectorsFactory
+    embedder: "Embedder | None"
+    vector_index: "VectorIndexFactory"
+    passage_vectors: "PassageVectorsFactory"
     passage_overlay: Callable[[Store], OverlaidIndex]
-    ranker: Ranker
-    reranker: Reranker | None
+    ranker: "Ranker"
+    reranker: "Reranker | None"
 
 
 _log = logging.getLogger("memory_engine.recall")
@@ -301,13 +304,13 @@ EMBEDDED_CHARS = 8_192
 
 
 async def embed(
-    embedder: Embedder, texts: list[str], *, is_query: bool = False, timeout_s: float = inf
-) -> list[Vector]:
+    embedder: "Embedder", texts: list[str], *, is_query: bool = False, timeout_s: float = inf
+) -> "list[Vector]":
     """A vector for each text (or query). Raises `ModelError` for everything else, whatever the embedder does."""
     whole = [
         text[:EMBEDDED_CHARS].encode(errors="replace").decode() for text in texts
     ]  # the texts may hold lone surrogates
-    return await embedded(embedder, whole, is_query=is_query, timeout_s=timeout_s)
+    return await llm_vectors.embedded(embedder, whole, is_query=is_query, timeout_s=timeout_s)
 
 
 class Embedding:
@@ -381,7 +384,9 @@ class Embedding:
         except ThreadNotFound:
             pass
         except MemoryEngineError as error:
-            if isinstance(error, StorageError) or (isinstance(error, ModelError) and error.reason != INVALID):
+            if isinstance(error, StorageError) or (
+                isinstance(error, ModelError) and error.reason != llm_vectors.INVALID
+            ):
                 self._dirty[thread_id] = None
                 _log.warning("passages of thread %r wait for their vectors: %s", thread_id, error)
                 return True
@@ -390,8 +395,8 @@ class Embedding:
         return False
 
 
-def _quantized(vectors: Sequence[Vector]) -> list[bytes]:
-    return list(map(quantized, vectors))
+def _quantized(vectors: "Sequence[Vector]") -> list[bytes]:
+    return list(map(llm_vectors.quantized, vectors))
 
 
 class _Batches:
@@ -400,7 +405,7 @@ class _Batches:
     def __init__(self) -> None:
         self.size = BATCH
 
-    async def embedded(self, embedder: Embedder, texts: list[str], timeout_s: float) -> list[Vector]:
+    async def embedded(self, embedder: "Embedder", texts: list[str], timeout_s: float) -> "list[Vector]":
         """Their vectors. Raises `ModelError`."""
         begun_s = perf_counter()
         try:
@@ -415,7 +420,7 @@ class _Batches:
 
 
 async def embed_all(
-    kernel: Kernel, passages: PassageIndex, thread_id: str, embedder: Embedder, progress: IndexProgress | None
+    kernel: Kernel, passages: PassageIndex, thread_id: str, embedder: "Embedder", progress: IndexProgress | None
 ) -> None:
     """Embed the passages that a model has not embedded yet, in batches, each durable with its checkpoint.
 
@@ -427,7 +432,7 @@ async def embed_all(
         places, waiting = await passages.unembedded(thread_id, embedder.name, batches.size)
         if not places:
             return
-        found = await shown(kernel.reader, kernel.extractors, thread_id, places)
+        found = await hits.shown(kernel.reader, kernel.extractors, thread_id, places)
         texts = {place: one.embedded() for place, one in found.items()}
         vectors = await batches.embedded(embedder, list(texts.values()), kernel.config.search_model_timeout_s)
         size = sum(map(len, vectors)) // NUMBERS_AN_ITEM

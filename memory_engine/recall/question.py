@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memory_engine.core.clock import DAY_US, local_day, midnight_us
-from memory_engine.core.lazy import lazy_module, regex
+from memory_engine.core.lazy import lazy_module, lazy_modules, regex
 from memory_engine.language.lists import word_lists
 from memory_engine.language.rough import begins_sentence
 from memory_engine.language.text import fold_case, is_unspaced, terms, words
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from memory_engine.language.dates import Day, Stretch
     from memory_engine.recall import several
 else:
-    dates = lazy_module("memory_engine.language.dates")
-    dates_relative = lazy_module("memory_engine.language.dates_relative")
     several = lazy_module("memory_engine.recall.several")
+    dates, dates_relative = lazy_modules("memory_engine.language", "dates dates_relative")
 
 TERMS_MAX = 32
 TEXT_CHARS_MAX = 4_096

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import StandIn, lazy_module
 from memory_engine.language.text import terms
 from memory_engine.recall.question import Question
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN
@@ -227,7 +227,8 @@ def _weights(question: Question, names: frozenset[str], statistics: Statistics) 
 
 def is_built_in(ranker: Ranker) -> bool:
     """Whether a ranker is the built-in one, with any weights."""
-    return (ranker.func if isinstance(ranker, partial) else ranker) is rank
+    function = ranker.func if isinstance(ranker, partial) else ranker
+    return (function.original if isinstance(function, StandIn) else function) is rank
 
 
 def _idf(passages: int, holding: int) -> float:

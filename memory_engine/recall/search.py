@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from memory_engine.core.aside import on_thread
 from memory_engine.core.cancellation import finished
 from memory_engine.core.clock import zone_of
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_modules
 from memory_engine.core.loops import OfLoop
 from memory_engine.errors import (
     EventDecodeError,
@@ -49,8 +49,7 @@ from memory_engine.store.protocol import ThreadFilter
 if TYPE_CHECKING:
     from memory_engine.recall import replies, superseding
 else:
-    replies = lazy_module("memory_engine.recall.replies")
-    superseding = lazy_module("memory_engine.recall.superseding")
+    replies, superseding = lazy_modules("memory_engine.recall", "replies superseding")
 
 _log = logging.getLogger("memory_engine.recall")
 

@@ -7,22 +7,19 @@ import logging
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, tzinfo
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from memory_engine.core.aside import imported
 from memory_engine.core.clock import to_us, zone_of
 from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.lazy import lazy_modules
 from memory_engine.core.threads import TIMEZONE, WHAT_IF
 from memory_engine.errors import InvalidArgument, InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
-from memory_engine.llm.base import close
-from memory_engine.llm.vectors import Embedder, MaskedEmbedder, checked_embedder, masked_embedder
 from memory_engine.recall.ahead import IndexingAhead
-from memory_engine.recall.candidates import Choice
-from memory_engine.recall.hits import Found, Hit
 from memory_engine.recall.index import Embedding, Indexing, IndexProgress, SearchModels, embed_all
-from memory_engine.recall.likeness import KeptVectors, TextIndex
-from memory_engine.recall.rerankers import Reranker
-from memory_engine.recall.search import LIMIT_MAX, Asked, Searching
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
@@ -31,6 +28,19 @@ from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.snapshots import forgotten_at
+
+if TYPE_CHECKING:
+    from memory_engine.llm import base, vectors
+    from memory_engine.llm.vectors import Embedder
+    from memory_engine.recall import hits, likeness, search
+    from memory_engine.recall.candidates import Choice
+    from memory_engine.recall.hits import Found, Hit
+    from memory_engine.recall.likeness import TextIndex
+    from memory_engine.recall.rerankers import Reranker
+    from memory_engine.recall.search import Asked
+else:
+    base, vectors = lazy_modules("memory_engine.llm", "base vectors")
+    hits, likeness, search = lazy_modules("memory_engine.recall", "hits likeness search")
 
 _log = logging.getLogger("memory_engine.recall")
 
@@ -46,39 +56,42 @@ class Recall:
         self._models = models
         self._mask = kernel.mask
         if models.embedder is not None:
-            models.embedder = masked_embedder(models.embedder, self._mask)
+            models.embedder = vectors.masked_embedder(models.embedder, self._mask)
         self.indexing = Indexing(kernel, models.passage_overlay)
         self.embedding = Embedding(kernel, models, self.indexing)
         self._ahead = IndexingAhead(kernel, self.indexing)
-        self._searching = Searching(kernel, models, self.indexing, self.embedding)
+
+    @cached_property
+    def _searching(self) -> "search.Searching":
+        return search.Searching(self._kernel, self._models, self.indexing, self.embedding)
 
     @property
-    def embedder(self) -> Embedder | None:
+    def embedder(self) -> "Embedder | None":
         """The model that makes vectors, if there is one, unwrapped."""
         embedder = self._models.embedder
-        return embedder.inner if isinstance(embedder, MaskedEmbedder) else embedder
+        return embedder.inner if isinstance(embedder, vectors.MaskedEmbedder) else embedder
 
     @property
-    def reranker(self) -> Reranker | None:
+    def reranker(self) -> "Reranker | None":
         """The re-ranker, if there is one."""
         return self._models.reranker
 
-    async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
+    async def search(self, thread_ids: Sequence[str], asked: "Asked") -> "Found":
         """See `Searching.search_in_parts`; these threads, and all hits at once."""
         return await self._search(Threads(thread_ids=tuple(dict.fromkeys(thread_ids))), asked)
 
     async def search_in_parts(
-        self, thread_ids: Sequence[str], asked: Asked, count: int
-    ) -> tuple[Found, AsyncGenerator[list[Hit]], Choice]:
+        self, thread_ids: Sequence[str], asked: "Asked", count: int
+    ) -> "tuple[Found, AsyncGenerator[list[Hit]], Choice]":
         """See `Searching.search_in_parts`; these threads."""
         return await self._in_parts(Threads(thread_ids=tuple(dict.fromkeys(thread_ids))), asked, count)
 
-    async def _search(self, threads: Threads, asked: Asked) -> Found:
-        return (await self._in_parts(threads, asked, LIMIT_MAX))[0]
+    async def _search(self, threads: Threads, asked: "Asked") -> "Found":
+        return (await self._in_parts(threads, asked, search.LIMIT_MAX))[0]
 
     async def _in_parts(
-        self, threads: Threads, asked: Asked, count: int
-    ) -> tuple[Found, AsyncGenerator[list[Hit]], Choice]:
+        self, threads: Threads, asked: "Asked", count: int
+    ) -> "tuple[Found, AsyncGenerator[list[Hit]], Choice]":
         where = threads.exact if threads.thread_ids is None else threads.thread_ids
         if asked.zone is None and len(threads.thread_ids or ()) == 1:
             asked = evolve(asked, zone=await self.zone(*threads.thread_ids or ()))
@@ -102,7 +115,7 @@ class Recall:
             _log.warning("a search goes by the engine's time zone: in the metadata of thread %r, %s", thread_id, error)
             return zone_of(self._kernel.config.timezone)
 
-    async def search_store(self, asked: Asked, thread_ids: Sequence[str] | None, where: ThreadFilter) -> Found:
+    async def search_store(self, asked: "Asked", thread_ids: Sequence[str] | None, where: ThreadFilter) -> "Found":
         """Search these threads, or all that match: no what-ifs, and a pooled kind only where `where` names it."""
         if thread_ids is not None:
             return await self.search(thread_ids, asked)
@@ -118,26 +131,26 @@ class Recall:
             with suppress(ThreadNotFound):  # one was deleted meanwhile: list them again
                 return await self._search(threads, asked)
 
-    def similarity(self, thread_id: str, view: str) -> TextIndex:
+    def similarity(self, thread_id: str, view: str) -> "TextIndex":
         """The index over the texts of a thread's view, by likeness. The least recently used ones are dropped."""
         embedder, runtime = self._models.embedder, self._kernel[OpenThreads].get(thread_id)
         forgot = forgotten_at(runtime.head) if runtime is not None else 0
         return self._kernel.caches.made(
             thread_id,
             f"similar:{view}:{embedder.name if embedder is not None else ''}",
-            lambda: TextIndex(
+            lambda: likeness.TextIndex(
                 embedder,
                 self._models.vector_index,
-                KeptVectors(self._kernel.store, thread_id, view, forgotten_at=forgot),
+                likeness.KeptVectors(self._kernel.store, thread_id, view, forgotten_at=forgot),
                 timeout_s=self._kernel.config.search_model_timeout_s,
             ),
             at_most=SIMILARITIES_MAX,
         )
 
-    def similarity_now(self) -> TextIndex:
+    def similarity_now(self) -> "TextIndex":
         """An index of likeness that is used once: for a view of the past."""
         timeout_s = self._kernel.config.search_model_timeout_s
-        return TextIndex(self._models.embedder, self._models.vector_index, timeout_s=timeout_s)
+        return likeness.TextIndex(self._models.embedder, self._models.vector_index, timeout_s=timeout_s)
 
     async def prepare(self, thread_id: str, progress: IndexProgress | None = None) -> None:
         """Bring a thread's stored index and its vectors up to date. Raises `ReadOnly`."""
@@ -150,13 +163,13 @@ class Recall:
         if (await self._kernel[OpenThreads].taken(thread_id)).indexed:
             await self._kernel.store.passages.index_words(thread_id)
 
-    async def change_embedder(self, embedder: Embedder, progress: IndexProgress | None = None) -> None:
+    async def change_embedder(self, embedder: "Embedder", progress: IndexProgress | None = None) -> None:
         """Change the model: once its vectors are made, searches use them and the old ones are deleted.
 
         Until then searches use the old model, which is closed at the end. If this raises (`ModelError`, or `TypeError`
         for a value that is not an embedder), the old model stays.
         """
-        given, embedder = checked_embedder(embedder), masked_embedder(embedder, self._mask)
+        given, embedder = vectors.checked_embedder(embedder), vectors.masked_embedder(embedder, self._mask)
         passages = self.indexing.passages
         threads = await passages.threads()
         for thread_id in threads:
@@ -169,7 +182,7 @@ class Recall:
                 await self._let_go_of_old(thread_id)
         finally:
             if old is not None and old is not given:
-                await close(old, self._kernel.config.search_model_timeout_s)
+                await base.close(old, self._kernel.config.search_model_timeout_s)
 
     async def _let_go_of_old(self, thread_id: str) -> None:
         """Embed the newest passages, drop the vectors of other models, queue passages that the model refuses."""
@@ -208,7 +221,7 @@ class Recall:
         await self.indexing.close()
         for model in (self._models.embedder, self._models.reranker):
             if model is not None:
-                await close(model, self._kernel.config.search_model_timeout_s)
+                await base.close(model, self._kernel.config.search_model_timeout_s)
 
 
 async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
@@ -222,8 +235,9 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
     since: datetime | None = None,
     until: datetime | None = None,
     explain: bool = False,
-) -> Found:
+) -> "Found":
     """See `Thread.search`."""
+    await imported(search)
     if as_of is not None and at is not None:
         raise InvalidSearch("as_of", as_of, "`at` says it already: give one of them")
     if isinstance(as_of, int):
@@ -234,7 +248,7 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
         at = checked_seq(at, thread.id, (await thread.kernel.store.head(thread.id)).seq if is_there else 0)
     upto = await thread.upto(at) if is_there else 0
     if upto == 0:
-        return Found(query=query)
+        return hits.Found(query=query)
     return await thread.kernel[Recall].search((thread.id,), evolve(wanted, upto=upto or 0))
 
 
@@ -248,7 +262,7 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
     since: datetime | None,
     until: datetime | None,
     explain: bool,
-) -> Asked:
+) -> "Asked":
     """The checked request. Raises `InvalidSearch`."""
     if not isinstance(limit, int):
         raise InvalidSearch("limit", limit, "it is a number of hits")
@@ -259,7 +273,7 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
         raise InvalidSearch("until", until, "it is before `since`: no moment lies between them")
     if as_of_us is not None:
         until_us = as_of_us if until_us is None else min(until_us, as_of_us)
-    return Asked(
+    return search.Asked(
         query=checked_query(query),
         limit=limit,
         kinds=_kinds(kinds),

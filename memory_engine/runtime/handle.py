@@ -15,7 +15,7 @@ from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import LARGE_CHARS, chars_of
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.records import EventLike, NewEvent, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
@@ -30,8 +30,6 @@ from memory_engine.errors import (
     UnknownView,
 )
 from memory_engine.projections.base import Projection, ReadableRows, Rows, decoded_row, origin_of
-from memory_engine.projections.follower import ProjectionWorker
-from memory_engine.projections.rebuild import shown_rows_at
 from memory_engine.runtime.config import POLL_S
 from memory_engine.runtime.kernel import Kernel, requested
 from memory_engine.runtime.queue import MANY, Prepared, Request, enveloped
@@ -43,10 +41,12 @@ from memory_engine.store.reader import MomentLike, seq_of
 
 if TYPE_CHECKING:
     from memory_engine.core import plain_events
+    from memory_engine.projections import follower, rebuild
     from memory_engine.runtime import following
 else:
     plain_events = lazy_module("memory_engine.core.plain_events")
     following = lazy_module("memory_engine.runtime.following")
+    follower, rebuild = lazy_modules("memory_engine.projections", "follower rebuild")
 
 V = TypeVar("V")
 
@@ -331,10 +331,10 @@ class ThreadHandle:
         if seq is not None:
             # the engine's own projection of that name: it knows the engine's events
             own = next((one for one in self.kernel.projections if one.name == projection.name), projection)
-            found = await shown_rows_at(cast("Projection[V]", own), self.kernel.reader, self.id, seq)
+            found = await rebuild.shown_rows_at(cast("Projection[V]", own), self.kernel.reader, self.id, seq)
             return await self._unforgotten(projection, found)
         if projection.mode == "async":
-            worker = self.kernel[ProjectionWorker]
+            worker = self.kernel[follower.ProjectionWorker]
             return cast("Rows[V]", await worker.catch_up(cast("Projection[object]", projection), self.id))
         return await self._unforgotten(projection, await (await self.followed()).rows(projection))
 
@@ -383,7 +383,7 @@ class ThreadHandle:
             found = [(key, value) for key, value in kept if value is not None]
             return found[::-1] if latest else found
         if projection.mode == "async":
-            await self.kernel[ProjectionWorker].bring(cast("Projection[object]", projection), self.id)
+            await self.kernel[follower.ProjectionWorker].bring(cast("Projection[object]", projection), self.id)
         else:
             await (await self.followed()).current(projection)
         decoder = msgspec.json.Decoder(projection.row)

@@ -170,6 +170,7 @@ class Kernel:
         ),
     )
     _services: dict[type, object] = field(init=False, factory=dict)
+    _later: dict[str, Callable[[], object]] = field(init=False, factory=dict)
 
     @property
     def store(self) -> Store:
@@ -203,14 +204,31 @@ class Kernel:
         self._services[kind] = service
         return service
 
+    def provide_later(self, place: str, make: Callable[[], object]) -> None:
+        """Register a service by the place of its type (`"package.module:Type"`), to be made when it is first asked for.
+
+        The type is loaded then, by the one who asks.
+        """
+        self._later[place] = make
+
     def __getitem__(self, kind: type[T]) -> T:
         """The service or setting of a type. Raises `KeyError` where none was provided."""
+        if kind not in self._services:
+            self._make(kind)
         service: T = self._services[kind]  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # by `provide`
         return service
 
+    def _make(self, kind: type) -> bool:
+        """Make the service of a type that was to be made later. Return whether there is one."""
+        make = self._later.get(f"{kind.__module__}:{kind.__qualname__}")
+        if make is not None:
+            self._services[kind] = make()
+        return make is not None
+
     def made(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
         """The service of a type, made now if it is missing, without arguments unless `make` does it."""
-        return self[kind] if kind in self._services else self.provide(kind, (make or kind)())
+        is_made = kind in self._services or self._make(kind)
+        return self[kind] if is_made else self.provide(kind, (make or kind)())
 
     def now_us(self) -> int:
         """Microseconds since 1970, UTC. Raises `InvalidArgument` where the clock gives what is not a time."""

@@ -8,15 +8,16 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from inspect import iscoroutinefunction
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from memory_engine.core.aside import aside, freed
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord, is_scope_id
 from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError, InvalidArgument, StorageError, ThreadNotFound
 from memory_engine.projections.inline import InlinePlan, InlineProjections
-from memory_engine.projections.rebuild import rebuild_thread
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.correlation import UNLINKED, linked
@@ -24,6 +25,11 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request
 from memory_engine.runtime.thread_runtime import Committed, ThreadRuntime
 from memory_engine.store.broken import broken_as_error, mark_broken
+
+if TYPE_CHECKING:
+    from memory_engine.projections import rebuild
+else:
+    rebuild = lazy_module("memory_engine.projections.rebuild")
 
 _log = logging.getLogger("memory_engine")
 
@@ -265,7 +271,7 @@ class OpenThreads:
                 raise
             # the live rows are a cache of the log: make them again, and refuse only if that does not mend them
             with suppress(HeadMoved):  # then another process has written, and perhaps mended them
-                await rebuild_thread(store, reader, thread_id)
+                await rebuild.rebuild_thread(store, reader, thread_id)
             loaded = await reader.load(thread_id)
             state = await reader.state_of(loaded)
         projections = InlineProjections(self._plan, store, reader, thread_id)

@@ -8,10 +8,10 @@ import msgspec
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
-from memory_engine.store.acts import Act
 from memory_engine.store.passages import PassageChange, PassageIndex
 
 if TYPE_CHECKING:
+    from memory_engine.store.acts import Act
     from memory_engine.store.keys import Key
 
 T = TypeVar("T")
@@ -426,11 +426,11 @@ class Store(Protocol):
         """
         ...
 
-    async def put_act(self, act: Act) -> None:
+    async def put_act(self, act: "Act") -> None:
         """Keep an administrative act, in the place of the one with its id."""
         ...
 
-    async def acts(self, *, pending: bool = False) -> Sequence[Act]:
+    async def acts(self, *, pending: bool = False) -> "Sequence[Act]":
         """The administrative acts, oldest first; with `pending` those that may not be finished."""
         ...
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 
-from memory_engine.core.aside import aside
+from memory_engine.core.aside import aside, classes_imported
 from memory_engine.core.chain import (
     apply_rows,
     decode_event,
@@ -25,18 +25,22 @@ from memory_engine.core.events.compaction import CompactionUndone
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
-from memory_engine.core.forgetting import Forgettings, Targets
-from memory_engine.core.lineage import Descent, covered, opened, place
+from memory_engine.core.lazy import lazy_modules
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, InvalidOperation, SeqNotInLog, UnknownChunk
-from memory_engine.store.attested import attested_of, imported_of
 from memory_engine.store.protocol import Store
 from memory_engine.store.snapshots import AtHand, Moments, Snapshots, forgotten_at
 from memory_engine.store.walk import LogWalk
 
 E = TypeVar("E", bound=Event)
+
+if TYPE_CHECKING:
+    from memory_engine.core import forgetting, lineage
+    from memory_engine.store import attested
+else:
+    forgetting, lineage, attested = lazy_modules("memory_engine", "core.forgetting core.lineage store.attested")
 
 PAGE = 512
 """Rows read in one go."""
@@ -53,7 +57,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
     mark: int
     events: Sequence[RecordedEvent]
-    forgettings: Forgettings
+    forgettings: "forgetting.Forgettings"
     origins: frozenset[int]
 
 
@@ -140,10 +144,12 @@ class LogReader:
 
     async def state_of(self, loaded: LoadedThread) -> State:
         """The state of a loaded thread. Raises `IntegrityError` (see `load_state`)."""
+        await classes_imported(self.registry, (stored.type for stored in loaded.sources.values()))
         return await aside(lambda: load_state(loaded, self.registry), items=len(loaded.live))
 
     async def _checked(self, thread_id: str, rows: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
         """Rows ready to be decoded, which checks their hashes. Raises `IntegrityError` (see `_check_replaced`)."""
+        await classes_imported(self.registry, (stored.type for stored in rows))
         if not self._check_hashes:
             return [unlinked(stored) for stored in rows]
         while (unvouched := await self._unvouched(thread_id, rows)) is not None:
@@ -156,9 +162,9 @@ class LogReader:
         redacted = await aside(lambda: list(filter(is_redacted, rows)), items=len(rows) // 10)
         if not redacted:
             return None
-        attested = await attested_of(self._store, self.registry, thread_id)
-        imported = await imported_of(self._store, thread_id)
-        return next((stored for stored in redacted if not attested.vouches(stored, imported)), None)
+        found = await attested.attested_of(self._store, self.registry, thread_id)
+        imported = await attested.imported_of(self._store, thread_id)
+        return next((stored for stored in redacted if not found.vouches(stored, imported)), None)
 
     async def _check_replaced(self, thread_id: str, unvouched: StoredEvent) -> None:
         """Raise `IntegrityError` for a row that no act vouches for, unless another act came between the two readings.
@@ -197,7 +203,7 @@ class LogReader:
                 async for stored in self.walk(thread_id, upto=mark, types=(MemoryForget.event_type,))
             ]
             each = [(one.seq, one.event) for one in events if isinstance(one.event, MemoryForget)]
-            targets = Forgettings([(seq, Targets(event)) for seq, event in each])
+            targets = forgetting.Forgettings([(seq, forgetting.Targets(event)) for seq, event in each])
             origins = frozenset(origin for _, event in each for origin in event.origins())
             found = Forgotten(mark, events, targets, origins)
             if len(self._forgotten) >= FORGOTTEN_MAX:
@@ -346,13 +352,13 @@ class LogReader:
         A chunk that an undone compaction had put back is given as it first was.
         """
         known = await self.inside(thread_id, summary.parent_ids)
-        ordered = list(opened(summary.parent_ids, known))
+        ordered = list(lineage.opened(summary.parent_ids, known))
         first = await self.as_first(thread_id, ordered)
         return [first[chunk.id] for chunk in ordered]
 
     async def inside(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
         """Chunks and, for each summary, those that it covers, at any depth, by id. Raises `UnknownChunk`."""
-        levels = self.levels(thread_id, chunk_ids, lambda chunk, _type: covered(chunk))
+        levels = self.levels(thread_id, chunk_ids, lambda chunk, _type: lineage.covered(chunk))
         return {chunk_id: chunk async for level in levels for chunk_id, chunk in level.items()}
 
     async def levels(
@@ -411,7 +417,7 @@ class LogReader:
         recalled from them, and the summaries of any of these. Reads the log from the earliest of them on.
         """
         versions = await self._older(thread_id, chunk_ids)
-        known = Descent(seqs=set(seqs), events=set(event_ids), chunks={*chunk_ids, *versions})
+        known = lineage.Descent(seqs=set(seqs), events=set(event_ids), chunks={*chunk_ids, *versions})
         summaries: list[str] = []
         first = min((*seqs, *map(_seq, known.chunks)), default=0)
         head = await self._store.head(thread_id)
@@ -434,7 +440,7 @@ class LogReader:
         found: dict[str, None] = {}
 
         def older(chunk: Chunk, kind: str) -> tuple[str, ...]:
-            versions = tuple(one for one in chunk.parent_ids if place(one)[0]) if kind in copies else ()
+            versions = tuple(one for one in chunk.parent_ids if lineage.place(one)[0]) if kind in copies else ()
             found.update(dict.fromkeys(versions))
             return versions
 

@@ -17,7 +17,6 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ACTIVE, DELETED
 from memory_engine.errors import IntegrityError, ThreadHasForks
 from memory_engine.storage import passages
-from memory_engine.storage.driver import errors
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.schema import position, rows_of, with_id
 from memory_engine.storage.sqlite.transactions import Transactions, find_tid
@@ -143,13 +142,6 @@ def put_act(raw: sqlite3.Connection, act: Act) -> None:
     """Keep an administrative act."""
     values = (act.id, act.kind, act.plan, act.by, act.reason, act.asked_at_us, act.done_at_us, act.outcome)
     raw.execute(f"INSERT OR REPLACE INTO acts ({_ACT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
-
-
-def is_settled(raw: sqlite3.Connection) -> bool:
-    """Whether no act is pending for sure."""
-    with suppress(*errors()):  # a reader of the acts gets the error of a damaged file
-        return raw.execute("SELECT 1 FROM acts WHERE done_at_us = 0 LIMIT 1").fetchone() is None
-    return False
 
 
 def acts(raw: sqlite3.Connection, *, pending: bool) -> list[Act]:

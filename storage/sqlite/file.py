@@ -8,19 +8,20 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from memory_engine.core.cancellation import finished
 from memory_engine.errors import MemoryEngineError, ReadOnly, SchemaError, StorageFailed
-from memory_engine.storage.driver import StoreFile
+from memory_engine.storage.driver import StoreFile, errors
 from memory_engine.storage.sqlite.connection import configure
-from memory_engine.storage.sqlite.erasing import is_settled
 from memory_engine.storage.sqlite.locking import FileLock
 from memory_engine.storage.sqlite.schema import check_version, migrate
-from memory_engine.store.keys import Key
 from memory_engine.store.protocol import Backup, CommitUnit, Copied, Migrated
+
+if TYPE_CHECKING:
+    from memory_engine.store.keys import Key
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ SQLITE_MIN = (3, 37, 0)
 SQLITE_SAFE_WAL = (3, 51, 3)
 
 
-async def checked_file(path: str, key: Key | None) -> StoreFile:
+async def checked_file(path: str, key: "Key | None") -> StoreFile:
     """The file of a store, once it is known to be readable: nothing is written before."""
     check_place(path)
     file = StoreFile(path, key)
@@ -84,7 +85,14 @@ def prepare(raw: sqlite3.Connection, lock: FileLock, path: str, syncs: bool, mig
         migrate(raw, path, migrated)
         remove_graphs(path)
         lock.watch()
-        return is_settled(raw)
+        return _is_settled(raw)
+
+
+def _is_settled(raw: sqlite3.Connection) -> bool:
+    """Whether no act is pending for sure."""
+    with suppress(*errors()):  # whoever reads the acts is told what is damaged
+        return raw.execute("SELECT 1 FROM acts WHERE done_at_us = 0 LIMIT 1").fetchone() is None
+    return False
 
 
 def remove_graphs(path: str) -> None:

@@ -4,15 +4,14 @@ import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Protocol, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.errors import IntegrityError, StorageRefused
-from memory_engine.storage import passage_vectors, passage_words, passages
+from memory_engine.storage import passages
 from memory_engine.storage.passage_rows import INDEXED_BULK, StoredWords, Waiting
-from memory_engine.storage.passage_search import Lists
 from memory_engine.storage.sqlite import reads
-from memory_engine.storage.sqlite.among import Among, listed, members_of
 from memory_engine.storage.sqlite.transactions import begin_passages, find_tid
 from memory_engine.store.passages import (
     LookedUp,
@@ -24,6 +23,15 @@ from memory_engine.store.passages import (
     VectorsAmong,
     index_version,
 )
+
+if TYPE_CHECKING:
+    from memory_engine.storage import passage_search, passage_vectors, passage_words
+    from memory_engine.storage.sqlite import among
+else:
+    among = lazy_module("memory_engine.storage.sqlite.among")
+    passage_search, passage_vectors, passage_words = lazy_modules(
+        "memory_engine.storage", "passage_search passage_vectors passage_words"
+    )
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -86,8 +94,14 @@ class SQLitePassages:
     def __init__(self, writer: Transact, read: Read) -> None:
         self._writer = writer
         self._read = read
-        self._lists = Lists()
-        self._among = Among(self._lists)
+
+    @cached_property
+    def _lists(self) -> "passage_search.Lists":
+        return passage_search.Lists()
+
+    @cached_property
+    def _among(self) -> "among.Among":
+        return among.Among(self._lists)
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
         """Look up a thread's index."""
@@ -160,11 +174,11 @@ class SQLitePassages:
 
     async def members(self, threads: Threads) -> Sequence[Member]:
         """The threads of a look-up over several."""
-        return await self._read(lambda raw: listed(raw, threads))
+        return await self._read(lambda raw: among.listed(raw, threads))
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads, some milliseconds at a time."""
-        tids = await self._read(lambda raw: list(members_of(raw, threads).waiting))
+        tids = await self._read(lambda raw: list(among.members_of(raw, threads).waiting))
         while await self._writer.run(lambda raw: passage_words.index_words_of(raw, tids)):
             pass
 

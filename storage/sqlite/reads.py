@@ -3,9 +3,11 @@
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import (
     DELETED,
@@ -17,8 +19,6 @@ from memory_engine.core.threads import (
     is_scope_id,
 )
 from memory_engine.errors import IntegrityError, ThreadNotFound
-from memory_engine.storage import passage_search
-from memory_engine.storage.passage_search import Lists
 from memory_engine.storage.sqlite.schema import (
     EVENT_COLUMNS,
     EVENT_ITSELF,
@@ -38,6 +38,11 @@ from memory_engine.storage.sqlite.transactions import find_tid, without_head
 from memory_engine.store import broken
 from memory_engine.store.passages import LookedUp, LookUp
 from memory_engine.store.protocol import BROKEN_ROWS, RowSpan, StoreStats, ThreadFilter
+
+if TYPE_CHECKING:
+    from memory_engine.storage import passage_search
+else:
+    passage_search = lazy_module("memory_engine.storage.passage_search")
 
 _IN_MAX = 500
 """Values in one `IN (…)`: SQLite's limit on older builds is 999 parameters."""
@@ -182,7 +187,7 @@ def correlated(
     return found[::-1]
 
 
-def look_up(raw: sqlite3.Connection, thread_id: str, wanted: LookUp, lists: Lists) -> LookedUp:
+def look_up(raw: sqlite3.Connection, thread_id: str, wanted: LookUp, lists: "passage_search.Lists") -> LookedUp:
     """Passages of a thread, of one moment."""
     raw.execute("BEGIN")
     try:

@@ -5,11 +5,12 @@ Ids that are canonical UUIDs take 16 bytes, others are text.
 
 import sqlite3
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import msgspec
 
-from memory_engine.core.lazy import regex
+from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import (
     UNREADABLE,
@@ -21,11 +22,15 @@ from memory_engine.core.threads import (
     readable_policy,
 )
 from memory_engine.errors import SchemaError
-from memory_engine.storage import vector_blocks
 from memory_engine.storage.driver import errors
 from memory_engine.storage.passages import SCHEMA as PASSAGES
 from memory_engine.storage.passages import SCOPES, fill_scopes
 from memory_engine.store.protocol import Migrated
+
+if TYPE_CHECKING:
+    from memory_engine.storage import vector_blocks
+else:
+    vector_blocks = lazy_module("memory_engine.storage.vector_blocks")
 
 APPLICATION_ID = 0x6D656D65
 """`meme`, in the file's header: marks a file of this package."""
@@ -155,6 +160,10 @@ def brings(number: int) -> str:
     return MIGRATIONS[number - 1].strip().partition("\n")[0].removeprefix("-- ")
 
 
+def _has_vectors(raw: sqlite3.Connection) -> bool:
+    return raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'vectors'").fetchone() is not None
+
+
 def migrate(connection: sqlite3.Connection, path: str, migrated: Migrated | None = None) -> None:
     """Bring a file to the newest schema. Safe when several processes race to it. Calls `migrated` with each step.
 
@@ -169,7 +178,7 @@ def migrate(connection: sqlite3.Connection, path: str, migrated: Migrated | None
                 connection.execute(statement)
             if number + 1 == _SCOPES_SINCE:
                 fill_scopes(connection)
-            if number + 1 == _BLOCKS_SINCE:
+            if number + 1 == _BLOCKS_SINCE and _has_vectors(connection):
                 vector_blocks.take_over(connection)
             connection.execute(f"PRAGMA user_version = {number + 1}")
             if migrated is not None:

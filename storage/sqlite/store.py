@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_modules
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import MemoryEngineError, StorageFailed
 from memory_engine.storage.driver import StoreFile, size_of
 from memory_engine.storage.passage_rows import forget_texts
-from memory_engine.storage.sqlite import erasing, reads, texts
-from memory_engine.storage.sqlite.checks import faults_of
+from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.connection import Connection, Readers
 from memory_engine.storage.sqlite.file import (
     NoWriter,
@@ -40,8 +39,6 @@ from memory_engine.storage.sqlite.transactions import (
     write_projection,
 )
 from memory_engine.storage.sqlite.writer import WAL_BYTES, Writer
-from memory_engine.store.acts import Act
-from memory_engine.store.keys import Key
 from memory_engine.store.protocol import (
     Backup,
     CommitUnit,
@@ -56,13 +53,15 @@ from memory_engine.store.protocol import (
 )
 
 if TYPE_CHECKING:
-    from memory_engine.storage.sqlite import backup, reading
+    from memory_engine.storage.sqlite import backup, checks, erasing, reading, texts
     from memory_engine.storage.sqlite import faults as faulty
     from memory_engine.storage.sqlite.faults import FaultPlan
+    from memory_engine.store.acts import Act
+    from memory_engine.store.keys import Key
 else:
-    faulty = lazy_module("memory_engine.storage.sqlite.faults")
-    backup = lazy_module("memory_engine.storage.sqlite.backup")
-    reading = lazy_module("memory_engine.storage.sqlite.reading")
+    backup, checks, erasing, faulty, reading, texts = lazy_modules(
+        "memory_engine.storage.sqlite", "backup checks erasing faults reading texts"
+    )
 
 T = TypeVar("T")
 
@@ -128,7 +127,7 @@ class SQLiteStore:
         durability: Durability = "normal",
         busy_timeout_s: float = 5.0,
         readers: int = 2,
-        key: Key | None = None,
+        key: "Key | None" = None,
         faults: "FaultPlan | None" = None,
         migrated: Migrated | None = None,
     ) -> "SQLiteStore":
@@ -150,7 +149,7 @@ class SQLiteStore:
 
     @classmethod
     async def open_read_only(
-        cls, path: str, *, busy_timeout_s: float = 5.0, readers: int = 2, key: Key | None = None
+        cls, path: str, *, busy_timeout_s: float = 5.0, readers: int = 2, key: "Key | None" = None
     ) -> "SQLiteStore":
         """Open a file that is only read: it may be read-only, and its directory too. Every write raises `ReadOnly`.
 
@@ -160,7 +159,7 @@ class SQLiteStore:
         return await whole(cls._to_be_read(path, busy_timeout_s, readers, key))
 
     @classmethod
-    async def _to_be_read(cls, path: str, busy_timeout_s: float, readers: int, key: Key | None) -> "SQLiteStore":
+    async def _to_be_read(cls, path: str, busy_timeout_s: float, readers: int, key: "Key | None") -> "SQLiteStore":
         file = await checked_file(path, key)
         if not await asyncio.to_thread(Path(path).is_file):
             raise StorageFailed(path, "the file does not exist, and an engine that only reads makes none")
@@ -378,25 +377,25 @@ class SQLiteStore:
         """The entries of the full-text index with all these words in a row."""
         return await self._read(lambda raw: erasing.mentions(raw, words))
 
-    async def backup(self, path: str, copied: Copied, *, key: Key | None = None, plain: bool = False) -> Backup:
+    async def backup(self, path: str, copied: Copied, *, key: "Key | None" = None, plain: bool = False) -> Backup:
         """Copy the database of this moment to a new file, which is checked before it gets its name."""
         target = await asyncio.to_thread(backup.target_of, self._file, path, key, plain=plain)
         only_reads = isinstance(self._writer, NoWriter)
         return await backup.back_up_file(self._file, target, self._busy_timeout_s, copied, writes_nothing=only_reads)
 
-    async def rekey(self, key: Key | None, copied: Copied) -> Backup:
+    async def rekey(self, key: "Key | None", copied: Copied) -> Backup:
         """Rewrite the file with another key, or none, and continue with it. Reads and commits wait meanwhile."""
         made = await asyncio.to_thread(self._file.rekeyed, key, backup.part_of(self._path))
         async with self._without_reads():
             await self._readers.rest()
             return await self._writer.rekey(made, copied)
 
-    async def put_act(self, act: Act) -> None:
+    async def put_act(self, act: "Act") -> None:
         """Keep an administrative act."""
         self._is_settled = False
         await self._writer.run(lambda raw: erasing.put_act(raw, act))
 
-    async def acts(self, *, pending: bool = False) -> Sequence[Act]:
+    async def acts(self, *, pending: bool = False) -> "Sequence[Act]":
         """The administrative acts, oldest first; with `pending` those that may not be finished."""
         if pending and self._is_settled:
             self._is_settled = False
@@ -441,7 +440,7 @@ class SQLiteStore:
 
     async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
         """Differences between the indexes of ids, words and vectors and the rows that they index."""
-        return await self._read(lambda raw: faults_of(raw, thread_id))
+        return await self._read(lambda raw: checks.faults_of(raw, thread_id))
 
     async def behind(self, projection: str, version: int) -> Sequence[str]:
         """Ids of the threads whose head is past the projection's checkpoint."""

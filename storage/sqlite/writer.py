@@ -11,21 +11,21 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from memory_engine.core.cancellation import Made, finished, settle, settle_all
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.loops import IDLE, OfLoop
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, StorageFailed
 from memory_engine.storage.driver import StoreFile, errors, size_of
-from memory_engine.storage.passage_words import index_words
 from memory_engine.storage.sqlite.connection import Connection, configure, is_busy, storage_error
 from memory_engine.storage.sqlite.locking import FileLock, Generation
 from memory_engine.storage.sqlite.transactions import HERE_ROWS, Transactions, is_small
 from memory_engine.store.protocol import Backup, CommitUnit, Copied
 
 if TYPE_CHECKING:
+    from memory_engine.storage import passage_words
     from memory_engine.storage.sqlite import rekeying, wiping
 else:
-    rekeying = lazy_module("memory_engine.storage.sqlite.rekeying")
-    wiping = lazy_module("memory_engine.storage.sqlite.wiping")
+    passage_words = lazy_module("memory_engine.storage.passage_words")
+    rekeying, wiping = lazy_modules("memory_engine.storage.sqlite", "rekeying wiping")
 
 T = TypeVar("T")
 _UNDONE = object()
@@ -358,7 +358,7 @@ class Writer:
     def _index_words(self, *, is_idle: bool) -> None:
         """Index words of passages between commits; nobody waits for it."""
         for tid in self._transactions.to_index(is_idle=is_idle):
-            self._spare(partial(index_words, tid=tid))
+            self._spare(partial(passage_words.index_words, tid=tid))
 
     def _spare(self, work: Callable[[sqlite3.Connection], bool]) -> None:
         """Run a transaction that nobody waits for, again while it asks for it; if it fails, its work stays undone."""

@@ -285,7 +285,7 @@ async def test_what_is_forgotten_is_found_nowhere(path: Path) -> None:
 
 def test_every_view_takes_a_forgetting() -> None:
     """`MemoryForget` is among the events of its fold, or the fold reads all; others need a reason in `KEEPS`."""
-    outbox, facts = folds_of(e.BUILTIN_EVENTS)
+    outbox, facts = folds_of(e.builtin_registry())
     read = {fold.name: event_types(fold) for fold in builtin_projections()}
     read |= {outbox.name: event_types(outbox), facts.name: event_types(facts)}
     deaf = {name for name, types in read.items() if types is not None and e.MemoryForget.event_type not in types}

@@ -9,6 +9,7 @@ import functools
 import gc
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -261,11 +262,11 @@ def test_no_module_is_a_drawer() -> None:
 
 
 def test_a_lazy_module_is_the_one_that_type_checkers_see() -> None:
-    """Each `name = lazy_module(…)` stands for the module that the branch for types imports under this name."""
+    """Each name that stands for a module stands for the one that the branch for types imports under this name."""
     compared = 0
     for path in SHIPPED:
         for node in nodes(path):
-            if isinstance(node, ast.If) and "lazy_module(" in "".join(map(ast.unparse, node.orelse)):
+            if isinstance(node, ast.If) and "lazy_module" in "".join(map(ast.unparse, node.orelse)):
                 seen = {
                     alias.asname or alias.name: f"{one.module}.{alias.name}"
                     if isinstance(one, ast.ImportFrom)
@@ -274,11 +275,21 @@ def test_a_lazy_module_is_the_one_that_type_checkers_see() -> None:
                     if isinstance(one, ast.Import | ast.ImportFrom)
                     for alias in one.names
                 }
-                for one in node.orelse:
-                    name, _, module = ast.unparse(one).partition(" = ")
-                    assert f"lazy_module('{seen[name]}')" == module, place(path, one)
+                for name, module in chain.from_iterable(map(stood_for, node.orelse)):
+                    assert seen[name] == module, place(path, node)
                     compared += 1
     assert compared
+
+
+def stood_for(statement: ast.stmt) -> list[tuple[str, str]]:
+    """The names that a statement assigns, with the modules that they stand for."""
+    names, _, call = ast.unparse(statement).partition(" = ")
+    given = ast.literal_eval(f"({call.partition('(')[2].removesuffix(')')},)")
+    room = f"{given[0]}." if call.startswith("lazy_modules") else ""
+    return [
+        (name.strip(), f"{room}{module}")
+        for name, module in zip(names.strip("()").split(","), given[-1].split(), strict=True)
+    ]
 
 
 def test_a_class_name_is_used_once() -> None:

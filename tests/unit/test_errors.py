@@ -6,6 +6,7 @@ import pickle
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
@@ -82,6 +83,14 @@ def test_every_class_is_drawn_and_exported_once() -> None:
     names = sorted(kind.__name__ for kind in all_classes() if kind.__module__.startswith("memory_engine.errors"))
     exported = sorted(name for name, value in vars(errors).items() if isinstance(value, type))
     assert (names, names) == (exported, sorted(name for name in drawn if name in names))
+
+
+def test_a_template_is_the_message_of_its_class_and_names_its_facts_alone() -> None:
+    """A name that is no fact would fail where the error is shown. A template wins over the message of a parent."""
+    for kind in all_classes():
+        named = {name for _, name, _, _ in Formatter().parse(kind.template) if name is not None}
+        assert named <= set(kind.__match_args__), kind
+        assert "template" not in vars(kind) or kind.__str__ is errors.MemoryEngineError.__str__, kind
 
 
 def test_an_error_takes_its_facts_by_position_or_by_name() -> None:

@@ -14,8 +14,9 @@ from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.failures import Failures
 from memory_engine.compaction.history import LogOriginals
 from memory_engine.compaction.hooks import Wishes
-from memory_engine.compaction.plan import Plan, is_due, is_overdue, plan_auto, plan_manual
+from memory_engine.compaction.plan import Plan, plan_auto, plan_manual
 from memory_engine.compaction.protocol import CompactionRun, Trigger
+from memory_engine.compaction.thresholds import is_due, is_overdue
 from memory_engine.context.rendering import Renderer
 from memory_engine.core.cancellation import finished
 from memory_engine.core.chain import chain_hash, live_chunk, next_head

@@ -12,8 +12,9 @@ import msgspec
 from attrs import define, evolve, field, frozen
 
 from memory_engine.compaction.base import Compactor
-from memory_engine.compaction.plan import is_overdue, plan_manual
+from memory_engine.compaction.plan import plan_manual
 from memory_engine.compaction.service import CompactionService
+from memory_engine.compaction.thresholds import is_overdue
 from memory_engine.core.chain import decode_row
 from memory_engine.core.codec import encode_reduction
 from memory_engine.core.events.base import Event, UnknownEvent

@@ -8,7 +8,7 @@ from memory_engine.context.brief_block import RankedBlock
 from memory_engine.context.rendering import Message
 from memory_engine.context.standing import Situation, StandingBlock
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_modules
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import found
 from memory_engine.runtime.handle import ThreadHandle
@@ -19,21 +19,20 @@ from memory_engine.views.brief.fold import PINS
 if TYPE_CHECKING:
     from memory_engine.views.brief import reading, view
 else:
-    reading = lazy_module("memory_engine.views.brief.reading")
-    view = lazy_module("memory_engine.views.brief.view")
+    reading, view = lazy_modules("memory_engine.views.brief", "reading view")
 
 PLUGIN = Plugin("brief", events=[BriefPinned, BriefUnpinned])
 PLUGIN.projection(PINS)
 
 
 @PLUGIN.renderer("brief")
-def _rendered(chunk: Chunk) -> Iterable[Message]:
+def rendered(chunk: Chunk) -> Iterable[Message]:
     """Render the block with the role `user`: it quotes people and must not read as an instruction of the system."""
     return ({"role": "user", "content": f"[Brief] {chunk.text}"},)
 
 
 @PLUGIN.context_block("brief", share=0.25, least=300)
-async def _block(situation: Situation) -> StandingBlock | None:
+async def block(situation: Situation) -> StandingBlock | None:
     """Build the block of the brief: what people said in the conversation that still applies."""
     thread = situation.thread
     if thread.as_of is None and not await reading.is_read(thread, situation.state.seq):
@@ -43,7 +42,7 @@ async def _block(situation: Situation) -> StandingBlock | None:
     return RankedBlock.whole("brief", view.heading(brief), offered) if offered else None
 
 
-async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
+async def standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
     """Return the statements that a compactor may leave out of its summary, since every context shows them."""
     return [
         " ".join(statement.text.split())
@@ -51,7 +50,7 @@ async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
     ]
 
 
-PLUGIN.setting(StandingStatements(_standing))
+PLUGIN.setting(StandingStatements(standing))
 
 
 @PLUGIN.passages(BriefPinned)

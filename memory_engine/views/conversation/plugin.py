@@ -6,7 +6,7 @@ from memory_engine.recall.extractors import found
 from memory_engine.store.passages import NOTHING, Extracted
 from memory_engine.views.conversation.fold import CONVERSATION
 
-PLUGIN = Plugin("conversation")  # its events are of the core, since other views read them too
+PLUGIN = Plugin("conversation", events=[CycleStarted, ExchangeFinished, SummaryRolled])
 PLUGIN.silent(SummaryRolled)
 PLUGIN.projection(CONVERSATION)
 

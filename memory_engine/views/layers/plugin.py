@@ -53,7 +53,7 @@ PLUGIN.projection(GRANTS)
 
 
 @PLUGIN.context_block("user_memory")
-async def _user_block(situation: Situation) -> StandingBlock | None:
+async def user_block(situation: Situation) -> StandingBlock | None:
     """The user's statements about themselves in their other conversations, the latest last.
 
     Memories of other systems are shown with their origin. Entries that an application appended are found by a question
@@ -70,7 +70,7 @@ async def _user_block(situation: Situation) -> StandingBlock | None:
 
 
 @PLUGIN.context_block("agent_memory")
-async def _agent_block(situation: Situation) -> StandingBlock | None:
+async def agent_block(situation: Situation) -> StandingBlock | None:
     """The agent's knowledge in a conversation, and its rules, the latest last.
 
     Nothing that another user said, whenever it was filed there.

@@ -1,10 +1,6 @@
-"""The plug-in of patterns between tenants."""
+"""The plug-in of patterns between tenants. `views.builtin` attaches it to an engine: that must not load it."""
 
 from memory_engine.plugins import Plugin
-from memory_engine.runtime.delivery import Relay
-from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.runtime.kernel import Kernel
-from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import Extracted, Text
 from memory_engine.views.patterns.events import (
     PatternApproved,
@@ -17,7 +13,7 @@ from memory_engine.views.patterns.events import (
     PatternWithdrawn,
 )
 from memory_engine.views.patterns.fold import PATTERN, PATTERNS
-from memory_engine.views.patterns.pool import INDUSTRIES, POOL, bereft, withdraw_all, withdraw_orphans
+from memory_engine.views.patterns.pool import INDUSTRIES, POOL
 
 PLUGIN = Plugin("patterns", kinds=[INDUSTRIES])
 PLUGIN.events += [PatternsJoined, PatternsLeft, PatternProposed, PatternApproved, PatternRejected, PatternRevoked]
@@ -25,18 +21,6 @@ PLUGIN.events += [PatternPublished, PatternWithdrawn]
 PLUGIN.silent(PatternsJoined, PatternsLeft, PatternProposed, PatternApproved, PatternRejected, PatternRevoked)
 PLUGIN.projection(PATTERNS)
 PLUGIN.projection(POOL)
-
-
-@PLUGIN.attached
-def _attach(kernel: Kernel) -> None:
-    """Orphans are withdrawn before facts are delivered, and all shares of a tenant before its thread goes."""
-
-    async def withdrawn(thread_id: str) -> None:
-        await withdraw_all(ThreadHandle(kernel, thread_id))
-
-    kernel[OpenThreads].before_delete.append(withdrawn)
-    kernel[Relay].before.append(withdraw_orphans)
-    kernel[Relay].owing.append(bereft)
 
 
 @PLUGIN.passages(PatternPublished)

@@ -23,7 +23,7 @@ PLUGIN.renderer("preferences")(render_system)
 
 
 @PLUGIN.context_block("preferences")
-async def _block(situation: Situation) -> StandingBlock | None:
+async def block(situation: Situation) -> StandingBlock | None:
     """The preferences of a conversation's user, the latest change last."""
     user = await situation.user()
     if user is None:

@@ -36,7 +36,7 @@ PLUGIN.renderer("agent_md")(render_system)
 
 
 @PLUGIN.context_block("agent_md", share=0.15)
-async def _block(situation: Situation) -> StandingBlock | None:
+async def block(situation: Situation) -> StandingBlock | None:
     """Build the block of the tenant's `agent.md`: people's own text, then the promoted lines.
 
     A line in the first person is shown only to the user in whose conversation it was written.

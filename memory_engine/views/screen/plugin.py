@@ -16,7 +16,7 @@ PLUGIN.renderer("screen")(render_assistant)
 
 
 @PLUGIN.context_block("screen", place="turn")
-async def _block(situation: Situation) -> StandingBlock | None:
+async def block(situation: Situation) -> StandingBlock | None:
     """The person's screen, once its message is no longer in the context. No row is read without one."""
     ephemeral = (chunk.id for chunk in situation.state.marked(Mark.EPHEMERAL))
     if not situation.state.in_order(ephemeral):

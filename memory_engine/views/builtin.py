@@ -1,0 +1,348 @@
+"""What each built-in view adds to an engine, by name: its code is loaded with the first use of any of it.
+
+The plug-ins themselves are in the views' folders (`plugin.py`). A test compares them with this table.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
+
+from memory_engine.compaction.base import StandingStatements
+from memory_engine.context.standing import BlockSource, Place, Situation, StandingBlock
+from memory_engine.core.aside import imported
+from memory_engine.core.clock import DAY_US
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.memory import ThreadCleared
+from memory_engine.core.lazy import StandIn
+from memory_engine.core.state import Mark
+from memory_engine.plugins import DeferredPlugin, Plugin
+from memory_engine.projections.base import Projection
+from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel, ThreadKind
+from memory_engine.runtime.queue import Prepared
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import Store
+
+if TYPE_CHECKING:
+    from memory_engine.context.rendering import Renderer
+
+
+def _at(place: str, known: Mapping[str, object] = MappingProxyType({})) -> StandIn:
+    """The object of a view's module, as `"brief.plugin:PLUGIN"`."""
+    return StandIn(f"memory_engine.views.{place}", known)
+
+
+async def _awaited(function: StandIn, *given: object) -> object:
+    """What a view's function returns once it is awaited. Its module is loaded beside the loop."""
+    await imported(function.module)
+    return await cast("Callable[..., Coroutine[object, object, object]]", function.original)(*given)
+
+
+def _rows(place: str, name: str, types: str, version: int = 1) -> Projection[object]:
+    """A projection, and the types that it reads besides `thread_cleared`."""
+    read = frozenset({*types.split(), ThreadCleared.event_type})
+    known = {"name": name, "version": version, "mode": "inline", "event_type_names": read}
+    return cast("Projection[object]", _at(place, known))
+
+
+def _renderer(place: str) -> "Renderer":
+    return cast("Renderer", StandIn(f"memory_engine.{place}"))
+
+
+def _block(  # noqa: PLR0913 - all that is to be said of a block
+    name: str,
+    place_of: str,
+    needs: Callable[[Situation], Awaitable[object]] | None = None,
+    *,
+    place: Place = "first",
+    share: float = 0.1,
+    least: int = 96,
+) -> BlockSource:
+    """A standing block. Its view is loaded once a context has what the block `needs`."""
+    function = _at(place_of)
+
+    async def read(situation: Situation) -> StandingBlock | None:
+        if needs is not None and function.module.__name__ not in sys.modules and not await needs(situation):
+            return None
+        return cast("StandingBlock | None", await _awaited(function, situation))
+
+    return BlockSource(name=name, read=read, place=place, share=share, least=least)
+
+
+async def _is_shown(situation: Situation) -> bool:
+    return any(True for _ in situation.state.marked(Mark.EPHEMERAL))
+
+
+async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
+    return cast("Sequence[str]", await _awaited(_at("brief.plugin:standing"), thread, seq))
+
+
+def _attach_patterns(kernel: Kernel) -> None:
+    """Orphans are withdrawn before facts are delivered, and all shares of a tenant before its thread goes."""
+
+    async def withdrawn(function: str, tenant: ThreadHandle) -> None:
+        if tenant.id.startswith("tenant:"):
+            await _awaited(_at(f"patterns.pool:{function}"), tenant)
+
+    async def bereft(store: Store) -> Sequence[str]:
+        if not await store.holders("patterns", 1):
+            return ()
+        return cast("Sequence[str]", await _awaited(_at("patterns.pool:bereft"), store))
+
+    kernel[OpenThreads].before_delete.append(lambda id_: withdrawn("withdraw_all", ThreadHandle(kernel, id_)))
+    kernel[Relay].before.append(lambda tenant: withdrawn("withdraw_orphans", tenant))
+    kernel[Relay].owing.append(bereft)
+
+
+def _check_pooled(event: Event) -> None:
+    _at("patterns.pool:check_pooled")(event)
+
+
+def _admit_pooled(prepared: Prepared) -> Prepared:
+    return cast("Prepared", _at("patterns.pool:prepared_for_pool")(prepared))
+
+
+VIEWS: tuple[DeferredPlugin, ...] = (
+    DeferredPlugin(
+        Plugin("scratchpad"),
+        event_types=("scratchpad_written", "scratchpad_removed"),
+        reduced={
+            "scratchpad_written": _at("scratchpad.view:reduce_scratchpad_written"),
+            "scratchpad_removed": _at("scratchpad.view:reduce_scratchpad_removed"),
+        },
+    ),
+    DeferredPlugin(
+        Plugin(
+            "preferences",
+            projections=[
+                _rows(
+                    "preferences.fold:PREFERENCES", "preferences", "preference_updated preference_removed memory_forget"
+                )
+            ],
+            renderers=[("preferences", _renderer("context.rendering:render_system"))],
+            blocks=[_block("preferences", "preferences.plugin:block", Situation.user)],
+        ),
+        event_types=("preference_updated", "preference_removed"),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "promotion",
+            projections=[
+                _rows("promotion.fold:PROMOTION", "promotion", "promotion_decided memory_forget"),
+                _rows("promotion.finding:FINDINGS", "findings", "finding_noted memory_forget"),
+                _rows(
+                    "promotion.agent_md:AGENT_MD",
+                    "agent_md",
+                    "agent_md_uploaded agent_md_promoted agent_md_removed memory_forget",
+                ),
+            ],
+            renderers=[("agent_md", _renderer("context.rendering:render_system"))],
+            blocks=[_block("agent_md", "promotion.plugin:block", Situation.tenant, share=0.15)],
+        ),
+        event_types=(
+            "report_saved",
+            "promotion_decided",
+            "finding_noted",
+            "agent_md_uploaded",
+            "agent_md_promoted",
+            "agent_md_removed",
+        ),
+        delivering=("promotion_decided",),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "playbooks",
+            projections=[
+                _rows("playbooks.flow:FLOWS", "flows", "flow_completed feedback_given playbook_promoted memory_forget"),
+                _rows("playbooks.playbook:PLAYBOOKS", "playbooks", "playbook_saved playbook_removed memory_forget"),
+            ],
+            blocks=[_block("playbook", "playbooks.plugin:block", Situation.user, place="turn")],
+        ),
+        event_types=("flow_completed", "feedback_given", "playbook_promoted", "playbook_saved", "playbook_removed"),
+        delivering=("playbook_promoted",),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "conversation",
+            projections=[
+                _rows(
+                    "conversation.fold:CONVERSATION",
+                    "conversation",
+                    "cycle_started exchange_finished summary_rolled memory_forget",
+                    version=2,
+                )
+            ],
+        ),
+        event_types=("cycle_started", "exchange_finished", "summary_rolled"),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "tool_cache",
+            projections=[
+                _rows(
+                    "tool_cache.view:TOOL_CACHE",
+                    "tool_cache",
+                    "tool_result_cached tool_cache_hit tool_cache_dropped"
+                    " exchange_finished screen_injected memory_forget",
+                )
+            ],
+        ),
+        event_types=("tool_result_cached", "tool_cache_hit", "tool_cache_dropped"),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "screen",
+            projections=[
+                _rows("screen.view:SCREEN", "screen", "screen_injected session_started session_ended memory_forget")
+            ],
+            renderers=[("screen", _renderer("context.rendering:render_assistant"))],
+            blocks=[_block("screen", "screen.plugin:block", _is_shown, place="turn")],
+        ),
+        event_types=("screen_injected",),
+        reduced={"screen_injected": _at("screen.view:reduce_screen_injected")},
+    ),
+    DeferredPlugin(
+        Plugin(
+            "checkpoints",
+            projections=[
+                _rows(
+                    "checkpoints.fold:CHECKPOINTS",
+                    "checkpoints",
+                    "checkpoint_saved checkpoint_written checkpoints_dropped memory_forget",
+                )
+            ],
+        ),
+        event_types=("checkpoint_saved", "checkpoint_written", "checkpoints_dropped"),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "layers",
+            projections=[
+                _rows(
+                    "layers.fold:EPISODIC",
+                    "episodic",
+                    "memory_appended memory_removed memory_compacted memory_cleared memory_forget",
+                ),
+                _rows(
+                    "layers.fold:LAYERS",
+                    "layers",
+                    "memory_appended memory_removed memory_compacted memory_cleared session_ended memory_forget",
+                ),
+                _rows("layers.grants:GRANTS", "grants", "memory_granted memory_revoked memory_forget"),
+            ],
+            blocks=[
+                _block("user_memory", "layers.plugin:user_block", Situation.user),
+                _block("agent_memory", "layers.plugin:agent_block", Situation.agent),
+            ],
+        ),
+        event_types=(
+            "memory_appended",
+            "memory_removed",
+            "memory_compacted",
+            "memory_cleared",
+            "memory_granted",
+            "memory_revoked",
+            "memory_shared",
+            "memory_recalled",
+            "results_offloaded",
+        ),
+        delivering=("memory_shared",),
+        reduced={
+            "memory_recalled": _at("layers.offloads:reduce_memory_recalled"),
+            "results_offloaded": _at("layers.offloads:reduce_results_offloaded"),
+        },
+    ),
+    DeferredPlugin(
+        Plugin(
+            "patterns",
+            projections=[
+                _rows(
+                    "patterns.fold:PATTERNS",
+                    "patterns",
+                    "patterns_joined patterns_left pattern_proposed pattern_approved pattern_rejected pattern_revoked"
+                    " agent_md_removed memory_forget",
+                ),
+                _rows("patterns.pool:POOL", "pattern_pool", "pattern_published pattern_withdrawn memory_forget"),
+            ],
+            kinds=[ThreadKind(name="industry", check=_check_pooled, admit=_admit_pooled, grain_us=DAY_US, pooled=True)],
+            attachments=[_attach_patterns],
+        ),
+        event_types=(
+            "patterns_joined",
+            "patterns_left",
+            "pattern_proposed",
+            "pattern_approved",
+            "pattern_rejected",
+            "pattern_revoked",
+            "pattern_published",
+            "pattern_withdrawn",
+        ),
+        delivering=("pattern_approved", "pattern_revoked"),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "documents",
+            projections=[
+                _rows("documents.fold:DOCUMENTS", "documents", "document_added document_removed memory_forget")
+            ],
+        ),
+        event_types=("document_added", "document_removed"),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "memory_files",
+            projections=[
+                _rows(
+                    "memory_files.fold:MEMORY_FILES",
+                    "memory_files",
+                    "memory_file_written memory_files_moved memory_files_deleted memory_forget",
+                )
+            ],
+        ),
+        event_types=("memory_file_written", "memory_files_moved", "memory_files_deleted"),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "sessions",
+            projections=[
+                _rows(
+                    "sessions.fold:SESSIONS",
+                    "sessions",
+                    "session_begun session_entry_kept shared_state_set memory_forget",
+                )
+            ],
+        ),
+        event_types=("session_begun", "session_entry_kept", "shared_state_set"),
+        delivering=("session_begun", "session_entry_kept"),
+    ),
+    DeferredPlugin(
+        Plugin("items", projections=[_rows("items.fold:ITEMS", "items", "item_put items_deleted items_used")]),
+        event_types=("item_put", "items_deleted", "items_used"),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "session_items",
+            projections=[
+                _rows(
+                    "session_items.fold:SESSION_ITEMS",
+                    "session_items",
+                    "session_item_added session_item_removed memory_forget",
+                )
+            ],
+        ),
+        event_types=("session_item_added", "session_item_removed"),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "brief",
+            projections=[_rows("brief.fold:PINS", "brief", "brief_pinned brief_unpinned memory_forget")],
+            renderers=[("brief", _renderer("views.brief.plugin:rendered"))],
+            blocks=[_block("brief", "brief.plugin:block", share=0.25, least=300)],
+            settings=[StandingStatements(_standing)],
+        ),
+        event_types=("brief_pinned", "brief_unpinned"),
+    ),
+)
+"""The views that every engine has."""
