@@ -270,7 +270,7 @@ def _signature(function: griffe.Function) -> str:
         if parameter.kind is griffe.ParameterKind.keyword_only and not star:
             words.append("*")
             star = True
-        prefix = _STARS.get(parameter.kind, "")
+        prefix = _STARS.get(parameter.kind, "") if parameter.kind is not None else ""
         star = star or bool(prefix)
         annotation = f": {parameter.annotation}" if parameter.annotation is not None else ""
         default = f" = {parameter.default}" if parameter.default is not None and not prefix else ""

@@ -22,7 +22,6 @@ from memory_engine.errors.base import is_url
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import ScopeHandle
-from memory_engine.store.acts import Act
 from memory_engine.store.protocol import Backup, Copied, Rekeyable
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ Append = Callable[[ThreadRuntime, Sequence[Event]], Awaitable[Receipt]]
 async def close(kernel: Kernel, runtime: ThreadRuntime, is_ours: bool | None, append: Append) -> None:
     """Record the end of an open compaction, if no other process can."""
     seq = runtime.head.open_compaction
-    for stored in await kernel.store.read(runtime.id, after=seq - 1, upto=seq, limit=1) if seq else ():
+    for stored in await kernel.store.read_at(runtime.id, [seq] if seq else []):
         event = kernel.reader.decode(runtime.id, stored).event
         if not isinstance(event, CompactionStarted):
             return

@@ -171,10 +171,7 @@ class Context:
         *,
         reasoning_content: bool = False,
         cache: bool = True,
-    ) -> (
-        "openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput | gemini.GeminiInput"
-        " | langchain.LangChainInput"
-    ):
+    ) -> "_Request":
         """Return this context as the request of a provider's SDK, valid under the provider's rules for any content.
 
         `reasoning_content` (openai.chat) returns the thinking of a running tool loop under that name, as DeepSeek, Qwen

@@ -82,14 +82,17 @@ def _dumped(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         try:
-            dumped = dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)  # as it came, and no more
+            dumped: object = dump(
+                mode="json", exclude_unset=True, by_alias=True, warnings=False
+            )  # as it came, and no more
         except TypeError:
             return dump()
         except ValueError as error:
             told = f"{_named(value)} holds what is not a value of JSON ({error}); give it without that"
             raise InvalidMessage("$", told) from None
         kind = getattr(value, "type", None)  # a default, which tells LangChain's messages apart
-        return {**dumped, "type": kind} if isinstance(kind, str) and hasattr(value, "response_metadata") else dumped
+        is_langchains = isinstance(kind, str) and hasattr(value, "response_metadata")
+        return dumped | {"type": kind} if is_langchains and isinstance(dumped, dict) else dumped
     to_dict = getattr(value, "to_dict", None)
     return to_dict() if callable(to_dict) and not isinstance(value, type) else None
 

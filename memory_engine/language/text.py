@@ -5,20 +5,20 @@ base word, and no stop words except negations. Short texts are compared by their
 character pairs in scripts without blanks between words.
 """
 
+import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import chain, pairwise
 from math import sqrt
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol
 
-from memory_engine.core.lazy import lazy_module, regex
+from memory_engine.core.lazy import regex
 from memory_engine.language.lists import content_of, data_file, word_lists
-
-if TYPE_CHECKING:
-    from memory_engine.language import stemming
-else:
-    stemming = lazy_module("memory_engine.language.stemming")
 
 UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Scripts without blanks between words, for a character class: Thai to Tibetan, Burmese, Khmer, kana, Han."""
@@ -79,7 +79,7 @@ def stem(word: str) -> str:
         return word  # half of all words; the library takes 25 µs to find that out
     # Not `snowballstemmer.stemmer`: if PyStemmer is installed, it is another release of the algorithm, and an index
     # contains stems. Indexing runs on several threads, so each word gets its own stemmer.
-    return stemming.english_stemmer()().stemWord(word)
+    return _english_stemmer()().stemWord(word)
 
 
 @cache
@@ -92,9 +92,104 @@ def stemmer_version() -> int:
 
     forms = crc32(data_file("memory_engine.language", "forms.toml").encode())
     try:
-        return crc32(stemming.algorithm(), forms) & 0xFFFF
+        return crc32(_algorithm(), forms) & 0xFFFF
     except FileNotFoundError:
         return forms & 0xFFFF
+
+
+_SNOWBALL = "_memory_engine_snowballstemmer"
+"""The library's package under a name of ours: its `__init__` would load thirty languages, in 25 ms."""
+
+
+class _Ending(Protocol):
+    s: str
+    result: object
+    method: object
+
+
+class _Stemmer(Protocol):
+    def stemWord(self, word: str) -> str:  # noqa: N802 - the library's name
+        """Return the stem of a word."""
+        ...
+
+
+_Endings = Sequence[_Ending]
+_Results = tuple[Sequence[int], Mapping[str, object]] | None
+
+
+@cache
+def _english_stemmer() -> Callable[[], _Stemmer]:
+    """Return the class of stemmers of English words. A stemmer has state: give each thread, or each word, its own."""
+    base = import_module(f"{_snowball()}.english_stemmer").EnglishStemmer
+    known: dict[int, _Results] = {}
+
+    def results(endings: _Endings) -> _Results:
+        known[id(endings)] = found = _results(endings)  # the class holds its tables, so each keeps its number
+        return found
+
+    class Stemmer(base):  # type: ignore[misc, valid-type]  # the library has no types
+        """Finds the longest ending of a table at once; the library searches the table letter by letter."""
+
+        current: str
+        cursor: int
+        limit: int
+        limit_backward: int
+
+        def find_among(self, endings: _Endings) -> object:
+            if (found := known.get(id(endings)) or results(endings)) is None:
+                return super().find_among(endings)
+            at, (sizes, by_text) = self.cursor, found
+            for size in sizes:
+                result = by_text.get(self.current[at : at + size]) if at + size <= self.limit else None
+                if result is not None:
+                    self.cursor = at + size
+                    return result
+            return 0
+
+        def find_among_b(self, endings: _Endings) -> object:
+            if (found := known.get(id(endings)) or results(endings)) is None:
+                return super().find_among_b(endings)
+            at, (sizes, by_text) = self.cursor, found
+            for size in sizes:
+                result = by_text.get(self.current[at - size : at]) if at - size >= self.limit_backward else None
+                if result is not None:
+                    self.cursor = at - size
+                    return result
+            return 0
+
+    return Stemmer
+
+
+def _results(endings: _Endings) -> _Results:
+    """Return the sizes of a table's endings, longest first, and the result of each; `None` if some have conditions."""
+    if any(ending.method is not None for ending in endings):
+        return None
+    return (
+        sorted({len(ending.s) for ending in endings}, reverse=True),
+        {ending.s: ending.result for ending in endings},
+    )
+
+
+def _algorithm() -> bytes:
+    """Return the source of the installed algorithm. Raises `FileNotFoundError` if it came without its source."""
+    spec = find_spec("snowballstemmer")
+    read = getattr(spec.loader, "get_data", None) if spec is not None else None
+    if spec is None or spec.origin is None or read is None:
+        raise FileNotFoundError("english_stemmer.py")
+    source: bytes = read(str(Path(spec.origin).with_name("english_stemmer.py")))
+    return source
+
+
+@cache
+def _snowball() -> str:
+    """Return the name of the package from which to import the stemmer."""
+    spec = find_spec("snowballstemmer")
+    if spec is None or spec.submodule_search_locations is None:
+        return "snowballstemmer"  # the import that follows raises, or finds it in another way
+    home = ModuleType(_SNOWBALL)
+    home.__path__ = spec.submodule_search_locations
+    sys.modules[_SNOWBALL] = home
+    return _SNOWBALL
 
 
 @cache

@@ -4,12 +4,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from memory_engine.core.events.delivery import Destination, FactsDelivered, RefusedFact
 from memory_engine.core.events.memory import ExecutionResume, MemoryForget, Reach
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import PAUSED
 from memory_engine.errors import (
@@ -28,8 +30,12 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import scope_of
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.attested import Imported, imported_of
 from memory_engine.store.protocol import Store, ThreadFilter
+
+if TYPE_CHECKING:
+    from memory_engine.store import attested
+else:
+    attested = lazy_module("memory_engine.store.attested")
 
 _log = logging.getLogger("memory_engine.relay")
 
@@ -88,10 +94,8 @@ class Relay:
                 await self._try(thread_id)
 
     def listen(self, threads: OpenThreads) -> None:
-        """Hear of events that have facts for other threads, and of the end of a pause, for which some waited."""
-        for cls in self._kernel.events.classes():
-            if cls.event_delivers:
-                threads.on_event[cls.event_type].append(lambda runtime, _: self.touched(runtime.id))
+        """Deliver after events that have facts for other threads, and after a pause, for whose end some waited."""
+        threads.on_facts.append(lambda runtime: self.touched(runtime.id))
         threads.on_event[ExecutionResume.event_type].append(lambda _, __: self.resumed())
 
     def touched(self, thread_id: str) -> None:
@@ -164,7 +168,7 @@ class Relay:
                 for prepare in self.before:
                     await prepare(source)
             waiting = [row for _, row in (await source.rows(OUTBOX)).items()]
-            elsewhere = await imported_of(self._kernel.store, thread_id) if waiting else Imported()
+            elsewhere = await attested.imported_of(self._kernel.store, thread_id) if waiting else ()
             done.tenant_id = await self._tenant_of(thread_id) if waiting else ""
             for row in waiting:
                 if row.fact.seq not in elsewhere and row.fact.destination not in done.stuck:

@@ -132,10 +132,7 @@ class ThreadHandle:
         correlation_id: str = "",
         expected_seq: int | None = None,
     ) -> Receipt:
-        """Append one event; returns when it is durable.
-
-        It may be a mapping, as JSON gives it: `{"type": "user_message", "content": "Hello"}`, with a `timestamp` in
-        milliseconds or seconds if you like.
+        """Append one event; returns when it is durable. A mapping with a `type` is one: `{"type": "user_message", …}`.
 
         With your own `event_id`, dispatching again returns the first receipt. With `expected_seq` the event is appended
         only if the thread holds nothing after it, else `Conflict` names the head: read again what you changed, then
@@ -150,14 +147,13 @@ class ThreadHandle:
         self.check_present("event")
         if expected_seq is not None:
             checked_count("expected_seq", expected_seq)
-        if not isinstance(event, (Event, NewEvent)) and isinstance(event, Mapping):
-            plain = plain_events.event_of(event, self.kernel.events)
-            event, occurred_at = plain.event, plain.occurred_at if occurred_at is None else occurred_at
         kernel = self.kernel
         loop = kernel.home.entered()
         if kernel.tasks.closing:
             raise EngineClosed
         if not isinstance(event, NewEvent):
+            if not isinstance(event, Event):
+                event, occurred_at = self._named(event, occurred_at)
             event = NewEvent(event, event_id, occurred_at, causation_id, correlation_id)
         if self.id in kernel.entrance.under_way or chars_of(event.event) > LARGE_CHARS:
             return (await self._submitted_large([event], expected_seq))[0]
@@ -165,6 +161,13 @@ class ThreadHandle:
         runtime = self._threads.held(self.id) or await self._threads.open(self.id)
         submit = runtime.submit if kernel.probe is None else partial(self._probed, runtime)
         return (await submit(request))[0]
+
+    def _named(self, event: object, at: datetime | None) -> tuple[Event, datetime | None]:
+        """The event of a mapping and its time: the given one, else its `timestamp` (milliseconds or seconds)."""
+        if not isinstance(event, Mapping):
+            return cast("Event", event), at  # it is no event, which its encoding refuses
+        plain = plain_events.event_of(event, self.kernel.events)
+        return plain.event, plain.occurred_at if at is None else at
 
     async def dispatch_all(
         self, events: Sequence[EventLike], *, expected_seq: int | None = None

@@ -36,7 +36,6 @@ from memory_engine.runtime.commit import Commit, RecordedLog, Reduced
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.notes import Notes
 from memory_engine.runtime.queue import MANY, BlockingReason, Request, ThreadQueue
-from memory_engine.runtime.reducing import reduced_in_pieces
 from memory_engine.store import snapshots
 from memory_engine.store.passages import LookUp, PassageChange
 
@@ -239,6 +238,8 @@ class ThreadRuntime:
 
     async def _take_up_slowly(self, request: Request) -> None:
         """Reduce very many events in a commit of their own, with others on the loop between; no commit crosses it."""
+        from memory_engine.runtime.reducing import reduced_in_pieces  # few engines ever need it
+
         commit = None
         try:
             self._check_open(request)

@@ -108,10 +108,10 @@ class OpenThreads:
     """Runtimes by thread id, the most recently used last.
 
     `wiring` fills the lists of hooks: `on_open` runs once a thread was loaded to be written to; after each of its
-    commits come those `on_event` of its types, then, where its compactable chunks have `due_tokens`, those `on_due`,
-    and then those `on_commit`, each in order. `keeping` says of a thread's id whether it is at work;
-    `before_context` is awaited before a context is made of its state, `before_delete` before its end, `before_scopes`
-    before a user, tenant or agent is read.
+    commits come those `on_event` of its types, and `on_facts` for events that have facts for other threads, then,
+    where its compactable chunks have `due_tokens`, those `on_due`, and then those `on_commit`, each in order.
+    `keeping` says of a thread's id whether it is at work; `before_context` is awaited before a context is made of its
+    state, `before_delete` before its end, `before_scopes` before a user, tenant or agent is read.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -123,6 +123,7 @@ class OpenThreads:
         self.on_event: defaultdict[str, list[Callable[[ThreadRuntime, Reduced], None]]] = defaultdict(list)
         for hiding in (MemoryForget, ThreadCleared):
             self.on_event[hiding.event_type].append(self._show_no_more)
+        self.on_facts: list[Callable[[ThreadRuntime], None]] = []
         self.on_due: list[Committed] = []
         self.on_commit: list[Committed] = []
         self.keeping: list[Callable[[str], bool]] = []
@@ -296,15 +297,18 @@ class OpenThreads:
         for step in reduced:
             for heard in self.on_event.get(step.stored.type, ()):
                 heard(runtime, step)
+            if step.event.event_delivers:
+                for delivered in self.on_facts:
+                    delivered(runtime)
         if runtime.id in self._open:
             self.weigh(runtime)
         elif runtime.id not in self._loading:  # its first commit has made the thread
             self._hold(runtime)
         if runtime.state.tally.compactable_tokens >= runtime.due_tokens:
-            for told in self.on_due:
-                told(runtime, reduced)
-        for told in self.on_commit:
-            told(runtime, reduced)
+            for due in self.on_due:
+                due(runtime, reduced)
+        for committed in self.on_commit:
+            committed(runtime, reduced)
 
     def _show_no_more(self, runtime: ThreadRuntime, step: Reduced) -> None:
         """Show nothing from memory that was made of what is hidden now."""

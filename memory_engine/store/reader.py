@@ -32,15 +32,17 @@ from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, InvalidOperation, SeqNotInLog, UnknownChunk
 from memory_engine.store.protocol import Store
 from memory_engine.store.snapshots import AtHand, Moments, Snapshots, forgotten_at
-from memory_engine.store.walk import LogWalk
 
 E = TypeVar("E", bound=Event)
 
 if TYPE_CHECKING:
     from memory_engine.core import forgetting, lineage
     from memory_engine.store import attested
+    from memory_engine.store import walk as walking
 else:
-    forgetting, lineage, attested = lazy_modules("memory_engine", "core.forgetting core.lineage store.attested")
+    forgetting, lineage, attested, walking = lazy_modules(
+        "memory_engine", "core.forgetting core.lineage store.attested store.walk"
+    )
 
 PAGE = 512
 """Rows read in one go."""
@@ -110,10 +112,10 @@ class LogReader:
 
     def walk(
         self, thread_id: str, *, after: int = 0, upto: int, types: Collection[str] | None = None, raw: bool = False
-    ) -> LogWalk:
+    ) -> "walking.LogWalk":
         """A walk of the rows that `pages` reads, or `raw_pages`."""
         pages = self.raw_pages if raw else self.pages
-        return LogWalk(pages(thread_id, after=after, upto=upto, types=types))
+        return walking.LogWalk(pages(thread_id, after=after, upto=upto, types=types))
 
     async def events_of(
         self, cls: type[E], thread_id: str, *, after: int = 0, upto: int

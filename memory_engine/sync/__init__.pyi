@@ -346,7 +346,7 @@ class Thread:
         correlation_id: str = "",
         expected_seq: int | None = None,
     ) -> Receipt:
-        """Append one event; returns when it is durable."""
+        """Append one event; returns when it is durable. A mapping with a `type` is one: `{"type": "user_message", …}`."""
     def dispatch_all(self, events: Sequence[EventLike], *, expected_seq: int | None = None) -> tuple[Receipt, ...]:
         """Append events in order, all or none (events already recorded, by id, count as appended)."""
     def end_session(self, reason: str = "") -> Receipt:

@@ -135,6 +135,7 @@ class EventMeta(msgspec.StructMeta):
     """Tells type checkers that subclasses of `Event` are frozen and keyword-only."""
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class ExplainingMeta(EventMeta):
     """Says which field was meant, where an event is made with one that it does not have.
 

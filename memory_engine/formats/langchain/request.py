@@ -39,7 +39,7 @@ from memory_engine.formats.turns import (
     said,
     with_images_within,
 )
-from memory_engine.llm.sdk_types import LangChainMessage
+from memory_engine.llm.sdk_types import LangChainMessage  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @frozen(kw_only=True)
