@@ -120,7 +120,7 @@ async def main() -> None:
         asked, ran = sum(COST_MS[tool] for tool in agent.asked), sum(COST_MS[tool] for tool in agent.backend.ran)
         print(f"{len(agent.asked)} tool calls asked for, {len(agent.backend.ran)} ran;", end=" ")
         print(f"{asked - ran} of {asked} ms of waiting saved ({1 - ran / asked:.0%})")
-        print(f"the log verifies: {(await thread.verify()).ok}")
+        print(f"the log verifies: {(await thread.replay.verify()).ok}")
 
 
 if __name__ == "__main__":

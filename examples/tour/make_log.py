@@ -124,7 +124,7 @@ async def make(path: str) -> None:
                 clock.advance(20)
                 await thread.dispatch(event)
                 await thread.settle()
-        await thread.export(path)
+        await thread.replay.export(path)
 
 
 if __name__ == "__main__":
