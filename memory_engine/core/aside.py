@@ -31,7 +31,8 @@ async def aside(work: Callable[[], T], *, items: int) -> T:
 
 
 async def on_thread(work: Callable[[], T]) -> T:
-    """The result of another thread's work, which yields to the loop."""
+    """The result of another thread's work, which yields to the loop. Raises `CodeNotLoaded` without descriptors."""
+    loaded("concurrent.futures.thread")  # the loop imports it for its first thread, and would raise an `OSError`
     return await asyncio.to_thread(given_way, work)
 
 
