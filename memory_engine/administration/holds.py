@@ -66,7 +66,7 @@ async def hold(thread: ThreadHandle, *, by: str, reason: str) -> StandingHold:
     scope = _scope_of(thread)
     if scope.thread_id and not await thread.kernel.store.threads(ThreadFilter(id=thread.id)):
         raise ThreadNotFound(thread.id)
-    return _hold_of(await _record(thread.kernel, HOLD, scope, by, reason))
+    return _hold_of(await _record_act(thread.kernel, HOLD, scope, by, reason))
 
 
 async def release(thread: ThreadHandle, *, by: str, reason: str) -> Sequence[StandingHold]:
@@ -78,7 +78,7 @@ async def release(thread: ThreadHandle, *, by: str, reason: str) -> Sequence[Sta
     ended = [one for one in await holds(thread.kernel.store) if one.scope == _scope_of(thread)]
     if ended:
         told = _Released(tuple(one.id for one in ended))
-        await _record(thread.kernel, RELEASE, told, by, reason)
+        await _record_act(thread.kernel, RELEASE, told, by, reason)
     return ended
 
 
@@ -148,7 +148,7 @@ def _hold_of(act: Act) -> StandingHold:
     )
 
 
-async def _record(kernel: Kernel, kind: str, plan: msgspec.Struct, by: str, reason: str) -> Act:
+async def _record_act(kernel: Kernel, kind: str, plan: msgspec.Struct, by: str, reason: str) -> Act:
     now = kernel.now_us()
     told = msgspec.json.encode(plan).decode()
     act = Act(id=kernel.new_id(), kind=kind, plan=told, by=by, reason=reason, asked_at_us=now, done_at_us=now)

@@ -108,7 +108,9 @@ class ErasedPieces:
         self._digests.append(sha256(stored.payload).digest())
         if len(self._texts) < PIECES_MAX * 16:
             packed = [text for text in self._packed_texts(stored) if text not in stays]
-            found = ((piece, _encoded(piece)) for text in (*_said(stored.payload), *packed) for piece in _ends(text))
+            found = (
+                (piece, _encoded(piece)) for text in (*_payload_texts(stored.payload), *packed) for piece in _ends(text)
+            )
             self._texts.update((encoded, piece) for piece, encoded in found if is_gone(encoded))
 
     def _packed_texts(self, stored: StoredEvent) -> list[str]:
@@ -145,16 +147,16 @@ def _texts_packed(event: Event, seq: int) -> Iterator[str]:
             yield from (text for text in part.texts(data) if text.isprintable())
 
 
-def _said(payload: bytes) -> Iterator[str]:
+def _payload_texts(payload: bytes) -> Iterator[str]:
     """The texts of a payload; of JSON in them, also the texts in that."""
     try:
         whole = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):  # its bytes were damaged
         return
-    yield from _texts(whole, 0)
+    yield from _nested_texts(whole, 0)
 
 
-def _texts(value: object, depth: int) -> Iterator[str]:
+def _nested_texts(value: object, depth: int) -> Iterator[str]:
     match value:
         case str():
             yield value
@@ -163,13 +165,13 @@ def _texts(value: object, depth: int) -> Iterator[str]:
                     inner = msgspec.json.decode(value)
                 except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
                     return
-                yield from _texts(inner, depth + 1)
+                yield from _nested_texts(inner, depth + 1)
         case dict():
             for one in value.values():
-                yield from _texts(one, depth)
+                yield from _nested_texts(one, depth)
         case list():
             for one in value:
-                yield from _texts(one, depth)
+                yield from _nested_texts(one, depth)
 
 
 def _ends(text: str) -> Iterator[str]:

@@ -311,7 +311,7 @@ class _Following:
             for thread_id, ids in list(chosen.items()):
                 thread = ThreadHandle(kernel, thread_id)
                 try:
-                    await (life.archive(thread) if rule.act == "archive" else _forget(thread, ids, reason))
+                    await (life.archive(thread) if rule.act == "archive" else _forget_events(thread, ids, reason))
                 except MemoryEngineError as error:  # a thread that is paused or gone does not stop the others
                     self._leave(chosen, thread_id, error, held)
             return ()
@@ -340,5 +340,5 @@ class _Following:
         return next(iter(chosen), error.thread_id)
 
 
-async def _forget(thread: ThreadHandle, event_ids: Sequence[str], reason: str) -> None:
+async def _forget_events(thread: ThreadHandle, event_ids: Sequence[str], reason: str) -> None:
     await life.forget(thread, event_ids=event_ids, reason=reason)

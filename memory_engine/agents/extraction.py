@@ -125,7 +125,7 @@ class ModelFacts:
             )
         except ModelError:
             return await by_form.extract(finished)
-        read = list(_read(completion.text))
+        read = list(_answer_lines(completion.text))
         if not read and completion.text.strip(" .\n").upper() == NOTHING:
             return []
         if not read:
@@ -134,7 +134,7 @@ class ModelFacts:
         safe = [one for one in read if not tells_secret(one.key, one.value)]
         new = [one for one in safe if not known.says(fact_key(one.key), one.value)]
         return [
-            Fact(key=fact_key(one.key), value=one.value.strip(), sources=_sources(one.said, finished.said))
+            Fact(key=fact_key(one.key), value=one.value.strip(), sources=_cited_sources(one.said, finished.said))
             for one in new[:FACTS_MAX]
         ]
 
@@ -154,7 +154,7 @@ class _AnswerLine(msgspec.Struct):
     said: list[int] = []
 
 
-def _read(answer: str) -> Iterable[_AnswerLine]:
+def _answer_lines(answer: str) -> Iterable[_AnswerLine]:
     for text in answer.splitlines():
         try:
             line = msgspec.json.decode(text.strip().rstrip(",").encode("utf-8", "replace"), type=_AnswerLine)
@@ -164,6 +164,6 @@ def _read(answer: str) -> Iterable[_AnswerLine]:
             yield line
 
 
-def _sources(cited: Sequence[int], said: Sequence[Said]) -> tuple[str, ...]:
+def _cited_sources(cited: Sequence[int], said: Sequence[Said]) -> tuple[str, ...]:
     chosen = [said[n - 1] for n in cited if 0 < n <= len(said)] or said
     return tuple(dict.fromkeys(source for one in chosen for source in one.sources))

@@ -29,8 +29,8 @@ from memory_engine.agents.preparation import (
     Learned,
     Memories,
     Preparation,
+    arrow_joined,
     known_for,
-    told,
 )
 from memory_engine.context.ownership import Viewer
 from memory_engine.core.arguments import checked_text, checked_type
@@ -150,7 +150,9 @@ class AgentLifecycle:
             (await self._keeper()).episode(STARTED, [f"Started: {task}"], task_id, (started,)),
         ]
         if known.note:
-            events.append(MemoryRecalled(content=known.note, query=told([task], TEXT_CHARS_MAX), sources=known.sources))
+            events.append(
+                MemoryRecalled(content=known.note, query=arrow_joined([task], TEXT_CHARS_MAX), sources=known.sources)
+            )
         receipts = await self.thread.dispatch_all(events)
         await self.thread.delivered()
         self._task = Preparation(
@@ -186,7 +188,9 @@ class AgentLifecycle:
         await self.thread.dispatch(
             MemoryAppended(
                 layer="working",
-                content=told([f"{call.name}({told([call.arguments], STEP_CHARS_MAX)})", *came], STEP_CHARS_MAX),
+                content=arrow_joined(
+                    [f"{call.name}({arrow_joined([call.arguments], STEP_CHARS_MAX)})", *came], STEP_CHARS_MAX
+                ),
                 metadata={"tool": call.name, "call_id": call.id},
                 capacity=self._engine.config.working_entries_max,
                 drawn_from=tuple(receipt.seq for receipt in receipts),

@@ -56,13 +56,13 @@ def _has_all(said: str, telling: Collection[str]) -> bool:
 async def people_in(conversation: Thread) -> People:
     """People's words in a conversation, as far back as its state reaches."""
     state = await conversation.state()
-    said = await aside(lambda: _said(state), items=len(state))
+    said = await aside(lambda: _spoken_texts(state), items=len(state))
     seqs = sorted({seq for _, seq in said})
     rows = await conversation.kernel.reader.rows_at(conversation.id, seqs)
     return People.of((text, [rows[seq].id] if seq in rows else []) for text, seq in said)
 
 
-def _said(state: State) -> list[tuple[str, int]]:
+def _spoken_texts(state: State) -> list[tuple[str, int]]:
     """The messages of people, and the lines of summaries that hold their words, with the seqs of their events."""
     chunks = list(state.everything())
     lines = [(line.text, chunk.seq) for chunk in chunks for line in chunk.lines if line.section == SAID]

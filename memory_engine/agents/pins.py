@@ -33,11 +33,11 @@ class AgentPins:
         standing = (await self._conversation.brief.read()).standing
         if not standing:
             return "Nothing that people said still stands, and nothing is pinned.", []
-        lines = [RECALLED_MARK, *map(_line, standing)]
+        lines = [RECALLED_MARK, *map(_pin_line, standing)]
         return "\n".join(lines), [named(one, "seq text speaker kind status origin pinned") for one in standing]
 
 
-def _line(one: BriefStatement) -> str:
+def _pin_line(one: BriefStatement) -> str:
     pinned = "pinned by you" if one.origin in ("agent", "tool") else "pinned"
     who = pinned if one.pinned else one.speaker
     status = "superseded" if one.status == "superseded" else ""

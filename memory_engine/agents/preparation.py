@@ -115,7 +115,7 @@ def _rule_line(rule: ProceduralRule) -> str:
     return f"- {shortened(when + rule.action, MEMORY_CHARS_MAX)}"
 
 
-def told(texts: Sequence[str], chars_max: int) -> str:
+def arrow_joined(texts: Sequence[str], chars_max: int) -> str:
     """Texts that are not empty, each on one line, with an arrow between."""
     return " → ".join(shortened(text, chars_max) for text in texts if text.strip())
 
@@ -149,7 +149,7 @@ class Keeper:
         return MemoryShared(
             destination=self.agent,
             layer="episodic",
-            content=told([mask_secrets(text) for text in texts], TEXT_CHARS_MAX),
+            content=arrow_joined([mask_secrets(text) for text in texts], TEXT_CHARS_MAX),
             metadata={"event": kind, "agent_id": self.agent.id, "task_id": task_id},
             timestamp_us=self.now_us,
             source_thread=self.thread_id,

@@ -49,16 +49,16 @@ _END = " .!,;\u3002"
 @cache
 def _pattern(form: str) -> re.Pattern[str]:
     """Finds any of the phrases of a form in a text of small letters."""
-    return pattern_of(_listed(form))
+    return pattern_of(_statement_phrases(form))
 
 
-def _listed(form: str) -> tuple[str, ...]:
+def _statement_phrases(form: str) -> tuple[str, ...]:
     return lists_of("memory_engine.agents", "statements.toml")[form]
 
 
 def fact_key(text: str) -> str:
     """`Dataset format` as `dataset-format`; empty for a text that does not name a thing."""
-    named = _name(text)
+    named = _name_words(text)
     if named[:1] == ["the"]:
         named = named[1:]
     if not named or len(named) > KEY_WORDS_MAX or named[0] in _POINTING or all(word.isdigit() for word in named):
@@ -66,7 +66,7 @@ def fact_key(text: str) -> str:
     return "-".join(named)[:KEY_CHARS_MAX]
 
 
-def _name(text: str) -> list[str]:
+def _name_words(text: str) -> list[str]:
     """The words of a name. Letters and digits stay together: `NQ7` is one."""
     return _NAME_WORD.findall(text.casefold())
 
@@ -99,10 +99,10 @@ def _clauses(said: str) -> list[str]:
         if any(_pattern(form).match(rest) for form in ("owners", "first_person", "speaking", "called")):
             parts.append(said[start : match.start()])
             start = match.end()
-    return [_bare(part) for part in (*parts, said[start:])]
+    return [_without_courtesies(part) for part in (*parts, said[start:])]
 
 
-def _bare(clause: str) -> str:
+def _without_courtesies(clause: str) -> str:
     """A clause without greetings and courtesies around it."""
     bare = clause.strip(_END + "\u00a1")
     while True:
@@ -199,7 +199,7 @@ def _of_oneself(clause: str, plain: str) -> tuple[str, str] | None:
     if head is None or _pattern("addressed").search(plain, head.end()):
         return None
     what = _after("first_person", plain)
-    article = re.match(rf"(?:{'|'.join(_listed('article'))})\s+", what)
+    article = re.match(rf"(?:{'|'.join(_statement_phrases('article'))})\s+", what)
     if article is not None and _pattern("kinds_with_article").match(plain):
         is_pointing = _pattern("ordinal").match(what, article.end()) is not None
     else:
@@ -216,7 +216,7 @@ def _after(form: str, plain: str) -> str:
 
 def _slug(clause: str) -> str:
     """The key of a statement that has no name for its thing: its first words."""
-    words = _name(clause)
+    words = _name_words(clause)
     while words and words[0] in _SUBJECTS:
         words = words[1:]
     return "-".join(words[:KEY_WORDS_MAX])[:KEY_CHARS_MAX]

@@ -212,7 +212,7 @@ class MemoryTools:
         if cls is None:
             return ToolAnswer(f"There is no tool {name!r}. There are: {', '.join(_CLASSES)}.", is_error=True)
         try:
-            asked = _read(cls, arguments)
+            asked = _parse_arguments(cls, arguments)
             told = await self._calls[cls](asked)
         except _Refused as refused:
             return ToolAnswer(str(refused), is_error=True)
@@ -355,12 +355,12 @@ class MemoryTools:
 def read_arguments(cls: type[A], arguments: "str | bytes | Mapping[str, object]") -> A | str:
     """The arguments of a tool, checked, or a text for the model that says what is wrong with them."""
     try:
-        return _read(cls, arguments)
+        return _parse_arguments(cls, arguments)
     except _Refused as refused:
         return str(refused)
 
 
-def _read(cls: type[A], arguments: "str | bytes | Mapping[str, object]") -> A:
+def _parse_arguments(cls: type[A], arguments: "str | bytes | Mapping[str, object]") -> A:
     """The arguments, checked. An argument that is null counts as left out. Raises `_Refused` in words for the model."""
     try:
         if isinstance(arguments, Mapping):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memory_engine.context.rendering import Renderer
 
 
-def _at(place: str, known: Mapping[str, object] = MappingProxyType({})) -> StandIn:
+def _lazy_object(place: str, known: Mapping[str, object] = MappingProxyType({})) -> StandIn:
     """The object of a view's module, as `"brief.plugin:PLUGIN"`."""
     return StandIn(f"memory_engine.views.{place}", known)
 
@@ -40,18 +40,18 @@ async def _awaited(function: StandIn, *given: object) -> object:
     return await cast("Callable[..., Coroutine[object, object, object]]", function.original)(*given)
 
 
-def _rows(place: str, name: str, types: str, version: int = 1) -> Projection[object]:
+def _lazy_projection(place: str, name: str, types: str, version: int = 1) -> Projection[object]:
     """A projection, and the types that it reads besides `thread_cleared`."""
     read = frozenset({*types.split(), ThreadCleared.event_type})
     known = {"name": name, "version": version, "mode": "inline", "event_type_names": read}
-    return cast("Projection[object]", _at(place, known))
+    return cast("Projection[object]", _lazy_object(place, known))
 
 
 def _renderer(place: str) -> "Renderer":
     return cast("Renderer", StandIn(f"memory_engine.{place}"))
 
 
-def _block(  # noqa: PLR0913 - all that is to be said of a block
+def _lazy_block(  # noqa: PLR0913 - all that is to be said of a block
     name: str,
     place_of: str,
     needs: Callable[[Situation], Awaitable[object]] | None = None,
@@ -61,7 +61,7 @@ def _block(  # noqa: PLR0913 - all that is to be said of a block
     least: int = 96,
 ) -> BlockSource:
     """A standing block. Its view is loaded once a context has what the block `needs`."""
-    function = _at(place_of)
+    function = _lazy_object(place_of)
 
     async def read(situation: Situation) -> StandingBlock | None:
         if needs is not None and function.module.__name__ not in sys.modules and not await needs(situation):
@@ -76,7 +76,7 @@ async def _is_shown(situation: Situation) -> bool:
 
 
 async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
-    return cast("Sequence[str]", await _awaited(_at("brief.plugin:standing"), thread, seq))
+    return cast("Sequence[str]", await _awaited(_lazy_object("brief.plugin:standing"), thread, seq))
 
 
 def _attach_patterns(kernel: Kernel) -> None:
@@ -84,12 +84,12 @@ def _attach_patterns(kernel: Kernel) -> None:
 
     async def withdrawn(function: str, tenant: ThreadHandle) -> None:
         if tenant.id.startswith("tenant:"):
-            await _awaited(_at(f"patterns.pool:{function}"), tenant)
+            await _awaited(_lazy_object(f"patterns.pool:{function}"), tenant)
 
     async def bereft(store: Store) -> Sequence[str]:
         if not await store.holders("patterns", 1):
             return ()
-        return cast("Sequence[str]", await _awaited(_at("patterns.pool:bereft"), store))
+        return cast("Sequence[str]", await _awaited(_lazy_object("patterns.pool:bereft"), store))
 
     kernel[OpenThreads].before_delete.append(lambda id_: withdrawn("withdraw_all", ThreadHandle(kernel, id_)))
     kernel[Relay].before.append(lambda tenant: withdrawn("withdraw_orphans", tenant))
@@ -97,11 +97,11 @@ def _attach_patterns(kernel: Kernel) -> None:
 
 
 def _check_pooled(event: Event) -> None:
-    _at("patterns.pool:check_pooled")(event)
+    _lazy_object("patterns.pool:check_pooled")(event)
 
 
 def _admit_pooled(prepared: Prepared) -> Prepared:
-    return cast("Prepared", _at("patterns.pool:prepared_for_pool")(prepared))
+    return cast("Prepared", _lazy_object("patterns.pool:prepared_for_pool")(prepared))
 
 
 VIEWS: tuple[DeferredPlugin, ...] = (
@@ -109,20 +109,20 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         Plugin("scratchpad"),
         event_types=("scratchpad_written", "scratchpad_removed"),
         reduced={
-            "scratchpad_written": _at("scratchpad.view:reduce_scratchpad_written"),
-            "scratchpad_removed": _at("scratchpad.view:reduce_scratchpad_removed"),
+            "scratchpad_written": _lazy_object("scratchpad.view:reduce_scratchpad_written"),
+            "scratchpad_removed": _lazy_object("scratchpad.view:reduce_scratchpad_removed"),
         },
     ),
     DeferredPlugin(
         Plugin(
             "preferences",
             projections=[
-                _rows(
+                _lazy_projection(
                     "preferences.fold:PREFERENCES", "preferences", "preference_updated preference_removed memory_forget"
                 )
             ],
             renderers=[("preferences", _renderer("context.rendering:render_system"))],
-            blocks=[_block("preferences", "preferences.plugin:block", Situation.user)],
+            blocks=[_lazy_block("preferences", "preferences.plugin:preferences_block", Situation.user)],
         ),
         event_types=("preference_updated", "preference_removed"),
     ),
@@ -130,16 +130,16 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         Plugin(
             "promotion",
             projections=[
-                _rows("promotion.fold:PROMOTION", "promotion", "promotion_decided memory_forget"),
-                _rows("promotion.finding:FINDINGS", "findings", "finding_noted memory_forget"),
-                _rows(
+                _lazy_projection("promotion.fold:PROMOTION", "promotion", "promotion_decided memory_forget"),
+                _lazy_projection("promotion.finding:FINDINGS", "findings", "finding_noted memory_forget"),
+                _lazy_projection(
                     "promotion.agent_md:AGENT_MD",
                     "agent_md",
                     "agent_md_uploaded agent_md_promoted agent_md_removed memory_forget",
                 ),
             ],
             renderers=[("agent_md", _renderer("context.rendering:render_system"))],
-            blocks=[_block("agent_md", "promotion.plugin:block", Situation.tenant, share=0.15)],
+            blocks=[_lazy_block("agent_md", "promotion.plugin:agent_md_block", Situation.tenant, share=0.15)],
         ),
         event_types=(
             "report_saved",
@@ -155,10 +155,14 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         Plugin(
             "playbooks",
             projections=[
-                _rows("playbooks.flow:FLOWS", "flows", "flow_completed feedback_given playbook_promoted memory_forget"),
-                _rows("playbooks.playbook:PLAYBOOKS", "playbooks", "playbook_saved playbook_removed memory_forget"),
+                _lazy_projection(
+                    "playbooks.flow:FLOWS", "flows", "flow_completed feedback_given playbook_promoted memory_forget"
+                ),
+                _lazy_projection(
+                    "playbooks.playbook:PLAYBOOKS", "playbooks", "playbook_saved playbook_removed memory_forget"
+                ),
             ],
-            blocks=[_block("playbook", "playbooks.plugin:block", Situation.user, place="turn")],
+            blocks=[_lazy_block("playbook", "playbooks.plugin:playbook_block", Situation.user, place="turn")],
         ),
         event_types=("flow_completed", "feedback_given", "playbook_promoted", "playbook_saved", "playbook_removed"),
         delivering=("playbook_promoted",),
@@ -167,7 +171,7 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         Plugin(
             "conversation",
             projections=[
-                _rows(
+                _lazy_projection(
                     "conversation.fold:CONVERSATION",
                     "conversation",
                     "cycle_started exchange_finished summary_rolled memory_forget",
@@ -181,7 +185,7 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         Plugin(
             "tool_cache",
             projections=[
-                _rows(
+                _lazy_projection(
                     "tool_cache.view:TOOL_CACHE",
                     "tool_cache",
                     "tool_result_cached tool_cache_hit tool_cache_dropped"
@@ -195,19 +199,21 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         Plugin(
             "screen",
             projections=[
-                _rows("screen.view:SCREEN", "screen", "screen_injected session_started session_ended memory_forget")
+                _lazy_projection(
+                    "screen.view:SCREEN", "screen", "screen_injected session_started session_ended memory_forget"
+                )
             ],
             renderers=[("screen", _renderer("context.rendering:render_assistant"))],
-            blocks=[_block("screen", "screen.plugin:block", _is_shown, place="turn")],
+            blocks=[_lazy_block("screen", "screen.plugin:screen_block", _is_shown, place="turn")],
         ),
         event_types=("screen_injected",),
-        reduced={"screen_injected": _at("screen.view:reduce_screen_injected")},
+        reduced={"screen_injected": _lazy_object("screen.view:reduce_screen_injected")},
     ),
     DeferredPlugin(
         Plugin(
             "checkpoints",
             projections=[
-                _rows(
+                _lazy_projection(
                     "checkpoints.fold:CHECKPOINTS",
                     "checkpoints",
                     "checkpoint_saved checkpoint_written checkpoints_dropped memory_forget",
@@ -220,21 +226,21 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         Plugin(
             "layers",
             projections=[
-                _rows(
+                _lazy_projection(
                     "layers.fold:EPISODIC",
                     "episodic",
                     "memory_appended memory_removed memory_compacted memory_cleared memory_forget",
                 ),
-                _rows(
+                _lazy_projection(
                     "layers.fold:LAYERS",
                     "layers",
                     "memory_appended memory_removed memory_compacted memory_cleared session_ended memory_forget",
                 ),
-                _rows("layers.grants:GRANTS", "grants", "memory_granted memory_revoked memory_forget"),
+                _lazy_projection("layers.grants:GRANTS", "grants", "memory_granted memory_revoked memory_forget"),
             ],
             blocks=[
-                _block("user_memory", "layers.plugin:user_block", Situation.user),
-                _block("agent_memory", "layers.plugin:agent_block", Situation.agent),
+                _lazy_block("user_memory", "layers.plugin:user_block", Situation.user),
+                _lazy_block("agent_memory", "layers.plugin:agent_block", Situation.agent),
             ],
         ),
         event_types=(
@@ -250,21 +256,23 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         ),
         delivering=("memory_shared",),
         reduced={
-            "memory_recalled": _at("layers.offloads:reduce_memory_recalled"),
-            "results_offloaded": _at("layers.offloads:reduce_results_offloaded"),
+            "memory_recalled": _lazy_object("layers.offloads:reduce_memory_recalled"),
+            "results_offloaded": _lazy_object("layers.offloads:reduce_results_offloaded"),
         },
     ),
     DeferredPlugin(
         Plugin(
             "patterns",
             projections=[
-                _rows(
+                _lazy_projection(
                     "patterns.fold:PATTERNS",
                     "patterns",
                     "patterns_joined patterns_left pattern_proposed pattern_approved pattern_rejected pattern_revoked"
                     " agent_md_removed memory_forget",
                 ),
-                _rows("patterns.pool:POOL", "pattern_pool", "pattern_published pattern_withdrawn memory_forget"),
+                _lazy_projection(
+                    "patterns.pool:POOL", "pattern_pool", "pattern_published pattern_withdrawn memory_forget"
+                ),
             ],
             kinds=[ThreadKind(name="industry", check=_check_pooled, admit=_admit_pooled, grain_us=DAY_US, pooled=True)],
             attachments=[_attach_patterns],
@@ -285,7 +293,9 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         Plugin(
             "documents",
             projections=[
-                _rows("documents.fold:DOCUMENTS", "documents", "document_added document_removed memory_forget")
+                _lazy_projection(
+                    "documents.fold:DOCUMENTS", "documents", "document_added document_removed memory_forget"
+                )
             ],
         ),
         event_types=("document_added", "document_removed"),
@@ -294,7 +304,7 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         Plugin(
             "memory_files",
             projections=[
-                _rows(
+                _lazy_projection(
                     "memory_files.fold:MEMORY_FILES",
                     "memory_files",
                     "memory_file_written memory_files_moved memory_files_deleted memory_forget",
@@ -307,7 +317,7 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         Plugin(
             "sessions",
             projections=[
-                _rows(
+                _lazy_projection(
                     "sessions.fold:SESSIONS",
                     "sessions",
                     "session_begun session_entry_kept shared_state_set memory_forget",
@@ -318,14 +328,16 @@ VIEWS: tuple[DeferredPlugin, ...] = (
         delivering=("session_begun", "session_entry_kept"),
     ),
     DeferredPlugin(
-        Plugin("items", projections=[_rows("items.fold:ITEMS", "items", "item_put items_deleted items_used")]),
+        Plugin(
+            "items", projections=[_lazy_projection("items.fold:ITEMS", "items", "item_put items_deleted items_used")]
+        ),
         event_types=("item_put", "items_deleted", "items_used"),
     ),
     DeferredPlugin(
         Plugin(
             "session_items",
             projections=[
-                _rows(
+                _lazy_projection(
                     "session_items.fold:SESSION_ITEMS",
                     "session_items",
                     "session_item_added session_item_removed memory_forget",
@@ -337,9 +349,9 @@ VIEWS: tuple[DeferredPlugin, ...] = (
     DeferredPlugin(
         Plugin(
             "brief",
-            projections=[_rows("brief.fold:PINS", "brief", "brief_pinned brief_unpinned memory_forget")],
+            projections=[_lazy_projection("brief.fold:PINS", "brief", "brief_pinned brief_unpinned memory_forget")],
             renderers=[("brief", _renderer("views.brief.plugin:rendered"))],
-            blocks=[_block("brief", "brief.plugin:block", share=0.25, least=300)],
+            blocks=[_lazy_block("brief", "brief.plugin:brief_block", share=0.25, least=300)],
             settings=[StandingStatements(_standing)],
         ),
         event_types=("brief_pinned", "brief_unpinned"),

@@ -71,7 +71,7 @@ async def memory_report(thread: ThreadHandle, *, at: int | None = None) -> Repor
     if summary is None and not count and not is_open:  # the loop does not use conversation memory: show the context
         messages = await _context_messages(thread, at)
     report = Report(
-        text=await aside(lambda: _text_of(figures, cached, messages), items=len(messages)),
+        text=await aside(lambda: _report_text(figures, cached, messages), items=len(messages)),
         data={"thread_id": thread.id, **data_of(figures, cached, messages)},
     )
     _log.info("%s", report.text, extra={"thread_id": thread.id, "memory": report.data})
@@ -86,7 +86,7 @@ async def _context_messages(thread: ThreadHandle, at: int | None) -> list[Messag
     return await aside(lambda: builder.build(state, thread.id, standing=standing).messages, items=len(state))
 
 
-def _text_of(figures: Figures, cached: Sequence[CacheEntry], messages: Sequence[Message]) -> str:
+def _report_text(figures: Figures, cached: Sequence[CacheEntry], messages: Sequence[Message]) -> str:
     return "\n\n".join((memory_text(figures), cache_text(cached), messages_text(messages)))
 
 
@@ -108,7 +108,7 @@ def memory_text(figures: Figures) -> str:
     """The state of the memory."""
     return (
         "=== MEMORY STATE ===\n"
-        f"Session: {shown(figures.session)} | Exchanges: {figures.exchanges} | "
+        f"Session: {printable_line(figures.session)} | Exchanges: {figures.exchanges} | "
         f"Summary: {figures.summary_bytes} bytes | LLM compressions: {figures.llm_compressions}"
     )
 
@@ -116,8 +116,9 @@ def memory_text(figures: Figures) -> str:
 def cache_text(cached: Sequence[CacheEntry]) -> str:
     """The state of the tool cache, in the order of caching."""
     lines = [
-        f"  • {shown(e.tool)}({shown(repr(e.arguments))}): {e.remaining}/{e.duration} exchanges remaining"
-        for e in cached
+        f"  • {printable_line(one.tool)}({printable_line(repr(one.arguments))}): "
+        f"{one.remaining}/{one.duration} exchanges remaining"
+        for one in cached
     ]
     return "\n".join(["=== FUNCTION CACHE STATE ===", f"Cached functions: {len(cached)}", *lines])
 
@@ -125,13 +126,13 @@ def cache_text(cached: Sequence[CacheEntry]) -> str:
 def messages_text(messages: Sequence[Message]) -> str:
     """The agent's messages, a line for each."""
     lines = [
-        f"[{n}] {str(message['role']).upper()}: {shown(said(message))}".rstrip()
+        f"[{n}] {str(message['role']).upper()}: {printable_line(message_line(message))}".rstrip()
         for n, message in enumerate(messages, start=1)
     ]
     return "\n".join([f"=== AGENT RECEIVES ({len(messages)} messages) ===", *lines])
 
 
-def said(message: Message) -> str:
+def message_line(message: Message) -> str:
     """Everything a message says, with its calls."""
     content = message.get("content")
     parts = [content] if isinstance(content, str) else []
@@ -143,7 +144,7 @@ def said(message: Message) -> str:
     return " ".join(parts)
 
 
-def shown(text: str) -> str:
+def printable_line(text: str) -> str:
     """The text on one line, shortened, with invisible characters written out."""
     line = " ".join(text[: LINE_CHARS_MAX * 8].split())
     if len(line) > LINE_CHARS_MAX:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Engine, errors
 from memory_engine import events as e
-from memory_engine.views.promotion.agent_md import AgentMd, PromotedText, read_back, render
+from memory_engine.views.promotion.agent_md import AgentMd, PromotedText, read_back, render_agent_md
 
 OWN = "# Acme\n\nWe sell shoes.\n"
 RULES = ("Revenue dips every Sunday", "Amounts are in cents", "Join on user_id")
@@ -243,7 +243,7 @@ TEXTS = st.one_of(st.lists(PIECES, max_size=12).map("".join), st.text(max_size=3
 def test_S5_a_file_reads_back_as_it_was_written(own: str, lines: list[str]) -> None:
     """Any text, any lines, even such as look like our own marks: no byte of the text moves, no line is lost."""
     shown = [PromotedText(n, line) for n, line in enumerate(lines, 1)]
-    file = render(own, shown, thread_id="tenant:a")
+    file = render_agent_md(own, shown, thread_id="tenant:a")
     found = read_back(file, range(1, len(lines) + 1), thread_id="tenant:a")
     assert (own, (), 0) == (found.own, found.removed, found.moved)
 

@@ -15,7 +15,7 @@ from memory_engine.core.excerpts import of_event
 from memory_engine.core.records import NewEvent
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.views.checkpoints.events import CheckpointName
-from memory_engine.views.checkpoints.packing import Form, Sheet, joined, quoted, split
+from memory_engine.views.checkpoints.packing import Form, Sheet, array_form, quoted, split
 from memory_engine.views.checkpoints.pieces import Quote, to_bytes, to_text, unquoted
 from memory_engine.views.checkpoints.view import CheckpointCache, Checkpoints, Given, Write
 
@@ -47,7 +47,7 @@ def test_values_come_out_as_they_went_in(several: list[object]) -> None:
         parts = [to_bytes(part if isinstance(part, str) else stored[part.index]) for part in form.parts]
         assert packed(value) == (form.form, b"".join(parts))
         whole = split(packed(value))
-        assert whole is None or packed(value) == joined(len(whole.items), b"".join(whole.items))
+        assert whole is None or packed(value) == array_form(len(whole.items), b"".join(whole.items))
 
 
 @given(st.lists(texts, max_size=12), st.lists(st.booleans(), max_size=12), st.binary(max_size=90))

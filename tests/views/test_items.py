@@ -16,8 +16,8 @@ from memory_engine.errors import InvalidEvent
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.testing import HashEmbedder, ManualClock
 from memory_engine.views.items import view
-from memory_engine.views.items.events import texts_of
-from memory_engine.views.items.fold import item_key, name_of, namespace_key
+from memory_engine.views.items.events import texts_at_paths
+from memory_engine.views.items.fold import item_key, item_name, namespace_key
 from memory_engine.views.items.view import Item, ItemChange, Items
 
 MINUTE_US = 60_000_000
@@ -112,7 +112,7 @@ async def test_a_namespace_holds_itself_and_what_is_below_it(engine: Engine, mon
 def test_a_name_is_read_back_from_its_key(namespace: list[str], key: str) -> None:
     """And no key stands outside of the keys of its namespace."""
     own = item_key(namespace, key)
-    assert (tuple(namespace), key) == name_of(own)
+    assert (tuple(namespace), key) == item_name(own)
     assert own.startswith(namespace_key(namespace))
 
 
@@ -146,13 +146,13 @@ VALUE: Mapping[str, object] = {
 )
 def test_texts_are_those_at_the_paths(path: str, texts: list[str]) -> None:
     """Fields, places of lists, all of them, and some."""
-    assert texts == list(texts_of(VALUE, [path]))
+    assert texts == list(texts_at_paths(VALUE, [path]))
 
 
 def test_all_of_a_value_is_read_as_a_person_reads_it() -> None:
     """Names and values, without quotes and brackets."""
     said = "author: age: 40\nname: Ann\nparts: id: 1\ntext: one, id: 2\ntext: two\ntags: hot, green\ntitle: Tea"
-    assert [said] == list(texts_of(VALUE, ["$"]))
+    assert [said] == list(texts_at_paths(VALUE, ["$"]))
 
 
 async def test_a_search_finds_the_texts_of_its_index_in_its_namespace(engine: Engine) -> None:

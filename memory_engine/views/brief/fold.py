@@ -38,10 +38,10 @@ class PinsFold:
             case BriefUnpinned(pin=pin):
                 rows.drop(seq_key(pin))
             case MemoryForget() as forget:
-                _forget(rows, forget)
+                _drop_forgotten_pins(rows, forget)
 
 
-def _forget(rows: Rows[PinRow], forget: MemoryForget) -> None:
+def _drop_forgotten_pins(rows: Rows[PinRow], forget: MemoryForget) -> None:
     gone = forget.origins()
     for key, row in list(rows.items()):
         if row.seq in gone or not gone.isdisjoint(_seqs(row)):

@@ -32,7 +32,7 @@ def rendered(chunk: Chunk) -> Iterable[Message]:
 
 
 @PLUGIN.context_block("brief", share=0.25, least=300)
-async def block(situation: Situation) -> StandingBlock | None:
+async def brief_block(situation: Situation) -> StandingBlock | None:
     """Build the block of the brief: what people said in the conversation that still applies."""
     thread = situation.thread
     if thread.as_of is None and not await reading.is_read(thread, situation.state.seq):

@@ -82,14 +82,14 @@ def _served(one: TalkStatement, weights: Weights) -> float:
     The share of its plain words, plus `VALUES_MARGIN`, is an upper bound: a call that used a file which the statement
     names has not yet done what the statement says about that file.
     """
-    served = _share(weights, one.taken)
+    served = _weighted_share(weights, one.taken)
     if not served:
         return 0.0
     words = {term: weight for term, weight in weights.items() if not is_value(term)}
-    return min(served, _share(words, one.taken) + VALUES_MARGIN) if words else served
+    return min(served, _weighted_share(words, one.taken) + VALUES_MARGIN) if words else served
 
 
-def _share(weights: Weights, taken: frozenset[str]) -> float:
+def _weighted_share(weights: Weights, taken: frozenset[str]) -> float:
     """Return the weighted share of terms that were taken up, from 0 to 1."""
     if not weights or not taken:
         return 0.0
@@ -101,14 +101,14 @@ def _is_solicited(message: TalkMessage, one: TalkStatement, weights: Weights) ->
     """Return True if the agent had asked for the statement or offered it as an option."""
     if not message.is_reply:
         return False
-    return _share(weights, message.told) >= SOLICITED or bool(message.asked and one.leans)
+    return _weighted_share(weights, message.told) >= SOLICITED or bool(message.asked and one.leans)
 
 
 def _worth(message: TalkMessage, one: TalkStatement, weights: Weights) -> float:
     """Estimate how much losing a statement would hurt: above 0, comparable within one talk."""
     rare = sum(weights.values())
-    unserved = 1 - 0.6 * _share(weights, one.taken)
-    unasked = 1 - 0.6 * _share(weights, message.told)
+    unserved = 1 - 0.6 * _weighted_share(weights, one.taken)
+    unasked = 1 - 0.6 * _weighted_share(weights, message.told)
     worth = rare / (1.5 + rare) * one.force.factor * unserved * unasked if weights else 0.1
     if _is_noted(message):
         worth *= 1.3

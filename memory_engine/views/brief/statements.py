@@ -42,9 +42,9 @@ class MessageStatement(msgspec.Struct, frozen=True, gc=False):
 def statements_of(text: str) -> tuple[MessageStatement, ...]:
     """Split a message into statements, in order."""
     found: list[MessageStatement] = []
-    for start, end, material in _parts(text):
+    for start, end, material in _split_material(text):
         if material:
-            found.append(MessageStatement(_lines(text[start:end]), start, end, material=True))
+            found.append(MessageStatement(_clean_lines(text[start:end]), start, end, material=True))
         else:
             found += _sentences(text, start, end)
     return tuple(one for one in found if one.text)
@@ -56,10 +56,10 @@ def _sentences(text: str, start: int, end: int) -> Iterator[MessageStatement]:
         at, to = start + first, start + last
         buried = is_long and at > EDGE_CHARS and to < len(text) - EDGE_CHARS
         begins_line = not text[text.rfind("\n", 0, at) + 1 : at].strip()
-        yield MessageStatement(_unbulleted(_lines(text[at:to])), at, to, buried=buried, begins_line=begins_line)
+        yield MessageStatement(_unbulleted(_clean_lines(text[at:to])), at, to, buried=buried, begins_line=begins_line)
 
 
-def _lines(text: str) -> str:
+def _clean_lines(text: str) -> str:
     """Return the text without control characters, blank lines and white space at the ends of lines."""
     return "\n".join(filter(None, map(clean, text.splitlines()))) if "\n" in text else clean(text)
 
@@ -69,12 +69,12 @@ def _unbulleted(text: str) -> str:
     return text[found.end() :] if found else text
 
 
-def _parts(text: str) -> list[tuple[int, int, bool]]:
+def _split_material(text: str) -> list[tuple[int, int, bool]]:
     """Return the parts of a text: start, end, and whether it is material."""
     if len(text) > READ_CHARS_MAX:
         head, tail = _break_after(text, READ_CHARS_MAX // 2), _break_before(text, len(text) - READ_CHARS_MAX // 2)
-        later = [(start + tail, end + tail, material) for start, end, material in _parts(text[tail:])]
-        return _joined([*_parts(text[:head]), (head, tail, True), *later])
+        later = [(start + tail, end + tail, material) for start, end, material in _split_material(text[tail:])]
+        return _merge_parts([*_split_material(text[:head]), (head, tail, True), *later])
     if len(text) < MATERIAL_CHARS_MIN:
         return [(0, len(text), False)]
     lines = text.splitlines(keepends=True)
@@ -85,7 +85,7 @@ def _parts(text: str) -> list[tuple[int, int, bool]]:
         is_own = number in own or (not line.strip() and bool(parts) and not parts[-1][2])
         parts.append((at, at + len(line), not is_own))
         at += len(line)
-    return _joined(_large_enough(_joined(parts)))
+    return _merge_parts(_large_enough(_merge_parts(parts)))
 
 
 def _tail(lines: Sequence[str]) -> Iterator[int]:
@@ -105,7 +105,7 @@ def _large_enough(parts: Sequence[tuple[int, int, bool]]) -> list[tuple[int, int
     return [(start, end, material and end - start >= MATERIAL_CHARS_MIN) for start, end, material in parts]
 
 
-def _joined(parts: Sequence[tuple[int, int, bool]]) -> list[tuple[int, int, bool]]:
+def _merge_parts(parts: Sequence[tuple[int, int, bool]]) -> list[tuple[int, int, bool]]:
     """Merge neighbouring parts of the same kind."""
     found: list[tuple[int, int, bool]] = []
     for start, end, material in parts:

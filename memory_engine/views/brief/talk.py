@@ -262,7 +262,7 @@ class Talk(msgspec.Struct):
     def _hear(self, message: TalkMessage, text: str) -> None:
         message.chars, message.is_reply = len(text), bool(self.told)
         message.asked, message.asked_at = self.asked, self.asked_at
-        message.statements = {n: _read(message.seq, n, one) for n, one in enumerate(statements_of(text))}
+        message.statements = {n: _talk_statement(message.seq, n, one) for n, one in enumerate(statements_of(text))}
         message.terms = terms = frozenset[str]().union(*(one.terms for one in message.statements.values()))
         message.told = self.told & terms
         self.asked, self.asked_at, self.told, self.done, self.fresh = "", 0, *[frozenset[str]()] * 3
@@ -436,7 +436,7 @@ def _relate(earlier: TalkStatement, later: TalkStatement, terms: set[str]) -> No
         earlier.repeated_at = later.seq
 
 
-def _read(seq: int, n: int, statement: MessageStatement) -> TalkStatement:
+def _talk_statement(seq: int, n: int, statement: MessageStatement) -> TalkStatement:
     text = clean(statement.text)
     said = words(text)
     terms = frozenset[str]() if statement.material else terms_of(text)

@@ -28,13 +28,15 @@ def terms_of(text: str, *, parts: bool = False) -> frozenset[str]:
     folded = fold_case(text)
     compounds = {*COMPOUND_WORD.findall(folded)}
     values = {*filter(is_value, compounds)}
-    found = {*_plain(_without(values, compounds, folded)), *values}
+    found = {*_terms_of_words(_remove_values(values, compounds, folded)), *values}
     if parts:
-        found.update(_plain(" ".join(_WITHIN.sub(" ", value) for value in values if value.replace("_", "").isalpha())))
+        found.update(
+            _terms_of_words(" ".join(_WITHIN.sub(" ", value) for value in values if value.replace("_", "").isalpha()))
+        )
     return frozenset(found)
 
 
-def _without(values: set[str], compounds: set[str], text: str) -> str:
+def _remove_values(values: set[str], compounds: set[str], text: str) -> str:
     if not values:
         return text
     if text.isascii():  # signs of other scripts may be outside of compound words
@@ -47,7 +49,7 @@ def is_value(term: str) -> bool:
     return _VALUE.search(term) is not None
 
 
-def _plain(text: str) -> Iterator[str]:
+def _terms_of_words(text: str) -> Iterator[str]:
     return chain.from_iterable(map(_terms_of_word, {*words(text)}))
 
 

@@ -100,7 +100,7 @@ class Brief(Sequence[BriefStatement]):
     @property
     def standing(self) -> tuple[BriefStatement, ...]:
         """The statements that are not spent, in order of time."""
-        return tuple(sorted((one for one in self if one.status != "spent"), key=_time))
+        return tuple(sorted((one for one in self if one.status != "spent"), key=_time_order))
 
     def __str__(self) -> str:
         return plain(self.lines())
@@ -244,7 +244,7 @@ def _statement(talk: Talk, one: Judged, thread_id: str) -> BriefStatement:
         n=said.n,
         thread_id=thread_id,
         speaker=_speaker(talk, message),
-        kind=_kind(said),
+        kind=_statement_kind(said),
         status=ruling.status,
         by=ruling.by,
         start=said.statement.start,
@@ -265,7 +265,7 @@ def _speaker(talk: Talk, message: TalkMessage) -> str:
     return message.speaker if len(talk.speakers) > 1 else ""
 
 
-def _kind(said: TalkStatement) -> Kind:
+def _statement_kind(said: TalkStatement) -> Kind:
     force = said.force
     if said.statement.material:
         return "material"
@@ -312,23 +312,23 @@ def _tier(one: BriefStatement) -> int:
     return 4 if one.status == "superseded" else 3
 
 
-def _time(one: BriefStatement) -> tuple[bool, int, int]:
+def _time_order(one: BriefStatement) -> tuple[bool, int, int]:
     return one.origin != "parent", one.seq, one.n
 
 
 def weighed(brief: Brief) -> tuple[Weighed, ...]:
     """Return what the block may show, by rank: statements that are not spent, the current request and the first one."""
     shown = (one for one in brief if one.status != "spent" or one.request or (one.first and one.kind != "material"))
-    return tuple(_weighed(one, brief.thread_id) for one in shown)
+    return tuple(_weighed_statement(one, brief.thread_id) for one in shown)
 
 
-def _weighed(one: BriefStatement, thread_id: str) -> Weighed:
+def _weighed_statement(one: BriefStatement, thread_id: str) -> Weighed:
     return Weighed(
         thread_id=one.thread_id,
         seq=one.seq,
         n=one.n,
         text=one.text,
-        speaker=_label(one),
+        speaker=_speaker_label(one),
         prefix=f'(you asked: "{one.asked}")' if one.asked else "",
         note=f"(later: {one.later})" if one.later else "",
         request=one.request,
@@ -340,7 +340,7 @@ def _weighed(one: BriefStatement, thread_id: str) -> Weighed:
     )
 
 
-def _label(one: BriefStatement) -> str:
+def _speaker_label(one: BriefStatement) -> str:
     if one.pinned and one.origin == "parent":
         return "Pinned for the agent that started you"
     if one.pinned:

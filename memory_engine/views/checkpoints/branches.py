@@ -7,7 +7,7 @@ import msgspec
 from memory_engine.projections.base import ReadableRows
 from memory_engine.views.checkpoints.events import CheckpointName
 from memory_engine.views.checkpoints.fold import AnyCheckpointRow, CheckpointRow, checkpoint_key, checkpoints_in
-from memory_engine.views.checkpoints.packing import digest_of, numbers_of
+from memory_engine.views.checkpoints.packing import numbers_of, piece_digest
 from memory_engine.views.checkpoints.view import Checkpoints, Draft
 
 
@@ -29,10 +29,10 @@ async def branch(checkpoints: Checkpoints, draft: Draft, parent: str, channel: s
     for name in _history(rows, namespace, latest):
         if name in above:
             break
-        numbers.update(await _numbers(checkpoints, rows, CheckpointName(namespace, name), channel))
-    began = await _numbers(checkpoints, rows, CheckpointName(namespace, parent), channel)
+        numbers.update(await _channel_numbers(checkpoints, rows, CheckpointName(namespace, name), channel))
+    began = await _channel_numbers(checkpoints, rows, CheckpointName(namespace, parent), channel)
     items = await checkpoints.items(rows, {*numbers, *began})
-    digests = {number: digest_of(item) for number, item in items.items()}
+    digests = {number: piece_digest(item) for number, item in items.items()}
     before = [digests[number] for number in began if number in digests]
     kept = list(draft.digests(channel)) or before
     known = {*before, *kept}
@@ -51,7 +51,7 @@ def _history(rows: ReadableRows[AnyCheckpointRow], namespace: str, name: str) ->
         name = row.parent
 
 
-async def _numbers(
+async def _channel_numbers(
     checkpoints: Checkpoints, rows: ReadableRows[AnyCheckpointRow], name: CheckpointName, channel: str
 ) -> list[int]:
     value = (await checkpoints.known(rows, name)).get(channel)

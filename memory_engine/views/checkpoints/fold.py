@@ -118,7 +118,7 @@ class CheckpointFold:
                     rows.drop(checkpoint_key(name.namespace, name.id))
                     rows.drop(writes_key(name.namespace, name.id))
             case MemoryForget() as forget:
-                _forget(rows, forget.origins())
+                _drop_forgotten_checkpoints(rows, forget.origins())
 
 
 def _next_number(rows: ReadableRows[AnyCheckpointRow]) -> int:
@@ -127,7 +127,7 @@ def _next_number(rows: ReadableRows[AnyCheckpointRow]) -> int:
     return int(last[0].removeprefix(_ITEMS)) + row.count if isinstance(row, ItemsRow) else 1
 
 
-def _forget(rows: Rows[AnyCheckpointRow], seqs: Collection[int]) -> None:
+def _drop_forgotten_checkpoints(rows: Rows[AnyCheckpointRow], seqs: Collection[int]) -> None:
     """Checkpoints and writes of forgotten events go; of their items, later checkpoints must not show any either."""
     for key, row in list(rows.items()):
         if isinstance(row, HiddenRow):

@@ -55,14 +55,14 @@ class Sheet:
             return Packed(form, (data.decode(),))
         parts: list[str | PiecePlace] = []
         literal = b""
-        for part in _parts(data, _DEPTH) if form == MSGPACK else (data,):
+        for part in _split_value(data, _DEPTH) if form == MSGPACK else (data,):
             if len(part) < PIECE_MIN:
                 literal += part
                 continue
             if literal:
                 parts.append(to_text(literal))
             literal = b""
-            parts.append(self.place(part, digest_of(part)))
+            parts.append(self.place(part, piece_digest(part)))
         return Packed(form, (*parts, to_text(literal)) if literal else tuple(parts))
 
 
@@ -110,7 +110,7 @@ def split(value: Form, count: int = 0, before: bytes = b"") -> ItemList | None:
     return ItemList(kept, [bytes(item) for item in _ARRAY.decode(_array_head(total - kept) + rest)], body)
 
 
-def joined(count: int, body: bytes) -> Form:
+def array_form(count: int, body: bytes) -> Form:
     """A list of `count` items, from their bytes."""
     return MSGPACK, _array_head(count) + body
 
@@ -137,26 +137,26 @@ def numbers_of(spans: Iterable[ItemSpan]) -> list[int]:
     return [number for span in spans if span.first for number in range(span.first, span.first + span.count)]
 
 
-def digest_of(piece: bytes) -> bytes:
+def piece_digest(piece: bytes) -> bytes:
     """The digest by which a piece is known again."""
     return blake2b(piece, digest_size=16).digest()
 
 
-def _parts(data: bytes, depth: int) -> Iterator[bytes]:
+def _split_value(data: bytes, depth: int) -> Iterator[bytes]:
     """A serialized value cut at the elements of its lists and objects; put together again, the same bytes."""
     if depth and len(data) >= 2 * PIECE_MIN and (_is_array(data) or _is_map(data)):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            parts = [bytes(one) for one in _ARRAY.decode(data)] if _is_array(data) else list(_entries(data))
+            parts = [bytes(one) for one in _ARRAY.decode(data)] if _is_array(data) else list(_map_parts(data))
             head = len(data) - sum(map(len, parts))
             if 0 < head <= _HEAD_MAX and b"".join(parts) == data[head:]:
                 yield data[:head]
                 for part in parts:
-                    yield from _parts(part, depth - 1)
+                    yield from _split_value(part, depth - 1)
                 return
     yield data
 
 
-def _entries(data: bytes) -> Iterator[bytes]:
+def _map_parts(data: bytes) -> Iterator[bytes]:
     for key, value in _MAP.decode(data).items():
         yield msgspec.msgpack.encode(key)
         yield bytes(value)

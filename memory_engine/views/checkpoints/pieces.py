@@ -137,7 +137,7 @@ class Gap:
 
     def _matches(self, data: bytes) -> bool:
         matches = self._gone.matches
-        return matches is not None and any(map(matches, texts_of(data)))
+        return matches is not None and any(map(matches, texts_in_bytes(data)))
 
 
 @lru_cache(maxsize=4)
@@ -154,7 +154,7 @@ def _quotes(data: bytes, text: Sought) -> bool:
     return text.is_in(data)
 
 
-def texts_of(data: bytes) -> Iterator[str]:
+def texts_in_bytes(data: bytes) -> Iterator[str]:
     """The texts in serialized bytes, and all of them as one text: they may be of another form than MessagePack."""
     for _, string in strings(data):
         yield string.decode("utf-8", "replace")
@@ -224,23 +224,23 @@ def readings(pieces: Iterable[str | Quote], values: Iterable[Packed], seq: int) 
     for n, piece in enumerate(pieces):
         if isinstance(piece, Quote):
             quoted = piece.back if piece.back >= 0 else seq + piece.back
-            yield PackedText(f"piece {n}", partial(_whole, piece), texts_of, quoted)
+            yield PackedText(f"piece {n}", partial(_unquoted_bytes, piece), texts_in_bytes, quoted)
         elif not is_gone(piece):
-            yield PackedText(f"piece {n}", partial(_bytes, piece), texts_of)
+            yield PackedText(f"piece {n}", partial(_piece_bytes, piece), texts_in_bytes)
     for n, value in enumerate(values):
         if value.form not in FORMS:
-            yield PackedText(f"value {n}", partial(_unknown, value.form), texts_of)
+            yield PackedText(f"value {n}", partial(_unknown, value.form), texts_in_bytes)
         elif value.form != JSON:
             for part in value.parts:
                 if isinstance(part, str) and not is_gone(part):
-                    yield PackedText(f"value {n}", partial(_bytes, part), texts_of)
+                    yield PackedText(f"value {n}", partial(_piece_bytes, part), texts_in_bytes)
 
 
-def _bytes(piece: str, _content: str | None) -> bytes:
+def _piece_bytes(piece: str, _content: str | None) -> bytes:
     return to_bytes(piece)
 
 
-def _whole(quote: Quote, content: str | None) -> bytes:
+def _unquoted_bytes(quote: Quote, content: str | None) -> bytes:
     found = unquoted(quote, content)
     return to_bytes(quote.head) + to_bytes(quote.tail) if found is None else found
 

@@ -41,9 +41,9 @@ from memory_engine.views.checkpoints.packing import (
     ItemList,
     Sheet,
     add_run,
-    digest_of,
-    joined,
+    array_form,
     numbers_of,
+    piece_digest,
     quoted,
     runs,
     split,
@@ -175,7 +175,7 @@ class Draft:
 
     def add(self, channel: str, version: str, given: ItemList, base: _Items) -> None:
         """A list: what it shares with the one that it goes on from, and what is new."""
-        digests = [digest_of(item) for item in given.items]
+        digests = [piece_digest(item) for item in given.items]
         known = dict(zip(base.digests, numbers_of(base.spans), strict=True)) if digests else {}
         numbers = [known.get(digest, 0) for digest in digests]
         self.new[channel] = [(given.kept + n, digests[n]) for n, number in enumerate(numbers) if not number]
@@ -273,7 +273,7 @@ class Checkpoints:
         now = draft.lists.get(channel, _Items())
         gone = set(numbers_of(draft.before.get(channel, ()))).difference(numbers_of(now.spans))
         items = await self.items(await self.rows(), gone)
-        return {digest_of(item): item for item in items.values()}
+        return {piece_digest(item): item for item in items.values()}
 
     async def save(
         self, draft: Draft, parent: str, state: Form, metadata: str, *, beside: Iterable[NewEvent] = ()
@@ -344,7 +344,7 @@ class Checkpoints:
         for value in saved.values:
             if value.channel in lists:
                 items = await self._list(rows, namespace, value.channel, lists[value.channel])
-                values[value.channel] = joined(len(items.digests), items.body)
+                values[value.channel] = array_form(len(items.digests), items.body)
                 self._check_size(row.seq, sum(len(data) for _, data in values.values()))
                 continue
             seq, held = row.seq, value
@@ -380,7 +380,7 @@ class Checkpoints:
             shown = [number for number in numbers if number in held]
             pieces = [held[number] for number in shown]
             self._check_size(0, sum(map(len, pieces)))
-            items = _Items(tuple(map(digest_of, pieces)), runs(shown), b"".join(pieces))
+            items = _Items(tuple(map(piece_digest, pieces)), runs(shown), b"".join(pieces))
             self._cache.keep_list(key, spans, items)
         return items
 

@@ -128,7 +128,7 @@ class ConversationFold:
             case SummaryRolled():
                 _roll(rows, event, event.event)
             case MemoryForget():
-                _forget(rows, event, event.event)
+                _drop_forgotten_exchanges(rows, event, event.event)
 
 
 def _start(rows: Rows[ConversationRow], event: RecordedEvent, started: CycleStarted) -> None:
@@ -149,7 +149,7 @@ def _start(rows: Rows[ConversationRow], event: RecordedEvent, started: CycleStar
             event_id=event.id,
             question=started.question,
             asked_us=to_us(event.recorded_at),
-            question_at=place_of(event.seq, started.question_at),
+            question_at=resolve_seq(event.seq, started.question_at),
         ),
     )
     tally = tally_of(rows)
@@ -180,7 +180,7 @@ def _finish(rows: Rows[ConversationRow], event: RecordedEvent, finished: Exchang
         method=finished.method,
         model=finished.model,
         question_at=asked.question_at if asked is not None else 0,
-        answer_at=place_of(event.seq, finished.answer_at),
+        answer_at=resolve_seq(event.seq, finished.answer_at),
     )
     rows.put(exchange_key(row.seq), row)
 
@@ -231,7 +231,7 @@ def _roll(rows: Rows[ConversationRow], event: RecordedEvent, rolled: SummaryRoll
         rows.put(TALLY, msgspec.structs.replace(tally, cuts=tally.cuts + 1))
 
 
-def _forget(rows: Rows[ConversationRow], event: RecordedEvent, forget: MemoryForget) -> None:
+def _drop_forgotten_exchanges(rows: Rows[ConversationRow], event: RecordedEvent, forget: MemoryForget) -> None:
     seqs = forget.origins()
     for row in list(exchanges_of(rows)):
         if seqs.intersection(row.sources):
@@ -262,7 +262,7 @@ def seqs_of(chunk_ids: Iterable[str]) -> list[int]:
     return [int(head) for head in heads if head.isdecimal() and len(head) <= _DIGITS_MAX]
 
 
-def place_of(seq: int, at: int) -> int:
+def resolve_seq(seq: int, at: int) -> int:
     """A seq, given as itself or (negative) counted back from an event's own."""
     return max(0, seq + at) if at < 0 else at
 

@@ -17,7 +17,7 @@ from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import InvalidParameters
 from memory_engine.views.conversation.fold import CycleRow, ExchangeRow, SummaryRow, seqs_of
 from memory_engine.views.conversation.texts import section_of
-from memory_engine.views.screen.events import told
+from memory_engine.views.screen.events import screen_description
 from memory_engine.views.screen.view import ScreenRow
 from memory_engine.views.tool_cache.view import CacheEntry
 
@@ -61,7 +61,11 @@ def arranged(memory: Remembered) -> list[Chunk]:
         *_uncached(memory.screen, memory.finished_at),
         *(c for entry in memory.cached if entry.key not in shown for c in cached_pair(entry)),
         *(
-            [_said(memory.cycle.question_at or memory.cycle.seq, "question", memory.question or memory.cycle.question)]
+            [
+                _message_chunk(
+                    memory.cycle.question_at or memory.cycle.seq, "question", memory.question or memory.cycle.question
+                )
+            ]
             if memory.cycle is not None
             else []
         ),
@@ -134,13 +138,13 @@ def _turns(exchanges: Sequence[ExchangeRow], screen: ScreenRow | None) -> Iterat
     waiting = screen
     for row in exchanges:
         if waiting is not None and row.seq > waiting.seq:
-            yield _said(waiting.seq, "screen", told(waiting.content), ChunkType.AGENT_RESPONSE)
+            yield _message_chunk(waiting.seq, "screen", screen_description(waiting.content), ChunkType.AGENT_RESPONSE)
             waiting = None
-        yield _said(row.question_at or row.seq, "question", row.question)
+        yield _message_chunk(row.question_at or row.seq, "question", row.question)
         answer = row.answer if row.answer.strip() else NO_ANSWER
-        yield _said(row.seq, "answer", answer, ChunkType.AGENT_RESPONSE)
+        yield _message_chunk(row.seq, "answer", answer, ChunkType.AGENT_RESPONSE)
     if waiting is not None:
-        yield _said(waiting.seq, "screen", told(waiting.content), ChunkType.AGENT_RESPONSE)
+        yield _message_chunk(waiting.seq, "screen", screen_description(waiting.content), ChunkType.AGENT_RESPONSE)
 
 
 def _uncached(screen: ScreenRow | None, finished_at: int) -> Iterator[Chunk]:
@@ -152,7 +156,7 @@ def _uncached(screen: ScreenRow | None, finished_at: int) -> Iterator[Chunk]:
                 yield from _call_pair(screen.seq, call, result.result)
 
 
-def _said(seq: int, part: str, said: Content, type: ChunkType = ChunkType.USER_MESSAGE) -> Chunk:
+def _message_chunk(seq: int, part: str, said: Content, type: ChunkType = ChunkType.USER_MESSAGE) -> Chunk:
     return Chunk(id=f"{seq}.{part}", type=type, content=said if content_text(said).strip() else EMPTY)
 
 
@@ -163,11 +167,13 @@ def _covers_after(chunk: Chunk, seq: int) -> bool:
 def _answered_keys(chunks: Sequence[Chunk]) -> frozenset[str]:
     """The keys of calls that the open cycle holds with their results: a cached copy would say it twice."""
     answered = {chunk.call_id for chunk in chunks if chunk.call_id and chunk.final}
-    keys = (_key(call.name, call.arguments) for chunk in chunks for call in chunk.calls if call.id in answered)
+    keys = (
+        _call_cache_key(call.name, call.arguments) for chunk in chunks for call in chunk.calls if call.id in answered
+    )
     return frozenset(key for key in keys if key)
 
 
-def _key(tool: str, arguments: str) -> str:
+def _call_cache_key(tool: str, arguments: str) -> str:
     """The cache key of a call as a model wrote it; none for arguments that are not a JSON object."""
     try:
         parameters = json.loads(arguments)

@@ -37,7 +37,7 @@ from memory_engine.views.conversation.texts import (
     format_exchange,
     format_finding,
     head_and_tail,
-    joined,
+    join_lines,
     utf8_bytes,
 )
 from memory_engine.views.scratchpad.view import Scratchpad, Snippet
@@ -79,15 +79,15 @@ _BYTES_PER_WORD = 7
 
 def short_answer(question: str, answer: str, target: int) -> list[Message]:
     """The messages that ask for a short form of an answer."""
-    return _messages(_ANSWER, target, {"question": question, "answer": answer})
+    return _prompt_messages(_ANSWER, target, {"question": question, "answer": answer})
 
 
 def shorter_summary(text: str, findings: str, target: int) -> list[Message]:
     """The messages that ask for a shorter summary."""
-    return _messages(_SUMMARY, target, {"summary": text, "findings": findings})
+    return _prompt_messages(_SUMMARY, target, {"summary": text, "findings": findings})
 
 
-def _messages(template: str, target: int, blocks: Mapping[str, str]) -> list[Message]:
+def _prompt_messages(template: str, target: int, blocks: Mapping[str, str]) -> list[Message]:
     rules = template.replace("{target}", str(target)).replace("{words}", str(target // _BYTES_PER_WORD))
     told = "\n".join(f"<{name}>\n{escape(text, quote=False)}\n</{name}>" for name, text in blocks.items() if text)
     return [{"role": "system", "content": rules}, {"role": "user", "content": told}]
@@ -243,9 +243,9 @@ async def _roll_up(thread: ThreadHandle, due: _Roll) -> None:
     """Dispatch the summary with the due exchanges. If the rows changed meanwhile, the event changes nothing."""
     limits = thread.kernel.config.conversation
     before = due.summary.text if due.summary is not None else ""
-    told = joined(before, *(_line(row, limits) for row in in_order(due.covered, due.loose)))
+    told = join_lines(before, *(_exchange_line(row, limits) for row in in_order(due.covered, due.loose)))
     findings, used = _findings(due.snippets, limits)
-    grown = joined(told, *findings)
+    grown = join_lines(told, *findings)
     count = (
         len(due.covered) + len(due.loose) + (due.summary.exchanges if due.summary is not None and not due.remade else 0)
     )
@@ -278,7 +278,7 @@ async def _compressed(thread: ThreadHandle, due: _Roll, event: SummaryRolled, to
     )
 
 
-def _line(row: ExchangeRow, limits: ConversationLimits) -> str:
+def _exchange_line(row: ExchangeRow, limits: ConversationLimits) -> str:
     return format_exchange(
         row.question, row.answer, question_bytes=limits.answer_bytes_target, answer_bytes=limits.answer_bytes_max
     )

@@ -53,7 +53,7 @@ def head_and_tail(text: str, bytes_max: int) -> str:
     return head[: _boundary(text, len(head))] + gap + text[max(start, len(text) - len(tail)) :]
 
 
-def one_line(text: str, bytes_max: int) -> str:
+def cut_line(text: str, bytes_max: int) -> str:
     """The text on one line, runs of white space as one space, cut to `bytes_max`."""
     return cut(" ".join(text.split()), bytes_max)
 
@@ -64,15 +64,15 @@ USER, AGENT, FOUND = "User: ", "Agent: ", "Found out: "
 
 def format_exchange(question: str, answer: str, *, question_bytes: int, answer_bytes: int) -> str:
     """An exchange as two lines of a summary; one for an unanswered question."""
-    asked = f"{USER}{one_line(question, question_bytes)}"
+    asked = f"{USER}{cut_line(question, question_bytes)}"
     if not answer.strip():
         return f"{asked} (not answered)"
-    return f"{asked}\n{AGENT}{one_line(answer, answer_bytes)}"
+    return f"{asked}\n{AGENT}{cut_line(answer, answer_bytes)}"
 
 
 def format_finding(snippet: str, bytes_max: int) -> str:
     """A snippet of the scratchpad as a line of a summary."""
-    return f"{FOUND}{one_line(snippet, bytes_max)}"
+    return f"{FOUND}{cut_line(snippet, bytes_max)}"
 
 
 def section_of(line: str) -> str:
@@ -82,7 +82,7 @@ def section_of(line: str) -> str:
     return DECIDED if line.startswith(AGENT) or _LEFT_OUT.fullmatch(line) else UNATTRIBUTED
 
 
-def joined(*parts: str) -> str:
+def join_lines(*parts: str) -> str:
     """Texts as lines, empty ones left out."""
     return "\n".join(part for part in parts if part)
 
@@ -135,7 +135,7 @@ def _without_oldest(lines: Sequence[str], gone: int, bytes_max: int) -> str:
 
 
 def _with_marker(lines: Sequence[str], gone: int) -> str:
-    return joined(_marker(gone) if gone else "", *lines)
+    return join_lines(_marker(gone) if gone else "", *lines)
 
 
 def _marker(gone: int) -> str:

@@ -42,7 +42,7 @@ from memory_engine.views.conversation.fold import (
     cycle_of,
     exchange_key,
     exchanges_of,
-    place_of,
+    resolve_seq,
     summary_of,
     tally_of,
 )
@@ -173,17 +173,17 @@ async def is_forgotten(thread: ThreadHandle, exchange: Exchange) -> bool:
     """Whether one of the events that an exchange came from was forgotten, also after a summary took it up."""
     forgets = (await thread.kernel.reader.forgotten(thread.id)).events
     seqs = {seq for one in forgets if isinstance(one.event, MemoryForget) for seq in one.event.origins()}
-    return bool(seqs) and not seqs.isdisjoint(await _sources(thread, exchange))
+    return bool(seqs) and not seqs.isdisjoint(await _exchange_sources(thread, exchange))
 
 
-async def _sources(thread: ThreadHandle, exchange: Exchange) -> set[int]:
+async def _exchange_sources(thread: ThreadHandle, exchange: Exchange) -> set[int]:
     """The seqs of the events that hold the question and the answer, and of those that say so."""
     found = {exchange.seq, exchange.finished_seq}
     for seq in (exchange.seq, exchange.finished_seq):
         async for recorded in thread.events(after=max(0, seq - 1), upto=seq):
             match recorded.event:
                 case CycleStarted(question_at=at) | ExchangeFinished(answer_at=at):
-                    found.add(place_of(seq, at))
+                    found.add(resolve_seq(seq, at))
     return found
 
 

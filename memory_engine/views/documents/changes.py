@@ -76,24 +76,24 @@ def with_ids(events: Sequence[Event], document_id: str, thread_id: str, base: in
 def _digest_of(loaded: Loaded, splitting: Splitting) -> str:
     """A digest of all that a document was read to, and of how it is split."""
     try:
-        return _digest((loaded, splitting.chars, splitting.overlap))
+        return _short_digest((loaded, splitting.chars, splitting.overlap))
     except UnicodeEncodeError:
         raise InvalidDocument("a text", loaded.title, "a lone surrogate in it is not a character") from None
 
 
-def _digest(value: object) -> str:
+def _short_digest(value: object) -> str:
     return sha256(encode_json(value)).hexdigest()[:_DIGEST_CHARS]
 
 
 def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[PassageText]) -> Iterator[DocumentSplice]:
     """The changes in order, each based on the result of the one before."""
     digests = [
-        _digest((loaded.title, piece.about, piece.speaker or loaded.author, piece.at_us, piece.text))
+        _short_digest((loaded.title, piece.about, piece.speaker or loaded.author, piece.at_us, piece.text))
         for piece in pieces
     ]
     old = [place.key for place in known.passages] if known is not None else []
     labels = _Labels(old)
-    for first, last, begin, end in _differences([_bare(key) for key in old], digests):
+    for first, last, begin, end in _differences([_digest_of_key(key) for key in old], digests):
         passages = tuple(
             DocumentPassage(labels.next(digests[n]), piece.text, piece.about, piece.speaker, piece.at_us)
             for n, piece in enumerate(pieces[begin:end], begin)
@@ -116,7 +116,7 @@ class _Labels:
         return f"{digest}:{number}" if number else digest
 
 
-def _bare(key: str) -> str:
+def _digest_of_key(key: str) -> str:
     return key.partition(":")[0]
 
 
@@ -143,7 +143,7 @@ def _batches(splices: Iterator[DocumentSplice]) -> Iterator[tuple[DocumentSplice
     batch: list[DocumentSplice] = []
     count = size = 0
     for splice in _small(splices):
-        bytes_more = sum(map(_bytes, splice.passages)) + sum(len(key) + 3 for key in splice.ended)
+        bytes_more = sum(map(_passage_size, splice.passages)) + sum(len(key) + 3 for key in splice.ended)
         if batch and (count + len(splice.passages) > PASSAGES_PER_EVENT_MAX or size + bytes_more > BYTES_PER_EVENT_MAX):
             yield tuple(batch)
             batch, count, size = [], 0, 0
@@ -168,5 +168,5 @@ def _small(splices: Iterator[DocumentSplice]) -> Iterator[DocumentSplice]:
             yield DocumentSplice(splice.at + n, (), splice.passages[n : n + _PASSAGES_MAX])
 
 
-def _bytes(passage: DocumentPassage) -> int:
+def _passage_size(passage: DocumentPassage) -> int:
     return len(passage.text.encode("utf-8", "replace")) + len(passage.about) + len(passage.speaker) + 64

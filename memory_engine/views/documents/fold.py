@@ -79,12 +79,14 @@ class DocumentsFold:
         match event.event:
             case DocumentAdded() as added:
                 rows.drop(_gone_key(added.document_id))
-                rows.put(_key(added.document_id), _changed(document_of(rows, added.document_id), added, event.seq))
+                rows.put(
+                    _document_key(added.document_id), _changed(document_of(rows, added.document_id), added, event.seq)
+                )
             case DocumentRemoved(document_id=document_id):
-                _end(rows, document_id, event.seq)
+                _end_document(rows, document_id, event.seq)
             case MemoryForget(seqs=seqs) if seqs:
                 for document in documents_of(rows):
-                    _forget(rows, document, frozenset(seqs), event.seq)
+                    _forget_passages(rows, document, frozenset(seqs), event.seq)
 
 
 DOCUMENTS = DocumentsFold()
@@ -92,7 +94,7 @@ DOCUMENTS = DocumentsFold()
 
 def document_of(rows: ReadableRows[Document | Gone], document_id: str) -> Document | None:
     """The document of this id."""
-    found = rows.get(_key(document_id))
+    found = rows.get(_document_key(document_id))
     return found if isinstance(found, Document) else None
 
 
@@ -104,11 +106,11 @@ def documents_of(rows: ReadableRows[Document | Gone]) -> list[Document]:
 
 def changed_at(rows: ReadableRows[Document | Gone], document_id: str) -> int:
     """The seq of the last event that brought, changed or took away the document of this id; 0 if none ever did."""
-    found = rows.get(_key(document_id)) or rows.get(_gone_key(document_id))
+    found = rows.get(_document_key(document_id)) or rows.get(_gone_key(document_id))
     return 0 if found is None else found.seq
 
 
-def _key(document_id: str) -> str:
+def _document_key(document_id: str) -> str:
     return _FIRST + document_id
 
 
@@ -150,22 +152,22 @@ def _splice(passages: list[PassagePlace], splice: DocumentSplice, seq: int) -> N
     passages[at:at] = [PassagePlace(passage.key, seq) for passage in splice.passages]
 
 
-def _end(rows: Rows[Document | Gone], document_id: str, seq: int) -> None:
-    rows.drop(_key(document_id))
+def _end_document(rows: Rows[Document | Gone], document_id: str, seq: int) -> None:
+    rows.drop(_document_key(document_id))
     rows.put(_gone_key(document_id), Gone(seq))
 
 
-def _forget(rows: Rows[Document | Gone], document: Document, seqs: frozenset[int], at: int) -> None:
+def _forget_passages(rows: Rows[Document | Gone], document: Document, seqs: frozenset[int], at: int) -> None:
     if seqs.isdisjoint(document.seqs):
         return
     kept = _not_from(document.passages, seqs)
     if not kept:
-        _end(rows, document.id, at)
+        _end_document(rows, document.id, at)
     elif document.header_seq in seqs:
         bare = Document(document.id, document.id, document.format, kept, document.seqs, at, at, document.source)
-        rows.put(_key(document.id), bare)
+        rows.put(_document_key(document.id), bare)
     else:
-        rows.put(_key(document.id), msgspec.structs.replace(document, passages=kept, seq=at, digest=""))
+        rows.put(_document_key(document.id), msgspec.structs.replace(document, passages=kept, seq=at, digest=""))
 
 
 def _not_from(passages: Sequence[PassagePlace], seqs: frozenset[int]) -> tuple[PassagePlace, ...]:

@@ -12,15 +12,15 @@ _BETWEEN = " > "
 
 
 @PLUGIN.passages(DocumentAdded)
-def _added(event: DocumentAdded, _seq: int) -> Extracted:
+def _document_passages(event: DocumentAdded, _seq: int) -> Extracted:
     prefix = document_prefix(event.document_id)
     return Extracted(
-        texts=tuple(_text(event, passage, prefix) for splice in event.splices for passage in splice.passages),
+        texts=tuple(_passage_text(event, passage, prefix) for splice in event.splices for passage in splice.passages),
         keys=tuple(prefix + key for splice in event.splices for key in splice.ended),
     )
 
 
-def _text(event: DocumentAdded, passage: DocumentPassage, prefix: str) -> Text:
+def _passage_text(event: DocumentAdded, passage: DocumentPassage, prefix: str) -> Text:
     return Text(
         text=passage.text,
         kind="document",

@@ -114,8 +114,8 @@ class Documents:
             raise InvalidDocument("title", title, "give it one to be found and shown by")
         digest = sha256(f"{title}\0{text}".encode("utf-8", "replace")).hexdigest()
         plain = text.replace("\r\n", "\n")
-        read = await on_thread(lambda: _text_of(plain, id or f"text:{digest[:24]}", title, described))
-        [change] = await self._changed({read.id: partial(_wanted, read, _Ingestion(splitting))})
+        read = await on_thread(lambda: _given_document(plain, id or f"text:{digest[:24]}", title, described))
+        [change] = await self._changed({read.id: partial(_document_changes, read, _Ingestion(splitting))})
         if isinstance(change, InvalidInput):
             raise change
         # another may have removed it by now
@@ -194,7 +194,7 @@ class Documents:
 
     async def _ingest(self, paths: Sequence[Path], run: "_Ingestion") -> DocumentReport:
         report = run.report
-        read = _read(find(paths), run.limits)
+        read = _load_parts(find(paths), run.limits)
         while some := await on_thread(partial(_some, read)):
             for group in _distinct(some):
                 await self._put_all(group, run)
@@ -206,7 +206,9 @@ class Documents:
 
     async def _put_all(self, documents: Sequence["_ReadPart"], run: "_Ingestion") -> None:
         """Bring documents to the versions that were read: all in one commit, or each for itself if one is refused."""
-        wanted = {one.part.id: partial(_wanted, one.part, run) for one in documents if isinstance(one.part, Loaded)}
+        wanted = {
+            one.part.id: partial(_document_changes, one.part, run) for one in documents if isinstance(one.part, Loaded)
+        }
         try:
             changed = await self._changed(wanted)
         except InvalidInput as error:
@@ -331,7 +333,7 @@ def _computed(
     return changed
 
 
-def _wanted(loaded: Loaded, run: _Ingestion, known: Document | None) -> Sequence[Event]:
+def _document_changes(loaded: Loaded, run: _Ingestion, known: Document | None) -> Sequence[Event]:
     """The events that turn a known document into the loaded one. Raises `InvalidInput`."""
     check_identifier("document id", loaded.id)
     if _has_text(loaded):
@@ -345,7 +347,7 @@ def _has_text(loaded: Loaded) -> bool:
     return any(section.text.strip() for section in loaded.sections)
 
 
-def _read(found: Iterator[File | SkippedFile | UnreadableDocument], limits: ReadingLimits) -> Iterator[_ReadPart]:
+def _load_parts(found: Iterator[File | SkippedFile | UnreadableDocument], limits: ReadingLimits) -> Iterator[_ReadPart]:
     """The parts of each file, then its end."""
     for one in found:
         if isinstance(one, File):
@@ -380,7 +382,7 @@ def _distinct(read: Iterable[_ReadPart]) -> Iterator[Sequence[_ReadPart]]:
         yield tuple(group.values())
 
 
-def _text_of(text: str, id: str, title: str, described: Described) -> Loaded:
+def _given_document(text: str, id: str, title: str, described: Described) -> Loaded:
     """A text given by the caller, under its title."""
     is_markdown = any(line.startswith("#") for line in text.splitlines())
     read = markdown_document(text, id, title, is_titled=True) if is_markdown else text_document(text, id, title)
@@ -388,14 +390,14 @@ def _text_of(text: str, id: str, title: str, described: Described) -> Loaded:
         read,
         source=described.source,
         author=described.author or read.author,
-        date=read.date if described.date is None else _date(described.date),
+        date=read.date if described.date is None else _utc_date(described.date),
         channel=described.channel,
         thread=described.thread,
         metadata={**read.metadata, **described.metadata},
     )
 
 
-def _date(given: datetime) -> datetime:
+def _utc_date(given: datetime) -> datetime:
     try:
         return in_utc(given)
     except (AttributeError, TypeError, ValueError, OverflowError) as error:

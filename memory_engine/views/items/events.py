@@ -57,11 +57,11 @@ class ItemPut(Event):
 
     def in_few_words(self) -> str:
         """Its name, and its value."""
-        return f"{_named(self)}: {json.dumps(self.value, ensure_ascii=False)}"
+        return f"{_item_path(self)}: {json.dumps(self.value, ensure_ascii=False)}"
 
     def texts(self) -> Iterator[str]:
         """The texts that search finds, in order; a path that leads nowhere gives none."""
-        return texts_of(self.value, self.index)
+        return texts_at_paths(self.value, self.index)
 
 
 @event("items_deleted", tracked=True, role="memory", chunks="none")
@@ -73,7 +73,7 @@ class ItemsDeleted(Event):
 
     def in_few_words(self) -> str:
         """Their names, and the reason."""
-        return ", ".join(map(_named, self.items)) + (f" ({self.reason})" if self.reason else "")
+        return ", ".join(map(_item_path, self.items)) + (f" ({self.reason})" if self.reason else "")
 
 
 @event("items_used", tracked=True, role="memory", chunks="none")
@@ -84,35 +84,35 @@ class ItemsUsed(Event):
 
     def in_few_words(self) -> str:
         """Their names."""
-        return ", ".join(map(_named, self.items))
+        return ", ".join(map(_item_path, self.items))
 
 
-def _named(item: ItemName | ItemUse | ItemPut) -> str:
+def _item_path(item: ItemName | ItemUse | ItemPut) -> str:
     return "/".join((*item.namespace, item.key))
 
 
-def texts_of(value: object, paths: Iterable[str]) -> Iterator[str]:
+def texts_at_paths(value: object, paths: Iterable[str]) -> Iterator[str]:
     """The texts of a value at paths such as `title`, `author.name` or `tags[*]`."""
     for path in paths:
-        for found in (value,) if path in (WHOLE, "") else _at(value, list(_STEP.finditer(path))):
-            said = _said(found)
+        for found in (value,) if path in (WHOLE, "") else _values_at(value, list(_STEP.finditer(path))):
+            said = _readable_text(found)
             if said.strip():
                 yield said
 
 
-def _at(value: object, steps: Sequence[re.Match[str]]) -> Iterator[object]:
+def _values_at(value: object, steps: Sequence[re.Match[str]]) -> Iterator[object]:
     if not steps:
         yield value
         return
-    for found in _next(value, steps[0]):
-        yield from _at(found, steps[1:])
+    for found in _step_values(value, steps[0]):
+        yield from _values_at(found, steps[1:])
 
 
-def _next(value: object, step: re.Match[str]) -> Iterator[object]:
+def _step_values(value: object, step: re.Match[str]) -> Iterator[object]:
     name, place, some = step.group("name", "place", "some")
     if some is not None:
         for path in some.split(","):
-            yield from _at(value, list(_STEP.finditer(path.strip())))
+            yield from _values_at(value, list(_STEP.finditer(path.strip())))
     elif isinstance(value, dict):
         if name == "*":
             yield from (one for _, one in sorted(value.items()))
@@ -125,7 +125,7 @@ def _next(value: object, step: re.Match[str]) -> Iterator[object]:
             yield value[int(place)]
 
 
-def _said(value: object) -> str:
+def _readable_text(value: object) -> str:
     """A value as a person reads it, the fields in order of their names, as the log keeps them."""
     match value:
         case None:
@@ -133,7 +133,7 @@ def _said(value: object) -> str:
         case str():
             return value
         case dict():
-            return "\n".join(f"{name}: {said}" for name, one in sorted(value.items()) if (said := _said(one)))
+            return "\n".join(f"{name}: {said}" for name, one in sorted(value.items()) if (said := _readable_text(one)))
         case list() | tuple():
-            return ", ".join(said for one in value if (said := _said(one)))
+            return ", ".join(said for one in value if (said := _readable_text(one)))
     return json.dumps(value)

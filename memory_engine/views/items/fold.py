@@ -51,11 +51,11 @@ def used_key(key: str) -> str:
     return _USED + key.removeprefix(_ITEM)
 
 
-def name_of(key: str) -> tuple[tuple[str, ...], str]:
+def item_name(key: str) -> tuple[tuple[str, ...], str]:
     """Namespace and key of an item, by the key of its row."""
     path, _, own = key.removeprefix(_ITEM).partition("//") if not key.startswith(f"{_ITEM}/") else ("", "", key[6:])
     labels = path.split("/") if path else ()
-    return tuple("" if label == "%" else _plain(label) for label in labels), _plain(own)
+    return tuple("" if label == "%" else _unescape_label(label) for label in labels), _unescape_label(own)
 
 
 def behind(prefix: str) -> str:
@@ -67,7 +67,7 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
 
 
-def _plain(text: str) -> str:
+def _unescape_label(text: str) -> str:
     return text.replace("%00", "\0").replace("%2F", "/").replace("%25", "%")
 
 

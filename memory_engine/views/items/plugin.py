@@ -12,7 +12,7 @@ PLUGIN.silent(ItemsUsed)
 
 
 @PLUGIN.passages(ItemPut)
-def _put(event: ItemPut, _seq: int) -> Extracted:
+def _item_passages(event: ItemPut, _seq: int) -> Extracted:
     """A version takes the place of the one before."""
     key = item_key(event.namespace, event.key)
     said = (piece for text in event.texts() for piece in pieces(text))

@@ -25,7 +25,7 @@ from memory_engine.views.items.fold import (
     UsedRow,
     behind,
     item_key,
-    name_of,
+    item_name,
     namespace_key,
     used_key,
 )
@@ -198,9 +198,9 @@ class Items:
         begin = first = namespace_key(prefix)
         found: set[tuple[str, ...]] = set()
         while page := await self._thread.rows_between(ITEMS, first, behind(begin), PAGE):
-            found.update(name_of(one.key)[0] for one in await self._standing(page))
+            found.update(item_name(one.key)[0] for one in await self._standing(page))
             last = page[-1][0]
-            namespace = name_of(last)[0]
+            namespace = item_name(last)[0]
             first = behind(f"{namespace_key(namespace)}/") if namespace in found else f"{last}\0"
         return sorted(found)
 
@@ -284,7 +284,7 @@ class Items:
         for one in standing:
             put = reader.decode(self._thread.id, stored[one.row.seq]).event
             if isinstance(put, ItemPut):
-                found.append(_Read(one.row, _item(put, one)))
+                found.append(_Read(one.row, _build_item(put, one)))
         return found
 
     async def _standing(self, page: Iterable[tuple[str, AnyItemRow]]) -> Sequence[_Standing]:
@@ -308,7 +308,7 @@ class Items:
         """The names of those whose time is over."""
         mortal = [(key, row) for key, row in page if isinstance(row, ItemRow) and row.ttl_us]
         standing = {one.key for one in await self._standing(mortal)}
-        return tuple(ItemName(*name_of(key)) for key, _ in mortal if key not in standing)
+        return tuple(ItemName(*item_name(key)) for key, _ in mortal if key not in standing)
 
     async def _forgotten(self) -> frozenset[int]:
         return (await self._thread.kernel.reader.forgotten(self._thread.id)).origins
@@ -331,7 +331,7 @@ class Items:
         return list(found.values())
 
 
-def _item(put: ItemPut, one: _Standing) -> Item:
+def _build_item(put: ItemPut, one: _Standing) -> Item:
     return Item(
         namespace=put.namespace,
         key=put.key,

@@ -211,8 +211,8 @@ def appended_event(
         raise InvalidMemory("metadata", given.metadata, "it is a mapping")
     metadata = {**own.metadata, **given.metadata}
     entry_id = given.id or own.id
-    key = given.key or own.key or _text_of(metadata.get("key"))
-    condition = given.condition or own.condition or _text_of(metadata.get("condition"))
+    key = given.key or own.key or _string_or_json(metadata.get("key"))
+    condition = given.condition or own.condition or _string_or_json(metadata.get("condition"))
     if layer == "semantic" and (key or entry_id):
         check_identifier("key of an entry", key or entry_id)
     return MemoryAppended(
@@ -238,7 +238,9 @@ def knowledge_event(
         fact = key
     elif isinstance(key, Mapping):
         fact = KnowledgeEntry(
-            key=_text_of(key.get("key")), value=_text_of(key.get("value")), timestamp=moment_of(key.get("timestamp"))
+            key=_string_or_json(key.get("key")),
+            value=_string_or_json(key.get("value")),
+            timestamp=moment_of(key.get("timestamp")),
         )
     elif value is None:
         raise InvalidMemory("value", value, "learn(key, value), or learn(KnowledgeEntry(key=…, value=…))")
@@ -286,12 +288,12 @@ def _as_entry(entry: "str | MemoryEntry | Mapping[str, object]") -> MemoryEntry:
     others = {name: value for name, value in fields.items() if name not in _FIELDS}
     content = fields.get("content")
     return MemoryEntry(
-        content=_text_of(content) if content is not None else _rendered(others),
-        id=_text_of(fields.get("id")),
+        content=_string_or_json(content) if content is not None else _rendered(others),
+        id=_string_or_json(fields.get("id")),
         timestamp=moment_of(fields.get("timestamp")),
         metadata={**others, **metadata},
-        key=_text_of(fields.get("key")),
-        condition=_text_of(fields.get("condition")),
+        key=_string_or_json(fields.get("key")),
+        condition=_string_or_json(fields.get("condition")),
         recalled=fields.get("recalled") is True,
     )
 
@@ -306,10 +308,10 @@ def _rendered(fields: Mapping[str, object]) -> str:
     """`iteration: 42, action: analyzed dataset`."""
     if not fields:
         raise InvalidMemory("content", None, "an entry has a content, or fields to make one of")
-    return ", ".join(f"{name}: {_text_of(value)}" for name, value in fields.items())
+    return ", ".join(f"{name}: {_string_or_json(value)}" for name, value in fields.items())
 
 
-def _text_of(value: object) -> str:
+def _string_or_json(value: object) -> str:
     """A string unchanged, `None` as the empty text, everything else as JSON."""
     if isinstance(value, str):
         return value

@@ -157,13 +157,13 @@ class LayerIndex:
             rows = await layer_rows(thread, layer, at)
             if not self._is_current(rows):
                 # noted before the rows are read: the next search reads what changes meanwhile
-                seen = [(ref(cast("object", part)), part.revision) for part in _parts(rows)]
+                seen = [(ref(cast("object", part)), part.revision) for part in _row_parts(rows)]
                 await self._update(rows)
                 self._seen = seen
         return rows
 
     def _is_current(self, rows: LayerRows) -> bool:
-        now = [(part, part.revision) for part in _parts(rows)]
+        now = [(part, part.revision) for part in _row_parts(rows)]
         return len(now) == len(self._seen) and all(
             seen() is part and then == revision for (seen, then), (part, revision) in zip(self._seen, now, strict=True)
         )
@@ -219,7 +219,7 @@ class LayerIndex:
         return changed, gone
 
 
-def _parts(rows: LayerRows) -> list[ReadableRows[EntryRow]]:
+def _row_parts(rows: LayerRows) -> list[ReadableRows[EntryRow]]:
     return [rows.resident] if rows.entries is None else [rows.resident, rows.entries]
 
 

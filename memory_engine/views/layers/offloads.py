@@ -58,10 +58,10 @@ async def offload(thread: ThreadHandle, *, min_chars: int, keep_chars: int) -> R
 def _is_large(chunk: Chunk, min_chars: int) -> bool:
     if chunk.type not in _RESULTS or chunk.category is not Category.WORKING_FLOW:
         return False
-    return chunk.retention is not Retention.CRITICAL and len(_text(chunk)) >= min_chars
+    return chunk.retention is not Retention.CRITICAL and len(_plain_chunk_text(chunk)) >= min_chars
 
 
-def _text(chunk: Chunk) -> str:
+def _plain_chunk_text(chunk: Chunk) -> str:
     """The text alone: images and files stay in the context."""
     if isinstance(chunk.content, str):
         return chunk.content or chunk.text
@@ -82,7 +82,7 @@ async def open_reference(thread: ThreadHandle, reference: str, *, start: int, ch
     if chars < 1:
         raise InvalidMemory("chars", chars, "it is a number of characters: 1 or more")
     chunk = await _original(thread, _id_of(reference))
-    text = _text(chunk)
+    text = _plain_chunk_text(chunk)
     end = min(len(text), start + chars)
     return Opened(
         reference=chunk.id,
@@ -103,7 +103,7 @@ async def _original(thread: ThreadHandle, chunk_id: str) -> Chunk:
     """The chunk before it was shortened."""
     ids = [chunk_id]
     chunk = await thread.chunk(chunk_id)
-    while (left := _REFERENCE.search(_text(chunk)[-200:])) is not None and left["id"] in chunk.parent_ids:
+    while (left := _REFERENCE.search(_plain_chunk_text(chunk)[-200:])) is not None and left["id"] in chunk.parent_ids:
         chunk = await thread.chunk(left["id"])
         ids.append(chunk.id)
     ids += chunk.parent_ids

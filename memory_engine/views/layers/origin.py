@@ -27,7 +27,7 @@ def metadata_in(encoded: str) -> dict[str, object]:
     return msgspec.json.decode(encoded, type=dict[str, object]) if encoded else {}
 
 
-def name_of(metadata: Mapping[str, object]) -> str:
+def imported_name(metadata: Mapping[str, object]) -> str:
     """The heading that an imported entry bears; empty if it has none."""
     name = metadata.get("name")
     return name if isinstance(name, str) else ""

@@ -64,8 +64,10 @@ async def user_block(situation: Situation) -> StandingBlock | None:
         return None
     known = await _known(user)
     heard = [row for row in known if row.source_thread not in ("", situation.thread.id)]
-    imported = list(islice((row for row in reversed(known) if not row.source_thread and _note(row)), LOOKED_AT_MAX))
-    lines = _lines(situation, user, sorted([*imported, *heard], key=lambda row: row.seq))
+    imported = list(
+        islice((row for row in reversed(known) if not row.source_thread and _imported_note(row)), LOOKED_AT_MAX)
+    )
+    lines = _new_lines(situation, user, sorted([*imported, *heard], key=lambda row: row.seq))
     return StandingBlock(name="user_memory", heading=_WITH_IMPORTED if imported else _HEARD, lines=lines)
 
 
@@ -83,7 +85,7 @@ async def agent_block(situation: Situation) -> StandingBlock | None:
     doubtful = [row for row in known if is_doubtful(row)]
     old = {row.seq for row in doubtful[:-LOOKED_AT_MAX]}
     rows = await rows_for(agent, (row for row in known if row.seq not in old), viewer)
-    lines = _lines(situation, agent, rows)
+    lines = _new_lines(situation, agent, rows)
     return StandingBlock(name="agent_memory", heading="What you know and go by:", lines=lines)
 
 
@@ -94,28 +96,28 @@ async def _known(memory: ScopeHandle) -> list[EntryRow]:
     return sorted((row for key in keys if (row := rows.get(key)) is not None), key=lambda row: row.seq)
 
 
-def _lines(situation: Situation, memory: ScopeHandle, rows: Iterable[EntryRow]) -> tuple[StandingLine, ...]:
+def _new_lines(situation: Situation, memory: ScopeHandle, rows: Iterable[EntryRow]) -> tuple[StandingLine, ...]:
     """Recalled memory in the conversation is not shown a second time."""
     recalled = "\n".join(chunk.text for chunk in situation.state.marked(Mark.RECALLED))
     new = (row for row in rows if row.content not in recalled)
-    return tuple(StandingLine(f"- {_told(row)}", memory.id, row.seq) for row in new)
+    return tuple(StandingLine(f"- {_layer_line(row)}", memory.id, row.seq) for row in new)
 
 
-def _note(row: EntryRow) -> str:
+def _imported_note(row: EntryRow) -> str:
     """Where an imported entry comes from. Metadata is decoded only where it may say so: a context reads every fact."""
     return origin.origin_note(origin.metadata_in(row.metadata)) if '"imported"' in row.metadata else ""
 
 
-def _told(row: EntryRow) -> str:
-    if note := _note(row):
-        name = row.condition or origin.name_of(origin.metadata_in(row.metadata))
+def _layer_line(row: EntryRow) -> str:
+    if note := _imported_note(row):
+        name = row.condition or origin.imported_name(origin.metadata_in(row.metadata))
         return " ".join(f"{name}: {row.content} ({note})".split() if name else f"{row.content} ({note})".split())
     name = row.condition if row.layer == "procedural" else row.key if row.key != row.event_id else ""
     return " ".join(f"{name}: {row.content}".split() if name else row.content.split())
 
 
 @PLUGIN.passages(MemoryAppended)
-def _entry(event: MemoryAppended, seq: int) -> Extracted:
+def _memory_passages(event: MemoryAppended, seq: int) -> Extracted:
     own = event.key or event.entry_id if event.layer == "semantic" else ""
     key = f"{MEMORY}:{event.layer}:{own or seq}"
     said = f"{event.condition} → {event.content}" if event.condition else event.content
@@ -137,11 +139,11 @@ def _entries_summarized(event: MemoryCompacted, _seq: int) -> Extracted:
 def _about(own: str, metadata: Mapping[str, object]) -> str:
     """The words above a passage; for an imported entry, its name and where it comes from."""
     if metadata.get("origin") == "imported" and (note := origin.origin_note(metadata)):
-        return ", ".join(filter(None, (origin.name_of(metadata), note)))
-    return " ".join(filter(None, (own.replace("_", " "), *_values(metadata))))
+        return ", ".join(filter(None, (origin.imported_name(metadata), note)))
+    return " ".join(filter(None, (own.replace("_", " "), *_metadata_texts(metadata))))
 
 
-def _values(metadata: Mapping[str, object]) -> Iterator[str]:
+def _metadata_texts(metadata: Mapping[str, object]) -> Iterator[str]:
     for value in metadata.values():
         if isinstance(value, str):
             yield value

@@ -80,7 +80,7 @@ class _Memory(msgspec.Struct, frozen=True):
         """The row of a passage, if it is live."""
         _, layer, own = hit.key.split(":", 2)
         rows = self.layers.get(layer)
-        return None if rows is None else _row(rows, hit, own)
+        return None if rows is None else _row_of_hit(rows, hit, own)
 
 
 async def relevant(
@@ -165,7 +165,7 @@ def _places(row: EntryRow) -> Iterator[int]:
     return (row.seq << PLACES_BITS | n for n in range(count))
 
 
-def _row(rows: LayerRows, hit: Hit, own: str) -> EntryRow | None:
+def _row_of_hit(rows: LayerRows, hit: Hit, own: str) -> EntryRow | None:
     if hit.kind == SUMMARY:
         summary = summary_of(rows.resident, rows.layer)
         stands = summary is not None and any(line.text.strip() == hit.text for line in summary.lines)

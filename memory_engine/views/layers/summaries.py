@@ -118,7 +118,7 @@ def drafted_locally(material: Material, failure: str = "", usage: Usage | None =
 
 async def drafted(layer: Layer, material: Material, model: LanguageModel | None, *, timeout_s: float) -> SummaryDraft:
     """The model's summary, or the local one where there is no model or its answer is unusable."""
-    shown = _within([*((line.text, line.seqs) for line in material.former), *map(_whole_line, material.quotable)])
+    shown = _newest_lines([*((line.text, line.seqs) for line in material.former), *map(_whole_line, material.quotable)])
     if model is None or not shown:
         return drafted_locally(material)
     source = "\n".join(f"[{n}] {text}" for n, (text, _) in enumerate(shown, 1))
@@ -174,7 +174,7 @@ def _whole_line(row: EntryRow) -> tuple[str, tuple[int, ...]]:
     return shortened(row.content + metadata, MODEL_ENTRY_CHARS_MAX), seqs_of(row)
 
 
-def _within(lines: Sequence[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
+def _newest_lines(lines: Sequence[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
     """The newest lines that the model's input has room for."""
     kept: list[tuple[str, tuple[int, ...]]] = []
     room = MODEL_CHARS_MAX

@@ -19,7 +19,7 @@ async def rows_for(thread: ThreadHandle, rows: Iterable[EntryRow], viewer: Viewe
         return found
     doubtful = {seq for row in found for seq in _doubtful(row)}
     hidden = doubtful - await visible(thread.kernel, thread.id, doubtful, viewer) if doubtful else frozenset[int]()
-    seen = (_without(row, hidden) if row.count else row for row in found if row.seq not in hidden)
+    seen = (_hide_lines(row, hidden) if row.count else row for row in found if row.seq not in hidden)
     return [row for row in seen if not row.count or row.lines]
 
 
@@ -35,6 +35,6 @@ def _doubtful(row: EntryRow) -> Sequence[int]:
     return (row.seq,) if is_doubtful(row) else ()
 
 
-def _without(summary: EntryRow, hidden: frozenset[int] | set[int]) -> EntryRow:
+def _hide_lines(summary: EntryRow, hidden: frozenset[int] | set[int]) -> EntryRow:
     kept = tuple(line for line in summary.lines if hidden.isdisjoint(line.seqs))
     return replace(summary, lines=kept, left_out=summary.left_out + len(summary.lines) - len(kept))

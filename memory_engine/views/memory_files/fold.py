@@ -51,7 +51,7 @@ class MemoryFilesFold:
         """Change the files by one event. A file goes with any of its versions: the later ones may hold its words."""
         match event.event:
             case MemoryFileWritten() as written:
-                _write(rows, written, event)
+                _put_file(rows, written, event)
             case MemoryFilesMoved(old_paths=old_paths, new_paths=new_paths):
                 _move(rows, old_paths, new_paths)
             case MemoryFilesDeleted(paths=paths):
@@ -69,7 +69,7 @@ class MemoryFilesFold:
 MEMORY_FILES = MemoryFilesFold()
 
 
-def _write(rows: Rows[AnyFileRow], written: MemoryFileWritten, event: RecordedEvent) -> None:
+def _put_file(rows: Rows[AnyFileRow], written: MemoryFileWritten, event: RecordedEvent) -> None:
     known = file_at(rows, written.path)
     now_us = to_us(event.recorded_at)
     row = FileRow(

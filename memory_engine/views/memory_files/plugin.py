@@ -12,9 +12,9 @@ PLUGIN.silent(MemoryFilesMoved)
 
 
 @PLUGIN.passages(MemoryFileWritten)
-def _written(event: MemoryFileWritten, _seq: int) -> Extracted:
+def _file_passages(event: MemoryFileWritten, _seq: int) -> Extracted:
     """A version takes the place of the one before; to forget an earlier one drops it too, as it may hold its words."""
-    key = _key(event.file_id)
+    key = _file_passage_key(event.file_id)
     texts = (
         Text(piece, MEMORY, key=key, origins=event.drawn_from, about=event.path) for piece in pieces(event.content)
     )
@@ -23,8 +23,8 @@ def _written(event: MemoryFileWritten, _seq: int) -> Extracted:
 
 @PLUGIN.passages(MemoryFilesDeleted)
 def _deleted(event: MemoryFilesDeleted, _seq: int) -> Extracted:
-    return Extracted(keys=tuple(map(_key, event.file_ids)))
+    return Extracted(keys=tuple(map(_file_passage_key, event.file_ids)))
 
 
-def _key(file_id: str) -> str:
+def _file_passage_key(file_id: str) -> str:
     return f"memory_file:{file_id}"

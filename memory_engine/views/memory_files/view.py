@@ -59,11 +59,11 @@ class MemoryFiles:
     async def list(self, folder: str = "", *, at: MomentLike | None = None) -> "list[MemoryFile]":
         """The files in a folder and below it (default: all), in order of path."""
         rows = await self._thread.rows(MEMORY_FILES, at=at)
-        return [_file(path, row) for path, row in files_of(rows, _checked(folder) if folder else "")]
+        return [_file(path, row) for path, row in files_of(rows, _checked_path(folder) if folder else "")]
 
     async def get(self, path: str, *, at: MomentLike | None = None) -> MemoryFile | None:
         """The file at a path, or `None`."""
-        row = file_at(await self._thread.rows(MEMORY_FILES, at=at), _checked(path))
+        row = file_at(await self._thread.rows(MEMORY_FILES, at=at), _checked_path(path))
         return None if row is None else _file(path, row)
 
     async def read(self, path: str, *, at: MomentLike | None = None) -> str:
@@ -78,7 +78,7 @@ class MemoryFiles:
 
         Raises `MemoryFileExists` if a file or folder is at the path, or a file is where a folder has to be.
         """
-        _checked(path)
+        _checked_path(path)
 
         def wanted(rows: ReadableRows[AnyFileRow]) -> Event:
             _check_free(rows, path)
@@ -93,7 +93,7 @@ class MemoryFiles:
         `change` is called again if someone else changed a file meanwhile; its errors are raised, and then nothing was
         written. Raises `UnknownMemoryFile`.
         """
-        _checked(path)
+        _checked_path(path)
 
         def wanted(rows: ReadableRows[AnyFileRow]) -> Event:
             row = file_at(rows, path)
@@ -112,7 +112,7 @@ class MemoryFiles:
 
     async def delete(self, path: str) -> Receipt:
         """Delete a file, or a folder with all its files. The log keeps them. Raises `UnknownMemoryFile`."""
-        _checked(path)
+        _checked_path(path)
         return await self._changed(lambda rows: self._deletion(rows, path))
 
     async def clear(self) -> Receipt | None:
@@ -126,8 +126,8 @@ class MemoryFiles:
 
         Raises `UnknownMemoryFile`, `MemoryFileExists`, and `InvalidFilePath` for a folder moved into itself.
         """
-        _checked(path)
-        _checked(to)
+        _checked_path(path)
+        _checked_path(to)
 
         def wanted(rows: ReadableRows[AnyFileRow]) -> Event:
             found = self._found(rows, path)
@@ -145,7 +145,7 @@ class MemoryFiles:
 
         Without a path, those of all files. Leaves out forgotten versions, and those made from them.
         """
-        path = _checked(path) if path else ""
+        path = _checked_path(path) if path else ""
         history = _History()
         if await self._thread.exists():
             async for event in self._thread.events():
@@ -195,7 +195,7 @@ def _file(path: str, row: FileRow) -> MemoryFile:
     )
 
 
-def _checked(path: str) -> str:
+def _checked_path(path: str) -> str:
     """The path, if it is relative and in its shortest form. Raises `InvalidFilePath`."""
     if checked_text("path", path).startswith("/"):
         raise InvalidFilePath(path, "a path is relative to the memory: leave out the first /")
@@ -252,8 +252,8 @@ class _History:
 
     def _forget(self, origins: frozenset[int]) -> None:
         """Of a file, a forgotten version goes with all later ones, which may hold its words."""
-        self._ended = [(path, kept) for path, some in self._ended if (kept := _before(some, origins))]
-        cut = {path: _before(some, origins) for path, some in self._live.items()}
+        self._ended = [(path, kept) for path, some in self._ended if (kept := _versions_before(some, origins))]
+        cut = {path: _versions_before(some, origins) for path, some in self._live.items()}
         gone = [(path, kept) for path, kept in cut.items() if len(kept) < len(self._live[path])]
         for path, kept in gone:
             del self._live[path]
@@ -261,7 +261,7 @@ class _History:
                 self._ended.append((path, kept))
 
 
-def _before(versions: Sequence[FileVersion], origins: frozenset[int]) -> list[FileVersion]:
+def _versions_before(versions: Sequence[FileVersion], origins: frozenset[int]) -> list[FileVersion]:
     first = next((n for n, one in enumerate(versions) if one.seq in origins), len(versions))
     return list(versions[:first])
 

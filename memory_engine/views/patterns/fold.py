@@ -120,7 +120,7 @@ class PatternsFold:
                 gone = frozenset(lines)
                 _let_go(rows, lambda approval: str(approval.line) in gone, "its line was removed")
             case MemoryForget(seqs=seqs) if seqs:
-                _forget(rows, frozenset(seqs))
+                _drop_forgotten_patterns(rows, frozenset(seqs))
             case ThreadCleared():  # what was shared is still to be withdrawn
                 for membership in memberships(rows):
                     _leave(rows, membership.industry)
@@ -167,7 +167,7 @@ def _leave(rows: Rows[PatternRow], industry: str) -> None:
             _put_share(rows, msgspec.structs.replace(share, approvals=()), "the tenant left")
 
 
-def _forget(rows: Rows[PatternRow], seqs: frozenset[int]) -> None:
+def _drop_forgotten_patterns(rows: Rows[PatternRow], seqs: frozenset[int]) -> None:
     for membership in memberships(rows):
         if membership.seq in seqs:
             _leave(rows, membership.industry)

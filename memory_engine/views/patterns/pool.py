@@ -133,7 +133,7 @@ SEARCH_WIDENED = 4
 SEARCH_HITS_MAX = 1_000
 
 
-def shown(key: str, row: PooledPattern, industry: str, *, own: Collection[str]) -> Pattern | None:
+def visible_pattern(key: str, row: PooledPattern, industry: str, *, own: Collection[str]) -> Pattern | None:
     """A pattern as a tenant with the shares `own` sees it; `None` where it waits for others to say the same."""
     seen = row.shown()
     if not seen:
@@ -144,7 +144,7 @@ def shown(key: str, row: PooledPattern, industry: str, *, own: Collection[str]) 
 
 async def seen_in(industry: ScopeHandle, own: Collection[str]) -> list[Pattern]:
     """The patterns of an industry, oldest first."""
-    seen = (shown(key, row, industry.scope_id, own=own) for key, row in pooled(await industry.rows(POOL)))
+    seen = (visible_pattern(key, row, industry.scope_id, own=own) for key, row in pooled(await industry.rows(POOL)))
     return [pattern for pattern in seen if pattern is not None]
 
 
@@ -158,7 +158,7 @@ async def found_in(industry: ScopeHandle, query: str, limit: int, own: Collectio
         hits: dict[str, PatternHit] = {}
         for hit in found:
             held = pooled_as(rows, hit.key)
-            seen = shown(*held, industry.scope_id, own=own) if held is not None else None
+            seen = visible_pattern(*held, industry.scope_id, own=own) if held is not None else None
             if seen is not None:
                 hits.setdefault(seen.id, PatternHit(seen, hit.score, hit.why))
         if len(hits) >= limit or len(found) < wanted or wanted >= SEARCH_HITS_MAX:

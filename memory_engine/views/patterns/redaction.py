@@ -138,11 +138,11 @@ def _patterns_of(name: str, here: str, text: str) -> Iterable[str]:
     whole = "".join(parts)
     if len(whole) > 1 and whole.casefold() in here:
         joined = r"[\W_]{0,3}".join(map(re.escape, parts))
-        yield joined if len(whole) >= KNOWN_INSIDE_CHARS_MIN else _alone(joined)
+        yield joined if len(whole) >= KNOWN_INSIDE_CHARS_MIN else _whole_word(joined)
     for part in parts if len(parts) > 1 else ():
         if len(part) >= KNOWN_PART_CHARS_MIN and part.casefold() not in generic_parts() and part.casefold() in here:
-            yield _alone(re.escape(part))
+            yield _whole_word(re.escape(part))
 
 
-def _alone(pattern: str) -> str:
+def _whole_word(pattern: str) -> str:
     return rf"(?<![^\W_]){pattern}(?:['’]?s)?(?![^\W_])"

@@ -61,7 +61,7 @@ class Masked:
 
     def mask(self, spans: Iterable[Span], kind: str) -> bool:
         """Take out spans of `text`, together with what was taken out inside them before. Whether there were any."""
-        joined = _joined(self._widened(start, end) for start, end in spans if start < end)
+        joined = _merge_spans(self._widened(start, end) for start, end in spans if start < end)
         for start, end in reversed(joined):
             covered = self._signs[start:end]
             hole = _Sign(HOLE, covered[0].start, max(sign.end for sign in covered), kind)
@@ -118,7 +118,7 @@ def _signs_of(original: str) -> list[_Sign]:
     return signs
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
+def _merge_spans(spans: Iterable[Span]) -> list[Span]:
     """Spans that overlap become one."""
     joined: list[Span] = []
     for start, end in sorted(spans):
@@ -206,7 +206,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
-def _matching(pattern: str) -> Detector:
+def _pattern_detector(pattern: str) -> Detector:
     def detect(text: str) -> Iterator[Span]:
         return (match.span() for match in _compiled(pattern).finditer(text))
 
@@ -218,7 +218,7 @@ def _digits(text: str) -> int:
 
 
 @cache
-def _date() -> re.Pattern[str]:
+def _date_pattern() -> re.Pattern[str]:
     months = any_of(all_names("months"))
     return _compiled(
         rf"\b\d{{1,4}}\s?{_DASH}\s?\d{{1,2}}\s?{_DASH}\s?\d{{1,4}}\b"
@@ -231,7 +231,7 @@ def _date() -> re.Pattern[str]:
 
 
 def _dates(text: str) -> Iterator[Span]:
-    return (match.span() for match in _date().finditer(text))
+    return (match.span() for match in _date_pattern().finditer(text))
 
 
 def _phones(text: str) -> Iterator[Span]:
@@ -241,13 +241,13 @@ def _phones(text: str) -> Iterator[Span]:
             yield match.span()
 
 
-def _numbers(text: str) -> Iterator[Span]:
+def _number_spans(text: str) -> Iterator[Span]:
     for match in _compiled(_NUMBER).finditer(text):
         if _digits(match.group()) >= NUMBER_DIGITS_MIN and match.group() not in _PLAIN_NUMBERS:
             yield match.span()
 
 
-def _ids(text: str) -> Iterator[Span]:
+def _id_spans(text: str) -> Iterator[Span]:
     """Words of letters and digits, but short ones of the trade (`Q3`, `7x`); words no language has."""
     for match in _compiled(_TOKEN).finditer(text):
         parts = re.split(r"[_\-]+", match.group())
@@ -267,18 +267,18 @@ def _secrets(text: str) -> Iterator[Span]:
 
 
 SHAPES: tuple[tuple[str, Detector], ...] = (
-    ("email", _matching(_EMAIL)),
-    ("url", _matching(_URL)),
-    ("handle", _matching(_HANDLE)),
-    ("path", _matching(_PATH)),
-    ("ip", _matching(_IP)),
-    ("account", _matching(_ACCOUNT)),
-    ("money", _matching(_MONEY)),
+    ("email", _pattern_detector(_EMAIL)),
+    ("url", _pattern_detector(_URL)),
+    ("handle", _pattern_detector(_HANDLE)),
+    ("path", _pattern_detector(_PATH)),
+    ("ip", _pattern_detector(_IP)),
+    ("account", _pattern_detector(_ACCOUNT)),
+    ("money", _pattern_detector(_MONEY)),
     ("date", _dates),
-    ("address", _matching(_ADDRESS)),
+    ("address", _pattern_detector(_ADDRESS)),
     ("phone", _phones),
-    ("id", _ids),
-    ("number", _numbers),
+    ("id", _id_spans),
+    ("number", _number_spans),
     ("secret", _secrets),
 )
 """The detectors in their order: each looks at the text that the ones before left."""

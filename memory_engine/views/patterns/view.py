@@ -47,7 +47,7 @@ from memory_engine.views.patterns.pool import (
     pooled_as,
     revocation,
     seen_in,
-    shown,
+    visible_pattern,
 )
 from memory_engine.views.patterns.redaction import (
     EmbeddedRedactor,
@@ -188,8 +188,10 @@ class Patterns:
         for share in _of(rows, industry):
             pool = await self._industry(share.industry).rows(POOL)
             held = pooled_as(pool, share.share)
-            pattern = shown(*held, share.industry, own=frozenset((share.share,))) if held is not None else None
-            found.append(pattern or _alone(share))
+            pattern = (
+                visible_pattern(*held, share.industry, own=frozenset((share.share,))) if held is not None else None
+            )
+            found.append(pattern or _own_pattern(share))
         return tuple(found)
 
     # reading
@@ -315,7 +317,7 @@ def _share_name(member: Membership, text: str) -> str:
     return hmac.digest(bytes.fromhex(member.secret), said, "sha256").hex()[:SHARE_CHARS]
 
 
-def _alone(share: ShareRow) -> Pattern:
+def _own_pattern(share: ShareRow) -> Pattern:
     return Pattern(id=pattern_id(share.text), industry=share.industry, text=share.text, tenants=1, own=True)
 
 

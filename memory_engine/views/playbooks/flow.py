@@ -63,7 +63,7 @@ class FlowsFold:
                     promoted = _judged(record, event, "promoted", reason)
                     rows.put(flow_id, msgspec.structs.replace(promoted, liked_seq=liked_seq))
             case MemoryForget(seqs=seqs) if seqs:
-                _forget(rows, frozenset(seqs))
+                _drop_forgotten_flows(rows, frozenset(seqs))
 
 
 def _complete(rows: Rows[FlowRecord], flow: FlowCompleted, event: RecordedEvent) -> None:
@@ -88,7 +88,7 @@ def _judged(record: FlowRecord, event: RecordedEvent, status: FlowStatus, reason
     return msgspec.structs.replace(record, status=status, reason=reason, judged_seq=event.seq, judged_event_id=event.id)
 
 
-def _forget(rows: Rows[FlowRecord], seqs: frozenset[int]) -> None:
+def _drop_forgotten_flows(rows: Rows[FlowRecord], seqs: frozenset[int]) -> None:
     for flow_id, record in list(rows.items()):
         if record.seq in seqs:
             rows.drop(flow_id)

@@ -66,9 +66,11 @@ class Playbook(msgspec.Struct, frozen=True, omit_defaults=True):
         lines = [f"Playbook for the flow {self.flow_dact}: it worked {_times(self.count)} for this user."]
         lines.append(f"Request: {_one_line(self.user_query)}")
         if self.slots:
-            lines.append("Slots: " + ", ".join(f"{_one_line(k)} = {_shown(v)}" for k, v in sorted(self.slots.items())))
+            lines.append(
+                "Slots: " + ", ".join(f"{_one_line(k)} = {_short_json(v)}" for k, v in sorted(self.slots.items()))
+            )
         for n, call in enumerate(self.tool_calls, 1):
-            parameters = ", ".join(f"{_one_line(k)}={_shown(v)}" for k, v in sorted(call.parameters.items()))
+            parameters = ", ".join(f"{_one_line(k)}={_short_json(v)}" for k, v in sorted(call.parameters.items()))
             lines.append(f"Step {n}: {_one_line(call.tool_id)}({parameters})")
         if self.outcome:
             lines.append(f"Outcome: {_one_line(self.outcome)}")
@@ -106,10 +108,10 @@ class PlaybooksFold:
             case PlaybookRemoved(playbook_id=key):
                 rows.drop(key)
             case MemoryForget(seqs=seqs) if seqs:
-                _forget(rows, frozenset(seqs))
+                _drop_forgotten_times(rows, frozenset(seqs))
 
 
-def _forget(rows: Rows[Playbook], seqs: frozenset[int]) -> None:
+def _drop_forgotten_times(rows: Rows[Playbook], seqs: frozenset[int]) -> None:
     for key, playbook in list(rows.items()):
         kept = tuple(time for time in playbook.times if time.seq not in seqs)
         if not kept:
@@ -130,6 +132,6 @@ def _one_line(text: str) -> str:
     return short if len(short) <= LINE_CHARS_MAX else short[:LINE_CHARS_MAX] + "…"
 
 
-def _shown(value: object) -> str:
+def _short_json(value: object) -> str:
     encoded = encode_json(value).decode()
     return encoded if len(encoded) <= VALUE_CHARS_MAX else encoded[:VALUE_CHARS_MAX] + "…"

@@ -32,7 +32,7 @@ PLUGIN.projection(PLAYBOOKS)
 
 
 @PLUGIN.context_block("playbook", place="turn")
-async def block(situation: Situation) -> StandingBlock | None:
+async def playbook_block(situation: Situation) -> StandingBlock | None:
     """The user's playbook that fits the question best, unless it is on the scratchpad already.
 
     A request that came without a query is compared by words alone: reading a context asks no embedder unasked.

@@ -103,12 +103,12 @@ class WordingJudge:
             return Reaction("correction", f"it grants the answer and asks for another: '{concession.group()[:40]}'")
         if same_text(message) and says_the_same(message, user_query):
             return Reaction("correction", "it asks the same again")
-        return _content(_without_no(text))
+        return _folded_reaction(_without_no(text))
 
 
-def _content(text: str) -> Reaction:
+def _folded_reaction(text: str) -> Reaction:
     """The judgement of a folded text that corrects nothing."""
-    parts = [part for said in rough_sentences(_CONTROL.sub(" ", _SKIN.sub("", text))) for part in _parts(said)]
+    parts = [part for said in rough_sentences(_CONTROL.sub(" ", _SKIN.sub("", text))) for part in _judged_clauses(said)]
     doubt = next((said for kind, said in parts if kind == "other"), None)
     if doubt is not None and _says_enough(text):
         return Reaction("doubt", f"it says more than praise: '{doubt[:40]}'")
@@ -138,14 +138,14 @@ _SKIN = regex("[\ufe0f\U0001f3fb-\U0001f3ff]")
 _Part = tuple[Literal["praise", "done", "filler", "request", "other"], str]
 
 
-def _parts(marked: str) -> Iterator[_Part]:
+def _judged_clauses(marked: str) -> Iterator[_Part]:
     """The meaning of a sentence's clauses. A request reaches to its end."""
     sentence = marked.rstrip(SENTENCE_MARKS)
     whole, ending = sentence.strip(OPENERS), marked[len(sentence) :]
     if not whole:
         return
     if _is_made_of(whole, _signs().done, _signs().filler):
-        yield _said(whole), whole
+        yield _clause_meaning(whole), whole
         return
     is_ironic = "?" in ending or ending.startswith("..") or _QUOTES.search(sentence) is not None
     begins, end = 0, len(sentence.rstrip(OPENERS))
@@ -160,10 +160,10 @@ def _parts(marked: str) -> Iterator[_Part]:
             yield ("other" if _doubts(rest, opened.end()) else "request"), rest
             return
         if said:
-            yield ("other" if is_ironic else _said(said)), said
+            yield ("other" if is_ironic else _clause_meaning(said)), said
 
 
-def _said(clause: str) -> Literal["praise", "done", "filler", "other"]:
+def _clause_meaning(clause: str) -> Literal["praise", "done", "filler", "other"]:
     if _is_praise(clause):
         return "praise"
     if _is_made_of(clause, _signs().filler):

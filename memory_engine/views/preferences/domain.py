@@ -31,11 +31,11 @@ RELATION_WEIGHT = 0.5
 """The share of a score that a relation keeps by default."""
 
 
-def _values(values: Iterable[object]) -> tuple[object, ...]:
+def _value_tuple(values: Iterable[object]) -> tuple[object, ...]:
     return tuple(values)
 
 
-def _names(names: str | Iterable[str]) -> tuple[str, ...]:
+def _name_tuple(names: str | Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
@@ -53,10 +53,10 @@ class Kind:
     description: str = field(default="", kw_only=True)
     name: str = field(default="", kw_only=True)
     type: PreferenceType = field(default="json", kw_only=True)
-    allowed: tuple[object, ...] = field(default=(), kw_only=True, converter=_values)
+    allowed: tuple[object, ...] = field(default=(), kw_only=True, converter=_value_tuple)
     default: object = field(default=None, kw_only=True)
     seed: object = field(default=None, kw_only=True)
-    flows: tuple[str, ...] = field(default=(), kw_only=True, converter=_names)
+    flows: tuple[str, ...] = field(default=(), kw_only=True, converter=_name_tuple)
     related: Mapping[str, float] = field(factory=dict, kw_only=True)
     rule: RuleReference | None = field(default=None, kw_only=True)
 
@@ -65,11 +65,11 @@ def problem_with_value(kind: Kind, value: object) -> str:
     """Why a preference of this kind cannot have this value; empty if it can."""
     match kind.type:
         case "text" if not isinstance(value, str):
-            return f"it is {_named(value)}, not a text"
+            return f"it is {_type_phrase(value)}, not a text"
         case "number" if not is_number(value):
-            return f"it is {_named(value)}, not a number"
+            return f"it is {_type_phrase(value)}, not a number"
         case "boolean" if not isinstance(value, bool):
-            return f"it is {_named(value)}, not true or false"
+            return f"it is {_type_phrase(value)}, not true or false"
     if not _is_json(value):
         return "JSON cannot hold it"
     if kind.allowed and not any(same(value, one) for one in kind.allowed):
@@ -87,7 +87,7 @@ def _is_json(value: object) -> bool:
         return False
 
 
-def _named(value: object) -> str:
+def _type_phrase(value: object) -> str:
     names: dict[type, str] = {
         str: "a text",
         bool: "true or false",
@@ -355,10 +355,10 @@ class _TableReader:
             name=str(read.get("name", "")),
             description=str(read.get("description", "")),
             type=cast("PreferenceType", read.get("type", "json")),  # the domain checks it
-            allowed=_items(read.get("allowed")),
+            allowed=_items_of_list(read.get("allowed")),
             default=read.get("default"),
             seed=read.get("seed"),
-            flows=cast("tuple[str, ...]", _items(read.get("flows"))),  # their shape was checked
+            flows=cast("tuple[str, ...]", _items_of_list(read.get("flows"))),  # their shape was checked
             related=cast("Mapping[str, float]", related),  # the domain checks the weights
             rule=self.rule(f"{place}.rule", read["rule"]) if "rule" in read else None,
         )
@@ -377,5 +377,5 @@ def _table(value: object) -> Table:
     return value if isinstance(value, dict) else {}
 
 
-def _items(value: object) -> tuple[object, ...]:
+def _items_of_list(value: object) -> tuple[object, ...]:
     return tuple(value) if isinstance(value, list) else ()

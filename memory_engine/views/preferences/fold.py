@@ -42,7 +42,7 @@ class PreferencesFold:
             case PreferenceUpdated() as updated:
                 current = rows.get(updated.key)
                 if updated.origin != "onboarding" or current is None or current.origin == "onboarding":
-                    rows.put(updated.key, _row(updated, event))
+                    rows.put(updated.key, _preference_row(updated, event))
             case PreferenceRemoved(key=key):
                 rows.drop(key)
             case MemoryForget(seqs=seqs) if seqs:
@@ -54,7 +54,7 @@ class PreferencesFold:
 PREFERENCES = PreferencesFold()
 
 
-def _row(updated: PreferenceUpdated, event: RecordedEvent) -> PreferenceRow:
+def _preference_row(updated: PreferenceUpdated, event: RecordedEvent) -> PreferenceRow:
     return PreferenceRow(
         key=updated.key,
         value=updated.value,

@@ -23,14 +23,16 @@ PLUGIN.renderer("preferences")(render_system)
 
 
 @PLUGIN.context_block("preferences")
-async def block(situation: Situation) -> StandingBlock | None:
+async def preferences_block(situation: Situation) -> StandingBlock | None:
     """The preferences of a conversation's user, the latest change last."""
     user = await situation.user()
     if user is None:
         return None
     found = sorted((await view.Preferences(user).all()).values(), key=lambda one: (one.seq, one.key))
     lines = (
-        StandingLine(f"- {one.key}: {_said(one.value)}{f' ({one.reason})' if one.reason else ''}", user.id, one.seq)
+        StandingLine(
+            f"- {one.key}: {_value_as_text(one.value)}{f' ({one.reason})' if one.reason else ''}", user.id, one.seq
+        )
         for one in found
     )
     return StandingBlock(name="preferences", heading="Preferences of the user, to be followed:", lines=tuple(lines))
@@ -38,9 +40,9 @@ async def block(situation: Situation) -> StandingBlock | None:
 
 @PLUGIN.passages(PreferenceUpdated)
 def _preference(event: PreferenceUpdated, _seq: int) -> Extracted:
-    value = _said(event.value)
+    value = _value_as_text(event.value)
     rule = f" {event.rule.name}" if event.rule is not None else ""
-    said = f"{_words(event.key)}: {value}{rule}"
+    said = f"{_spaced_key(event.key)}: {value}{rule}"
     key = f"preference:{event.key}"
     texts = tuple(Text(piece, "preference", key=key, about=event.reason) for piece in pieces(said))
     return Extracted(texts, keys=(key,))
@@ -51,12 +53,12 @@ def _preference_removed(event: PreferenceRemoved, _seq: int) -> Extracted:
     return Extracted(keys=(f"preference:{event.key}",))
 
 
-def _said(value: object) -> str:
+def _value_as_text(value: object) -> str:
     return value if isinstance(value, str) else encode_json(value).decode()
 
 
 _WITHIN_WORDS = regex(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def _words(key: str) -> str:
+def _spaced_key(key: str) -> str:
     return _WITHIN_WORDS.sub(" ", key).replace("_", " ")

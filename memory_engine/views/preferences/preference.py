@@ -198,12 +198,12 @@ def corpus(domain: Domain, stored: Mapping[str, bytes], standing: Standing) -> C
     def text(key: str) -> str:
         token = tokens[key]
         row = _ROW.decode(token) if isinstance(token, bytes) else token
-        return text_of(row, domain.kind(key)) if isinstance(row, PreferenceRow | Preference) else ""
+        return preference_text(row, domain.kind(key)) if isinstance(row, PreferenceRow | Preference) else ""
 
     return Corpus(tokens, text)
 
 
-def text_of(preference: Preference | PreferenceRow, kind: Kind | None) -> str:
+def preference_text(preference: Preference | PreferenceRow, kind: Kind | None) -> str:
     """A preference in words: key, name, description, value, and the name of its rule."""
     key = _WITHIN_WORDS.sub(" ", preference.key)
     told = (kind.name, kind.description) if kind is not None else ()

@@ -63,25 +63,25 @@ class ReadBack(msgspec.Struct, frozen=True, kw_only=True):
     moved: int
 
 
-def render(own: str, lines: Sequence[PromotedText], *, thread_id: str) -> str:
+def render_agent_md(own: str, lines: Sequence[PromotedText], *, thread_id: str) -> str:
     """The file. Without promoted lines it is the text alone, unless that text seems to hold such a section."""
     if not lines and SECTION.search(own) is None:
         return own
     upto = max((line.id for line in lines), default=0)
     note = "an unchanged line stays promoted, a changed or new one becomes part of the text above"
-    opening = f"{HEADING}\n<!-- promoted lines up to {upto} of {_digest(thread_id)}: {note} -->\n"
+    opening = f"{HEADING}\n<!-- promoted lines up to {upto} of {_text_digest(thread_id)}: {note} -->\n"
     bullets = "".join(f"{_bullet(line)}\n" for line in lines)
     return f"{own}\n\n{opening}{bullets}" if own else opening + bullets
 
 
-def one_line(text: str) -> str:
+def safe_line(text: str) -> str:
     """A text in a line: without line breaks, and unable to open a comment."""
     return " ".join(text.split()).replace("<!--", "&lt;!--")
 
 
 def _bullet(line: PromotedText) -> str:
-    text = one_line(line.text)
-    return f"- {text} <!-- promoted {line.id} {_digest(text)} -->"
+    text = safe_line(line.text)
+    return f"- {text} <!-- promoted {line.id} {_text_digest(text)} -->"
 
 
 def read_back(file: str, current: Iterable[int], *, thread_id: str) -> ReadBack:
@@ -94,14 +94,14 @@ def read_back(file: str, current: Iterable[int], *, thread_id: str) -> ReadBack:
     section = _last(file)
     if section is None:
         return ReadBack(own=file, removed=(), moved=0)
-    is_ours = section["origin"] == _digest(thread_id)
+    is_ours = section["origin"] == _text_digest(thread_id)
     kept: set[int] = set()
     moved: list[str] = []
     for line in file[section.end() :].split("\n"):
         bullet = BULLET.match(line)
         if bullet is None:
             moved.append(line.removesuffix("\r"))
-        elif is_ours and _digest(bullet["text"]) == bullet["digest"]:
+        elif is_ours and _text_digest(bullet["text"]) == bullet["digest"]:
             kept.add(int(bullet["id"]))
         else:
             moved.append(f"- {bullet['text']}")
@@ -120,7 +120,7 @@ def _last(file: str) -> "re.Match[str] | None":
     return max(SECTION.finditer(file), key=lambda section: section.start(), default=None)
 
 
-def _digest(text: str) -> str:
+def _text_digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
 
 
@@ -177,17 +177,17 @@ class AgentMdFold:
             case AgentMdPromoted() as promoted:
                 _promote(rows, promoted, event)
             case AgentMdRemoved(lines=ids):
-                for key, line in _lines(rows):
+                for key, line in _promoted_rows(rows):
                     if str(line.id) in ids:
                         rows.drop(key)
             case MemoryForget(seqs=seqs) if seqs:
-                _forget(rows, frozenset(seqs))
+                _drop_forgotten_promotions(rows, frozenset(seqs))
 
 
 def _promote(rows: Rows[OwnText | PromotedLine], promoted: AgentMdPromoted, event: RecordedEvent) -> None:
-    if not one_line(promoted.content):
+    if not safe_line(promoted.content):
         return
-    key = f"line/{sha256(same_text(one_line(promoted.content)).encode()).hexdigest()[:32]}"
+    key = f"line/{sha256(same_text(safe_line(promoted.content)).encode()).hexdigest()[:32]}"
     source = LineSource(
         text=promoted.content,
         seq=event.seq,
@@ -202,11 +202,11 @@ def _promote(rows: Rows[OwnText | PromotedLine], promoted: AgentMdPromoted, even
     rows.put(key, PromotedLine(number, (*earlier, source)))
 
 
-def _forget(rows: Rows[OwnText | PromotedLine], seqs: frozenset[int]) -> None:
+def _drop_forgotten_promotions(rows: Rows[OwnText | PromotedLine], seqs: frozenset[int]) -> None:
     own = rows.get(OWN)
     if isinstance(own, OwnText) and own.seq in seqs:
         rows.drop(OWN)
-    for key, line in _lines(rows):
+    for key, line in _promoted_rows(rows):
         kept = tuple(source for source in line.promotions if source.seq not in seqs)
         if not kept:
             rows.drop(key)
@@ -214,7 +214,7 @@ def _forget(rows: Rows[OwnText | PromotedLine], seqs: frozenset[int]) -> None:
             rows.put(key, PromotedLine(line.id, kept))
 
 
-def _lines(rows: ReadableRows[OwnText | PromotedLine]) -> list[tuple[str, PromotedLine]]:
+def _promoted_rows(rows: ReadableRows[OwnText | PromotedLine]) -> list[tuple[str, PromotedLine]]:
     return [(key, row) for key, row in rows.items() if isinstance(row, PromotedLine)]
 
 
@@ -239,7 +239,7 @@ class AgentMd:
         """The whole file as Markdown: people's own text, byte for byte, then the promoted lines with their ids."""
         rows = await self._thread.rows(AGENT_MD, at=at)
         shown = [PromotedText(line.id, line.text) for line in _sorted(rows)]
-        return render(_own(rows), shown, thread_id=self._thread.id)
+        return render_agent_md(_own_text(rows), shown, thread_id=self._thread.id)
 
     async def parts(self) -> tuple[OwnText | None, tuple[PromotedLine, ...]]:
         """People's own text with its origin, and the promoted lines, oldest first."""
@@ -249,7 +249,7 @@ class AgentMd:
 
     async def own_text(self, *, at: int | None = None) -> str:
         """People's own text."""
-        return _own(await self._thread.rows(AGENT_MD, at=at))
+        return _own_text(await self._thread.rows(AGENT_MD, at=at))
 
     async def lines(self, *, at: int | None = None) -> tuple[PromotedLine, ...]:
         """The promoted lines with their origin, oldest first."""
@@ -264,12 +264,12 @@ class AgentMd:
         nothing is written then.
         """
         checked_type("markdown", markdown, (str, os.PathLike), give="a text, or the Path of a file")
-        text = markdown if isinstance(markdown, str) else await _read(checked_file("markdown", markdown))
+        text = markdown if isinstance(markdown, str) else await _read_markdown(checked_file("markdown", markdown))
         rows = await self._thread.rows(AGENT_MD)
         lines = {line.id: line for line in _sorted(rows)}
         found = read_back(text, lines, thread_id=self._thread.id)
         events: list[Event] = []
-        if found.own != _own(rows):
+        if found.own != _own_text(rows):
             events.append(AgentMdUploaded(content=found.own))
         if found.removed:
             events.append(AgentMdRemoved(lines=tuple(map(str, found.removed)), reason="deleted or changed by hand"))
@@ -293,16 +293,16 @@ class AgentMd:
         await asyncio.to_thread(checked_file("path", path).write_bytes, content)
 
 
-def _own(rows: ReadableRows[OwnText | PromotedLine]) -> str:
+def _own_text(rows: ReadableRows[OwnText | PromotedLine]) -> str:
     own = rows.get(OWN)
     return own.content if isinstance(own, OwnText) else ""
 
 
 def _sorted(rows: ReadableRows[OwnText | PromotedLine]) -> tuple[PromotedLine, ...]:
-    return tuple(sorted((line for _, line in _lines(rows)), key=lambda line: line.id))
+    return tuple(sorted((line for _, line in _promoted_rows(rows)), key=lambda line: line.id))
 
 
-async def _read(path: Path) -> str:
+async def _read_markdown(path: Path) -> str:
     """The file's text with its own line ends."""
     content = await asyncio.to_thread(read_file, path)
     try:

@@ -85,7 +85,7 @@ def generality(sentence: str, folded: str) -> Evidence:
         signs.append(("defines data", DEFINITION_WEIGHT, verb.group()))
     if forbidden := _forbidden(folded):
         signs.append(("forbids or leaves out", FORBIDDEN_WEIGHT, forbidden))
-    if subject := _kind(sentence, folded):
+    if subject := _general_subject(sentence, folded):
         signs.append(("speaks of a kind", KIND_WEIGHT, subject))
         for kind, weight, name in (
             ("says what is done as a habit", HABIT_WEIGHT, "habit"),
@@ -113,7 +113,7 @@ def _forbidden(folded: str) -> str:
     return ""
 
 
-def _kind(sentence: str, folded: str) -> str:
+def _general_subject(sentence: str, folded: str) -> str:
     """Return the subject of a sentence about a kind in the present tense; empty for any other sentence."""
     if any(_pattern(name).search(folded) for name in ("past", "observing", "addressed")):
         return ""

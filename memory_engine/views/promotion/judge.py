@@ -118,7 +118,7 @@ def _verdict(
     passed = [score for score in scores if score.value >= score.threshold]
     if not passed:
         best = max(scores, key=lambda score: score.value - score.threshold)
-        why = f"no criterion reaches its threshold; the nearest: {_said(best)}"
+        why = f"no criterion reaches its threshold; the nearest: {_score_text(best)}"
         return Judgement(snippet, reason=why, scores=scores, worth_noting=is_all_prose(snippet.text))
     size = len(snippet.text.encode())
     if size > PROMOTED_BYTES_MAX:
@@ -133,7 +133,7 @@ def _verdict(
             return Judgement(
                 snippet, reason=f"the same stands there already: {standing[:SHOWN_CHARS]!r}", scores=scores
             )
-    return Judgement(snippet, rises=True, reason="; ".join(_said(score) for score in passed), scores=scores)
+    return Judgement(snippet, rises=True, reason="; ".join(_score_text(score) for score in passed), scores=scores)
 
 
 def _refusal(snippet: Snippet) -> str:
@@ -148,7 +148,7 @@ def _says_more(text: str, standing: str) -> bool:
     return says_the_same(text, standing) and same_text(text) != same_text(standing)
 
 
-def _said(score: PromotionScore) -> str:
+def _score_text(score: PromotionScore) -> str:
     sign = "≥" if score.value >= score.threshold else "<"
     return f"{score.criterion} {score.value:.2f} {sign} {score.threshold:.2f} ({score.reason})"
 

@@ -9,7 +9,7 @@ from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import PIECE_MAX, pieces
 from memory_engine.store.passages import NOTHING, Extracted, Text
 from memory_engine.store.protocol import ThreadFilter
-from memory_engine.views.promotion.agent_md import AGENT_MD, AgentMd, PromotedLine, one_line
+from memory_engine.views.promotion.agent_md import AGENT_MD, AgentMd, PromotedLine, safe_line
 from memory_engine.views.promotion.events import (
     AgentMdPromoted,
     AgentMdRemoved,
@@ -36,7 +36,7 @@ PLUGIN.renderer("agent_md")(render_system)
 
 
 @PLUGIN.context_block("agent_md", share=0.15)
-async def block(situation: Situation) -> StandingBlock | None:
+async def agent_md_block(situation: Situation) -> StandingBlock | None:
     """Build the block of the tenant's `agent.md`: people's own text, then the promoted lines.
 
     A line in the first person is shown only to the user in whose conversation it was written.
@@ -49,7 +49,7 @@ async def block(situation: Situation) -> StandingBlock | None:
     lines = [StandingLine(line, tenant.id, own.seq) for line in written if own is not None and line.strip()]
     others = await _lines_of_others(situation, promoted)
     shown = (line for line in promoted if line.id not in others)
-    lines += [StandingLine(f"- {one_line(line.text)}", tenant.id, line.id) for line in shown]
+    lines += [StandingLine(f"- {safe_line(line.text)}", tenant.id, line.id) for line in shown]
     return StandingBlock(name="agent_md", heading="From agent.md:", lines=tuple(lines))
 
 

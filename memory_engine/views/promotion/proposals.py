@@ -46,7 +46,7 @@ class Proposals:
             return ()
         user = ScopeHandle(self._thread.kernel, "user", owner.user_id, owner.tenant_id)
         standing = {same_text(str(found.value)) for found in (await Preferences(user).all()).values()}
-        wanted = [(said, sentence) for said in await self._messages(seq) for sentence in _wanted(said, text)]
+        wanted = [(said, sentence) for said in await self._messages(seq) for sentence in _lasting_sentences(said, text)]
         events = [
             NewEvent(_proposal(said, sentence, self._thread.id), id=derived_id("promotion", TRIGGER, said.id, sentence))
             for said, sentence in wanted
@@ -106,7 +106,7 @@ class Proposals:
         return people
 
 
-def _wanted(said: RecordedEvent, text: str) -> Sequence[str]:
+def _lasting_sentences(said: RecordedEvent, text: str) -> Sequence[str]:
     """Return the sentences of a message that are meant to apply from now on, or `text` if it is given.
 
     Leaves out secrets. Raises `InvalidArgument` if the message does not contain `text`.

@@ -24,8 +24,8 @@ from memory_engine.views.promotion.wording import (
     READ_CHARS_MAX,
     SHOWN_MAX,
     Evidence,
+    combine_evidence,
     evidence,
-    joined,
     normalized,
     quoted,
     says_the_same,
@@ -135,16 +135,18 @@ class Salience:
         sentences = _findings(snippet.text)
         text = normalized(" ".join(sentences))
         wording = evidence(text, (*wordings().general, wordings().lasting))
-        by_words = _weighed(wording, text, NUMBERS_PENALTY)
+        by_words = _evidence_score(wording, text, NUMBERS_PENALTY)
         if by_words.value >= self.threshold or _is_wish(text):
             return by_words
         forms = [generality(sentence, normalized(sentence)) for sentence in sentences]
         form = max(forms, key=lambda found: found.strength, default=NO_EVIDENCE)
         tells_habit = form.strength >= HABIT_MIN
-        return _weighed(joined(wording, form), text, NUMBERS_PENALTY * (HABIT_FACTOR if tells_habit else 1.0))
+        return _evidence_score(
+            combine_evidence(wording, form), text, NUMBERS_PENALTY * (HABIT_FACTOR if tells_habit else 1.0)
+        )
 
 
-def _weighed(general: Evidence, text: str, penalty: float) -> Score:
+def _evidence_score(general: Evidence, text: str, penalty: float) -> Score:
     """Score the evidence in a normalized text, less for what ties it to one case: measurements, words of a moment."""
     if not general.found:
         return Score(value=0.0, reason="no wording that reaches beyond this case")
@@ -329,7 +331,7 @@ class ModelScorer:
             )
         except ModelError as error:
             return await self._fall_back(snippet, context, f"the model failed ({error.reason})", error.usage)
-        answer = _read(completion)
+        answer = _decode_score(completion)
         if answer is None:
             why = "the model's answer is not the JSON object asked for"
             return await self._fall_back(snippet, context, why, completion.usage)
@@ -346,8 +348,8 @@ class ModelScorer:
         data = {
             "criterion": self.criterion,
             "question": self.question or QUESTIONS.get(self.criterion, f"How far does {self.criterion!r} apply?"),
-            "snippet": _shown(snippet, SNIPPET_CHARS_MAX),
-            "other_snippets": [_shown(other, OTHER_CHARS_MAX) for other in others],
+            "snippet": _snippet_data(snippet, SNIPPET_CHARS_MAX),
+            "other_snippets": [_snippet_data(other, OTHER_CHARS_MAX) for other in others],
             "report": context.report[:OTHER_CHARS_MAX],
         }
         if context.elsewhere:
@@ -372,11 +374,11 @@ class ModelScorer:
         )
 
 
-def _shown(snippet: Snippet, chars_max: int) -> dict[str, object]:
+def _snippet_data(snippet: Snippet, chars_max: int) -> dict[str, object]:
     return {"text": snippet.text[:chars_max], "flow": snippet.flow}
 
 
-def _read(completion: Completion) -> _ModelScore | None:
+def _decode_score(completion: Completion) -> _ModelScore | None:
     """The answer, if it is the object asked for; a fence around the whole of it is let pass."""
     text = completion.text.strip()
     if text.startswith("```") and text.endswith("```"):

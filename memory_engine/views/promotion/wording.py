@@ -170,7 +170,7 @@ def evidence(text: str, kinds: Iterable[Phrases]) -> Evidence:
 NO_EVIDENCE = Evidence(0.0, ())
 
 
-def joined(one: Evidence, other: Evidence) -> Evidence:
+def combine_evidence(one: Evidence, other: Evidence) -> Evidence:
     """The evidence of two independent looks at one text."""
     return Evidence(1.0 - (1.0 - one.strength) * (1.0 - other.strength), (*one.found, *other.found))
 

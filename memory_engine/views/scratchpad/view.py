@@ -170,7 +170,9 @@ def reduce_scratchpad_written(view: StateView, event: ScratchpadWritten, ctx: Re
     container = view.named(SCRATCHPAD)
     order = dict.fromkeys(child.id for child in view.children(container.id)) if container is not None else {}
     if container is None:
-        container = _kept(Chunk(id=ctx.new_id(), type=ChunkType.SCRATCHPAD, name=SCRATCHPAD, is_container=True))
+        container = _protected_chunk(
+            Chunk(id=ctx.new_id(), type=ChunkType.SCRATCHPAD, name=SCRATCHPAD, is_container=True)
+        )
         chunks.append(container)
         operations.append(Add(container.id))
     for chunk_id in event.read:
@@ -178,7 +180,7 @@ def reduce_scratchpad_written(view: StateView, event: ScratchpadWritten, ctx: Re
             del order[chunk_id]
             order[chunk_id] = None
             operations.append(Reorder(chunk_id))
-    snippet = _kept(
+    snippet = _protected_chunk(
         Chunk(
             id=ctx.new_id(),
             type=ChunkType.SNIPPET,
@@ -204,7 +206,7 @@ def reduce_scratchpad_removed(view: StateView, event: ScratchpadRemoved, _ctx: R
     return Reduction(operations=tuple(Delete(chunk_id) for chunk_id in gone))
 
 
-def _kept(chunk: Chunk) -> Chunk:
+def _protected_chunk(chunk: Chunk) -> Chunk:
     """The chunk as one that no compaction takes: only use, or its absence, removes a snippet."""
     return Chunk(
         id=chunk.id,

@@ -6,7 +6,7 @@ from memory_engine.core.events.base import Body, Event, event
 from memory_engine.core.events.roles import Id, JsonText
 
 
-def told(content: str) -> str:
+def screen_description(content: str) -> str:
     """The agent's description of a screen: it is part of the conversation, in its own words."""
     return f"I can see you're on a specific screen. {content}".rstrip()
 

@@ -6,7 +6,7 @@ from memory_engine.core.state import Mark
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces
 from memory_engine.store.passages import Extracted, Text
-from memory_engine.views.screen.events import ScreenInjected, told
+from memory_engine.views.screen.events import ScreenInjected, screen_description
 from memory_engine.views.screen.view import SCREEN, reduce_screen_injected, screen_of
 
 PLUGIN = Plugin("screen", events=[ScreenInjected])
@@ -16,7 +16,7 @@ PLUGIN.renderer("screen")(render_assistant)
 
 
 @PLUGIN.context_block("screen", place="turn")
-async def block(situation: Situation) -> StandingBlock | None:
+async def screen_block(situation: Situation) -> StandingBlock | None:
     """The person's screen, once its message is no longer in the context. No row is read without one."""
     ephemeral = (chunk.id for chunk in situation.state.marked(Mark.EPHEMERAL))
     if not situation.state.in_order(ephemeral):
@@ -24,7 +24,7 @@ async def block(situation: Situation) -> StandingBlock | None:
     screen = screen_of(await situation.thread.rows(SCREEN))
     if screen is None:
         return None
-    first, *others = told(screen.content).splitlines()
+    first, *others = screen_description(screen.content).splitlines()
     lines = (StandingLine(line, situation.thread.id, screen.seq) for line in others or [first])
     return StandingBlock(name="screen", heading=first if others else "", lines=tuple(lines))
 

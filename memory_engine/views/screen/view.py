@@ -21,7 +21,7 @@ from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import IdempotencyConflict, InvalidParameters
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.views.screen.events import ProactiveResult, ScreenInjected, told
+from memory_engine.views.screen.events import ProactiveResult, ScreenInjected, screen_description
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="session", gc=False):
@@ -197,7 +197,7 @@ def reduce_screen_injected(_view: StateView, event: ScreenInjected, ctx: ReduceC
         Chunk(
             id=ctx.new_id(),
             type=ChunkType.AGENT_RESPONSE,
-            content=told(event.content),
+            content=screen_description(event.content),
             retention=Retention.EPHEMERAL,
         )
     ]

@@ -33,22 +33,22 @@ class SessionItemsFold:
         """Change the rows by one event. An item goes with its message."""
         match event.event:
             case SessionItemAdded(back=back):
-                rows.put(_key(event.seq, is_recorded=back < 0), SessionItemRow(event.seq, back < 0))
+                rows.put(_item_row_key(event.seq, is_recorded=back < 0), SessionItemRow(event.seq, back < 0))
             case SessionItemRemoved(seq=seq):
                 _drop(rows, seq)
             case MemoryForget() as forget:
                 for origin in forget.origins():
                     _drop(rows, origin)
-                    rows.drop(_key(origin + 1, is_recorded=True))
+                    rows.drop(_item_row_key(origin + 1, is_recorded=True))
 
 
 SESSION_ITEMS = SessionItemsFold()
 
 
-def _key(seq: int, *, is_recorded: bool) -> str:
+def _item_row_key(seq: int, *, is_recorded: bool) -> str:
     return seq_key(seq) + (_RECORDED if is_recorded else "")
 
 
 def _drop(rows: Rows[SessionItemRow], seq: int) -> None:
     for is_recorded in (False, True):
-        rows.drop(_key(seq, is_recorded=is_recorded))
+        rows.drop(_item_row_key(seq, is_recorded=is_recorded))

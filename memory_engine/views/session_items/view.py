@@ -36,11 +36,11 @@ class SessionItems:
         What cannot be read as a message (an output without its call) is an item alone, and a warning is logged.
         Raises what `dispatch` raises, and `TypeError` for what is not JSON; then nothing was added.
         """
-        texts = [_text(item) for item in items]
+        texts = [_item_json(item) for item in items]
         recorded = await items_as_events(self.thread, [json.loads(text) if whole else None for text, whole in texts])
         events: list[Event] = []
         for (text, _), said in zip(texts, recorded, strict=True):
-            events += [_added(text, None)] if said is None else [said, _added(text, said)]
+            events += [_item_added_event(text, None)] if said is None else [said, _item_added_event(text, said)]
         await self.thread.dispatch_all(events)
 
     async def pop(self) -> Item | None:
@@ -82,7 +82,7 @@ class SessionItems:
         found: list[Item] = []
         for row in rows:
             added = events[row.seq]
-            text = _whole(cast("SessionItemAdded", added), events.get(row.seq - 1))
+            text = _full_item_text(cast("SessionItemAdded", added), events.get(row.seq - 1))
             try:
                 item = json.loads(text)
             except ValueError:
@@ -92,7 +92,7 @@ class SessionItems:
         return found
 
 
-def _text(item: Item) -> tuple[str, bool]:
+def _item_json(item: Item) -> tuple[str, bool]:
     """An item as JSON, and whether all of it is Unicode: lone surrogates become escapes, and are in no message."""
     text = json.dumps(item, ensure_ascii=False, separators=(",", ":"))
     try:
@@ -102,20 +102,20 @@ def _text(item: Item) -> tuple[str, bool]:
     return text, True
 
 
-def _added(text: str, said: Event | None) -> SessionItemAdded:
+def _item_added_event(text: str, said: Event | None) -> SessionItemAdded:
     """The event of an item, without the text that its message holds."""
     if said is None:
         return SessionItemAdded(head=text)
-    content = _content(said)
+    content = _json_content(said)
     head, found, tail = text.partition(content) if content else (text, "", "")
     return SessionItemAdded(head=head, tail=tail, back=-1, is_cut=bool(found))
 
 
-def _whole(added: SessionItemAdded, said: object) -> str:
-    return added.head + (_content(said) if added.is_cut else "") + added.tail
+def _full_item_text(added: SessionItemAdded, said: object) -> str:
+    return added.head + (_json_content(said) if added.is_cut else "") + added.tail
 
 
-def _content(said: object) -> str:
+def _json_content(said: object) -> str:
     """The text of a message, in the spelling of JSON; empty for none."""
     content = getattr(said, "content", "")
     return json.dumps(content, ensure_ascii=False)[1:-1] if isinstance(content, str) else ""

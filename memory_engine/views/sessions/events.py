@@ -47,7 +47,7 @@ class SessionBegun(Event):
 
     def in_few_words(self) -> str:
         """The state that it begins with."""
-        return f"state {self.state}{_shown(self.shared)}"
+        return f"state {self.state}{_shared_states(self.shared)}"
 
     def deliveries(self) -> tuple[Delivery, ...]:
         """The shared state, for the threads that it lives in."""
@@ -75,7 +75,7 @@ class SessionEntryKept(Event):
         count = self.messages
         what = f"the {count} events before it" if count > 1 else "the event before it" if count else self.entry
         state = "" if self.state == "{}" else f", state {self.state}"
-        return f"{what}{state}{_shown(self.shared)}"
+        return f"{what}{state}{_shared_states(self.shared)}"
 
     def deliveries(self) -> tuple[Delivery, ...]:
         """The shared state, for the threads that it lives in."""
@@ -95,7 +95,7 @@ class SharedStateSet(Event):
         return f"{self.app}: {self.state}"
 
 
-def _shown(shared: Iterable[SharedState]) -> str:
+def _shared_states(shared: Iterable[SharedState]) -> str:
     return "".join(f", {one.destination.kind}'s state {one.state}" for one in shared)
 
 

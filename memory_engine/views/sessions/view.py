@@ -77,11 +77,11 @@ class Session:
     async def entry_rows(self, limit: int | None = None) -> list[SessionEntryRow]:
         """The rows of the entries, the last `limit` of them."""
         found = await self.thread.rows_between(SESSIONS, ENTRY, ENTRY + _BEYOND, limit, latest=True)
-        return _entries(found)
+        return _entry_rows(found)
 
     async def entry_rows_from(self, seq: int) -> list[SessionEntryRow]:
         """The row of the first entry at a seq or after it."""
-        return _entries(await self.thread.rows_between(SESSIONS, entry_key(seq), ENTRY + _BEYOND, 1))
+        return _entry_rows(await self.thread.rows_between(SESSIONS, entry_key(seq), ENTRY + _BEYOND, 1))
 
     async def entries(self, rows: Sequence[SessionEntryRow]) -> list[SessionEntry]:
         """The entries of these rows, unchanged. A text whose event was erased is empty."""
@@ -93,16 +93,16 @@ class Session:
             event = kept[row.seq]
             entry = json.loads(event.entry)
             for quote in event.quoted:
-                for text in _texts(said.get(row.seq + quote.back)):
-                    if _check(text) == quote.check:
-                        _put(entry, quote.pointer, text)
+                for text in _event_texts(said.get(row.seq + quote.back)):
+                    if _text_checksum(text) == quote.check:
+                        _put_at_pointer(entry, quote.pointer, text)
             shared: dict[str, dict[str, object]] = {one.destination.kind: json.loads(one.state) for one in event.shared}
             found.append(SessionEntry(event.id, entry, json.loads(event.state), shared))
         return found
 
     async def state(self) -> dict[str, object]:
         """The session's own state."""
-        return _values(await self.thread.rows_between(SESSIONS, STATE, STATE + _BEYOND), STATE)
+        return _state_values(await self.thread.rows_between(SESSIONS, STATE, STATE + _BEYOND), STATE)
 
     async def value(self, key: str) -> object:
         """A value of the session's own state; `None` for none, or where the thread is not there."""
@@ -128,9 +128,9 @@ def quoting(kept: NewEvent, beside: Sequence[NewEvent], texts: Mapping[str, str]
     entry = json.loads(event.entry)
     quoted = []
     for pointer, text in texts.items():
-        back = _back(text, beside)
-        if back and _put(entry, pointer, ""):
-            quoted.append(QuotedText(pointer, back, _check(text)))
+        back = _events_back(text, beside)
+        if back and _put_at_pointer(entry, pointer, ""):
+            quoted.append(QuotedText(pointer, back, _text_checksum(text)))
     whole = msgspec.structs.replace(event, entry=as_json(entry), quoted=tuple(quoted), messages=len(beside))
     return msgspec.structs.replace(kept, event=whole)
 
@@ -145,7 +145,7 @@ class Shared:
     async def state(self) -> dict[str, object]:
         """Its values by key."""
         prefix = shared_key(self.app)
-        return _values(await self.thread.rows_between(SESSIONS, prefix, prefix + _BEYOND), prefix)
+        return _state_values(await self.thread.rows_between(SESSIONS, prefix, prefix + _BEYOND), prefix)
 
     async def outlive(self, source_thread: str) -> None:
         """Set a session's state again, so that it remains when that session is destroyed.
@@ -159,7 +159,7 @@ class Shared:
         rows = await self.thread.rows_between(SESSIONS, prefix, prefix + _BEYOND)
         its = [(key, row) for key, row in rows if isinstance(row, StateRow) and row.source_thread == source_thread]
         if its:
-            state = as_json(_values(its, prefix))
+            state = as_json(_state_values(its, prefix))
             await self.thread.dispatch(SharedStateSet(app=self.app, state=state), expected_seq=seen)
 
 
@@ -169,27 +169,27 @@ def as_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":")) if _SURROGATE.search(text) else text
 
 
-def _entries(rows: Iterable[tuple[str, AnySessionRow]]) -> list[SessionEntryRow]:
+def _entry_rows(rows: Iterable[tuple[str, AnySessionRow]]) -> list[SessionEntryRow]:
     return [row for _, row in rows if isinstance(row, SessionEntryRow)]
 
 
-def _values(rows: Iterable[tuple[str, AnySessionRow]], prefix: str) -> dict[str, object]:
+def _state_values(rows: Iterable[tuple[str, AnySessionRow]], prefix: str) -> dict[str, object]:
     return {key.removeprefix(prefix): json.loads(row.value) for key, row in rows if isinstance(row, StateRow)}
 
 
-def _back(text: str, beside: Sequence[NewEvent]) -> int:
+def _events_back(text: str, beside: Sequence[NewEvent]) -> int:
     """How many events before the entry (negative) the text is said; 0: nowhere."""
-    places = (n for n, new in enumerate(beside) if text in _texts(new.event))
+    places = (n for n, new in enumerate(beside) if text in _event_texts(new.event))
     return next(places, len(beside)) - len(beside)
 
 
-def _texts(event: Event | None) -> list[str]:
+def _event_texts(event: Event | None) -> list[str]:
     """The texts that an event says: its content, or the parts of it."""
     content = getattr(event, "content", "")
     return [content] if isinstance(content, str) else [part.text for part in content if isinstance(part, TextPart)]
 
 
-def _put(entry: object, pointer: str, text: str) -> bool:
+def _put_at_pointer(entry: object, pointer: str, text: str) -> bool:
     """Put a text where a pointer says; whether there is such a place."""
     *way, last = pointer.split("/")
     for step in way:
@@ -203,5 +203,5 @@ def _put(entry: object, pointer: str, text: str) -> bool:
     return True
 
 
-def _check(text: str) -> int:
+def _text_checksum(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))

@@ -110,13 +110,13 @@ class ToolCacheFold:
             case ToolCacheHit(key=key):
                 _hit(rows, key)
             case ToolCacheDropped() as dropped:
-                for key in list(_terms(rows)) if dropped.all else dropped.keys:
+                for key in list(_term_rows(rows)) if dropped.all else dropped.keys:
                     _drop(rows, key)
             case ExchangeFinished():
                 _finish_exchange(rows)
             case MemoryForget() as forget:
                 seqs, calls = forget.origins(), frozenset(forget.call_ids)
-                for key, term in list(_terms(rows).items()):
+                for key, term in list(_term_rows(rows).items()):
                     if term.seq in seqs or term.call_id in calls:
                         _drop(rows, key)
 
@@ -172,7 +172,7 @@ def _drop(rows: Rows[AnyCacheRow], key: str) -> None:
         rows.drop(_RESULT + key)
 
 
-def _terms(rows: ReadableRows[AnyCacheRow]) -> dict[str, TermRow]:
+def _term_rows(rows: ReadableRows[AnyCacheRow]) -> dict[str, TermRow]:
     found = ((key.removeprefix(_TERM), rows.get(key)) for key in rows.between(_TERM, _TERM + _END))
     return {key: row for key, row in found if isinstance(row, TermRow)}
 
@@ -251,11 +251,11 @@ def entry_of(rows: ReadableRows[AnyCacheRow], key: str) -> CacheEntry | None:
 
 def entries_of(rows: ReadableRows[AnyCacheRow]) -> list[CacheEntry]:
     """All entries, in the order they were cached."""
-    return sorted(_entries(rows), key=lambda entry: (entry.seq, entry.key))
+    return sorted(_cache_entries(rows), key=lambda entry: (entry.seq, entry.key))
 
 
-def _entries(rows: ReadableRows[AnyCacheRow]) -> Iterator[CacheEntry]:
-    for key in _terms(rows):
+def _cache_entries(rows: ReadableRows[AnyCacheRow]) -> Iterator[CacheEntry]:
+    for key in _term_rows(rows):
         entry = entry_of(rows, key)
         if entry is not None:
             yield entry

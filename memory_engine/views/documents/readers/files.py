@@ -91,7 +91,7 @@ class _Walk:
         try:
             mode = path.stat().st_mode
         except (OSError, ValueError) as error:
-            yield UnreadableDocument(str(path), "", _why(error))
+            yield UnreadableDocument(str(path), "", _unreadable_reason(error))
             return
         if stat.S_ISDIR(mode):
             yield from self._folder(path, root or path.resolve())
@@ -114,7 +114,7 @@ class _Walk:
             self._folders.add((there.st_dev, there.st_ino))
             inner = sorted(path.iterdir())
         except OSError as error:
-            yield UnreadableDocument(str(path), "", _why(error))
+            yield UnreadableDocument(str(path), "", _unreadable_reason(error))
             return
         if is_export([one.name for one in inner]):
             yield from self._file(path)
@@ -127,7 +127,7 @@ class _Walk:
                 found = self._linked(one, root) if taken else iter([SkippedFile(str(one))])
                 yield from found
             except OSError as error:  # such as a link into a folder without permission
-                yield UnreadableDocument(str(one), "", _why(error))
+                yield UnreadableDocument(str(one), "", _unreadable_reason(error))
 
     def _linked(self, path: Path, root: Path) -> Iterator[File | SkippedFile | UnreadableDocument]:
         """The files and folders in a folder; a link to a file of no known format is skipped too."""
@@ -167,7 +167,7 @@ def _tried(found: File, limits: ReadingLimits) -> Iterator[Loaded | Unreadable]:
     except Unreadable as error:
         yield error
     except OSError as error:
-        yield Unreadable(_why(error))
+        yield Unreadable(_unreadable_reason(error))
     except MemoryEngineError:
         raise
     except Exception as error:  # a reader that stumbles over a file's content must not end the other files' reading
@@ -201,6 +201,6 @@ def content(path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> bytes:
     return found
 
 
-def _why(error: OSError | ValueError) -> str:
+def _unreadable_reason(error: OSError | ValueError) -> str:
     said = error.strerror if isinstance(error, OSError) else None
     return f"it cannot be read: {said or error}"

@@ -29,10 +29,10 @@ def read_mail(content: bytes, path: str, limits: ReadingLimits = DEFAULT_LIMITS)
     """An `.eml` file. Raises `Unreadable` for bytes that are not a message, and for one that passes a limit."""
     if not content.strip():
         raise Unreadable("it is empty")
-    return _document(*read_parts(content, limits), path, path)
+    return _mail_document(*read_parts(content, limits), path, path)
 
 
-def _document(message: MailPart, parts: Sequence[MailPart], document_id: str, source: str) -> Loaded:
+def _mail_document(message: MailPart, parts: Sequence[MailPart], document_id: str, source: str) -> Loaded:
     """A message; its thread is the message that began it."""
     subject, sender = message.header("Subject"), message.headers.get("from", "")
     if not (subject or sender.strip() or message.header("Date") or message.header("Message-ID")):
@@ -137,7 +137,7 @@ def read_mbox(file: BinaryIO, path: str, limits: ReadingLimits = DEFAULT_LIMITS)
     A message's id is the file's and its own, else a digest; the same message twice is one.
     """
     taken: dict[str, str] = {}
-    for n, raw in enumerate(_messages(file, limits), 1):
+    for n, raw in enumerate(_raw_messages(file, limits), 1):
         try:
             found = _of_mailbox(raw, path, limits, taken)
         except Unreadable as error:
@@ -163,10 +163,10 @@ def _of_mailbox(raw: bytes | None, path: str, limits: ReadingLimits, taken: dict
     if own in taken:
         return None
     taken[own] = digest
-    return _document(message, parts, f"{path}#{own}", path)
+    return _mail_document(message, parts, f"{path}#{own}", path)
 
 
-def _messages(file: BinaryIO, limits: ReadingLimits) -> Iterator[bytes | None]:
+def _raw_messages(file: BinaryIO, limits: ReadingLimits) -> Iterator[bytes | None]:
     """The bytes of each message; `None` for one that is too large.
 
     The standard library's `mailbox` begins a message at every line `From …`, also at a sentence that begins so, leaves

@@ -134,7 +134,7 @@ class _PartWalk:
             self.take(line)
 
     def _keep(self, name: str, value: bytes) -> None:
-        """Add to a header (`""`: of no use); what of it is too long is cut or, in `_checked`, refused."""
+        """Add to a header (`""`: of no use); what of it is too long is cut or, in `_header_texts`, refused."""
         if name:
             kept = self._headers.setdefault(name, bytearray())
             kept += value[: max(0, self.limits.header_chars + 1 - len(kept))]
@@ -144,7 +144,7 @@ class _PartWalk:
         self._count += 1
         if self._count > self.limits.mail_parts:
             raise Unreadable(f"it has over {self.limits.mail_parts:,} parts", limit="mail_parts")
-        part = MailPart(_checked(self._headers, self.limits))
+        part = MailPart(_header_texts(self._headers, self.limits))
         self._headers, self._named, self._in_headers = {}, None, False
         if self._count == 1:
             self.first = part
@@ -201,7 +201,7 @@ class _PartWalk:
         self._part = self._body = None
 
 
-def _checked(headers: dict[str, bytearray], limits: ReadingLimits) -> dict[str, str]:
+def _header_texts(headers: dict[str, bytearray], limits: ReadingLimits) -> dict[str, str]:
     """The headers as text. Raises `Unreadable` for one that is too long, and is not a list."""
     for name, raw in headers.items():
         if len(raw) > limits.header_chars and name not in _CUT:
@@ -222,10 +222,10 @@ _ENCODED = regex(r"=\?([^?\s*]{1,40})(?:\*[^?\s]{0,40})?\?([bBqQ])\?([^?\s]*)\?=
 
 def decoded_header(raw: str) -> str:
     """A header on one line, its encoded words (RFC 2047) as text; those next to each other are one text."""
-    return " ".join("".join(_words(raw)).encode("utf-8", "replace").decode().split())
+    return " ".join("".join(_decoded_words(raw)).encode("utf-8", "replace").decode().split())
 
 
-def _words(raw: str) -> Iterator[str]:
+def _decoded_words(raw: str) -> Iterator[str]:
     at, held, charset = 0, bytearray(), ""
     for found in _ENCODED.finditer(raw):
         between = raw[at : found.start()]

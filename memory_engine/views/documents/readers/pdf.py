@@ -34,7 +34,7 @@ def read_pdf(content: bytes, path: str, limits: ReadingLimits = DEFAULT_LIMITS) 
         raise MissingExtra("reading PDF", "pdf")
     if not content.strip():
         raise Unreadable("it is empty")
-    found = _answer(content, limits)
+    found = _process_answer(content, limits)
     if "why" in found:
         raise Unreadable(*(str(found.get(name, "")) for name in ("why", "place", "limit")))
     listed = found["pages"]
@@ -52,7 +52,7 @@ def read_pdf(content: bytes, path: str, limits: ReadingLimits = DEFAULT_LIMITS) 
     )
 
 
-def _answer(content: bytes, limits: ReadingLimits) -> Mapping[str, object]:
+def _process_answer(content: bytes, limits: ReadingLimits) -> Mapping[str, object]:
     """The answer of the process about a file. Raises `Unreadable` if it was ended, or crashed."""
     bounds = [str(most) for most in (limits.pdf_seconds, limits.pdf_bytes, limits.file_bytes)]
     try:
@@ -92,7 +92,7 @@ def _bound(seconds: int, size: int) -> None:
         resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def _read(content: bytes, text_bytes: int) -> Mapping[str, object]:
+def _extract_pages(content: bytes, text_bytes: int) -> Mapping[str, object]:
     from pypdf import PdfReader
 
     page, size = 0, 0
@@ -128,5 +128,5 @@ def _clean(text: str | None) -> str:
 
 if __name__ == "__main__":
     _bound(int(sys.argv[1]), int(sys.argv[2]))
-    answer = _read(sys.stdin.buffer.read(), int(sys.argv[3]))
+    answer = _extract_pages(sys.stdin.buffer.read(), int(sys.argv[3]))
     sys.stdout.buffer.write(json.dumps(answer).encode())

@@ -63,7 +63,7 @@ def read_slack(export: Export, path: str, limits: ReadingLimits = DEFAULT_LIMITS
     A day of which all messages went into threads comes without sections: the messages of an earlier export are to go.
     """
     faults: list[Unreadable] = []
-    users = _users(_listed(export, "users.json", faults, limits))
+    users = _users(_json_list(export, "users.json", faults, limits))
     channels = _channels(export, users, faults, limits)
     yield from faults
     days: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -77,7 +77,7 @@ def read_slack(export: Export, path: str, limits: ReadingLimits = DEFAULT_LIMITS
         count = 0
         for day, name in sorted(files):
             faults = []
-            messages = _messages(_listed(export, name, faults, limits), users, name, faults)
+            messages = _slack_messages(_json_list(export, name, faults, limits), users, name, faults)
             count += len(messages)
             if count > limits.chat_messages:
                 break
@@ -99,13 +99,13 @@ def _documents(channel: _Channel, by_day: Mapping[str, Sequence[_Message]], path
     for ts in sorted(grouped):
         messages = sorted(threads[ts], key=lambda message: message.ts)
         title = f"{channel.label}: {_excerpt(messages[0].text)}"
-        yield _document(channel, ts, title, messages, path)
+        yield _channel_document(channel, ts, title, messages, path)
     for day, messages in by_day.items():
         alone = sorted((one for one in messages if (one.thread or one.ts) not in grouped), key=lambda one: one.ts)
-        yield _document(channel, day, f"{channel.label}, {day}", alone, path)
+        yield _channel_document(channel, day, f"{channel.label}, {day}", alone, path)
 
 
-def _document(channel: _Channel, part: str, title: str, messages: Sequence[_Message], path: str) -> Loaded:
+def _channel_document(channel: _Channel, part: str, title: str, messages: Sequence[_Message], path: str) -> Loaded:
     is_thread = "." in part
     return Loaded(
         id=f"slack:{channel.id}/{part}",
@@ -146,7 +146,7 @@ def _section(turn: Sequence[_Message]) -> DocumentSection:
     )
 
 
-def _listed(export: Export, name: str, faults: list[Unreadable], limits: ReadingLimits) -> list[object]:
+def _json_list(export: Export, name: str, faults: list[Unreadable], limits: ReadingLimits) -> list[object]:
     """The list that a file holds; empty for a missing file; a broken one is noted."""
     if name not in export.names():
         return []
@@ -169,14 +169,19 @@ def _listed(export: Export, name: str, faults: list[Unreadable], limits: Reading
 
 def _users(listed: Sequence[object]) -> dict[str, str]:
     """The names of people by their ids."""
-    return {_text(user, "id"): _name(user) for user in listed if isinstance(user, dict)}
+    return {_text_field(user, "id"): _user_name(user) for user in listed if isinstance(user, dict)}
 
 
-def _name(user: Mapping[str, object]) -> str:
+def _user_name(user: Mapping[str, object]) -> str:
     profile = user.get("profile")
     inner: Mapping[str, object] = profile if isinstance(profile, dict) else {}
-    choices = (_text(inner, "real_name"), _text(user, "real_name"), _text(inner, "display_name"), _text(user, "name"))
-    return next(filter(None, choices), _text(user, "id"))
+    choices = (
+        _text_field(inner, "real_name"),
+        _text_field(user, "real_name"),
+        _text_field(inner, "display_name"),
+        _text_field(user, "name"),
+    )
+    return next(filter(None, choices), _text_field(user, "id"))
 
 
 def _channels(
@@ -185,10 +190,10 @@ def _channels(
     """Channels by their folders: a name, or for direct messages an id."""
     found: dict[str, _Channel] = {}
     for index in _INDEXES:
-        for one in _listed(export, index, faults, limits):
+        for one in _json_list(export, index, faults, limits):
             if not isinstance(one, dict):
                 continue
-            name, own = _text(one, "name"), _text(one, "id")
+            name, own = _text_field(one, "name"), _text_field(one, "id")
             members = one.get("members")
             people = [users.get(str(member), str(member)) for member in members] if isinstance(members, list) else []
             label = f"#{name}" if name and index in _INDEXES[:2] else ", ".join(people) or name or own
@@ -196,7 +201,7 @@ def _channels(
     return found
 
 
-def _messages(
+def _slack_messages(
     listed: Sequence[object], users: Mapping[str, str], name: str, faults: list[Unreadable]
 ) -> list[_Message]:
     messages = []
@@ -207,42 +212,48 @@ def _messages(
         if not isinstance(one, dict):
             faults.append(Unreadable("it is not an object", f"{name} message {n}"))
             continue
-        if _text(one, "subtype") in _NOISE or _text(one, "type") not in ("", "message"):
+        if _text_field(one, "subtype") in _NOISE or _text_field(one, "type") not in ("", "message"):
             continue
-        text = _said(one, users)
-        ts = _text(one, "ts")
+        text = _message_text(one, users)
+        ts = _text_field(one, "ts")
         try:
             seconds = float(ts)
         except ValueError:
             faults.append(Unreadable(f"its time (`ts`) is {ts[:TITLE_CHARS_MAX]!r}", f"{name} message {n}"))
             continue
         if text:
-            messages.append(_Message(ts, seconds, _speaker(one, users), text, _text(one, "thread_ts")))
+            messages.append(_Message(ts, seconds, _speaker(one, users), text, _text_field(one, "thread_ts")))
     return messages
 
 
 def _speaker(message: Mapping[str, object], users: Mapping[str, str]) -> str:
-    known = users.get(_text(message, "user"))
+    known = users.get(_text_field(message, "user"))
     profile = message.get("user_profile")
-    said = _name(profile) if isinstance(profile, dict) else ""
-    return known or said or _text(message, "username") or _text(message, "user") or _text(message, "bot_id")
+    said = _user_name(profile) if isinstance(profile, dict) else ""
+    return (
+        known
+        or said
+        or _text_field(message, "username")
+        or _text_field(message, "user")
+        or _text_field(message, "bot_id")
+    )
 
 
-def _said(message: Mapping[str, object], users: Mapping[str, str]) -> str:
+def _message_text(message: Mapping[str, object], users: Mapping[str, str]) -> str:
     """A message's text; without one, that of its attachments."""
-    text = _plain(_text(message, "text"), users)
+    text = _expand_markup(_text_field(message, "text"), users)
     if text:
         return text
     attached: list[str] = []
     for key, field in (("attachments", "fallback"), ("files", "title")):
         several = message.get(key)
         for one in several if isinstance(several, list) else ():
-            said = _text(one, "text") or _text(one, field) if isinstance(one, dict) else ""
-            attached.append(_plain(said, users))
+            said = _text_field(one, "text") or _text_field(one, field) if isinstance(one, dict) else ""
+            attached.append(_expand_markup(said, users))
     return "\n".join(filter(None, attached))
 
 
-def _plain(text: str, users: Mapping[str, str]) -> str:
+def _expand_markup(text: str, users: Mapping[str, str]) -> str:
     """Slack's markup as a reader sees it: names for ids, labels with their addresses."""
 
     def shown(found: re.Match[str]) -> str:
@@ -258,7 +269,7 @@ def _plain(text: str, users: Mapping[str, str]) -> str:
     return unescaped(_MARKUP.sub(shown, text)).strip()
 
 
-def _text(of: Mapping[str, object], key: str) -> str:
+def _text_field(of: Mapping[str, object], key: str) -> str:
     """A text under a key, empty without one; halves of characters become question marks."""
     value = of.get(key)
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""

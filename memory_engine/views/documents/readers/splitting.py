@@ -254,13 +254,13 @@ def _outline(lines: Sequence[str]) -> Outline:
         elif (found := _UNDERLINE.match(line)) and outline.lines and not _NO_TITLE.match(outline.lines[-1]):
             level, text = (1 if found["mark"][0] == "=" else 2), outline.lines.pop()
         if level:
-            outline.heading(level, _shown(text))
+            outline.heading(level, _heading_text(text))
         else:
             outline.lines.append(line)
     return outline
 
 
-def _shown(heading: str) -> str:
+def _heading_text(heading: str) -> str:
     """A heading as text, without the marks of emphasis, code and links."""
     bare = _INLINE.sub(lambda found: found[1] or "", heading[:_HEADING_READ_MAX])
     return " ".join(bare.split())[:HEADING_CHARS_MAX]

@@ -90,7 +90,7 @@ class Grid:
 def labelled(rows: Iterator[Sequence[str]]) -> Iterator[str]:
     """A line for each row after the first, its values under the names in that; without others, the first."""
     names = next(rows)
-    labels = [label or f"column {n}" for n, label in enumerate(map(_label, names), 1)]
+    labels = [label or f"column {n}" for n, label in enumerate(map(_column_label, names), 1)]
     row = next(rows, None)
     if row is None:
         yield row_line(names)
@@ -115,7 +115,7 @@ def is_header(row: Sequence[str]) -> bool:
     return len(cells) > 1 and len(set(cells)) == len(cells) and not any(map(_NUMBER.match, looked))
 
 
-def _label(cell: str) -> str:
+def _column_label(cell: str) -> str:
     return " ".join(cell.split())[:LABEL_CHARS_MAX]
 
 

@@ -34,13 +34,13 @@ def decoded(content: bytes) -> str:
     """
     if not content.strip():
         raise Unreadable("it is empty")
-    text = _decoded(content)
+    text = _decode_text(content)
     if not text.strip():
         raise Unreadable("it holds no text")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _decoded(content: bytes) -> str:
+def _decode_text(content: bytes) -> str:
     for mark, encoding in BYTE_ORDER_MARKS:
         if content.startswith(mark):
             try:
@@ -200,10 +200,10 @@ def _cues(lines: Sequence[str]) -> Iterator[Cue]:
             at += 1
         if at < len(lines) and "-->" in lines[at] and said and said[-1].strip().isdecimal():
             said.pop()  # the number of the next cue, no blank line before it
-        yield from _said(_milliseconds(timing["start"]), " ".join(said))
+        yield from _voice_cues(_milliseconds(timing["start"]), " ".join(said))
 
 
-def _said(start: int, text: str) -> Iterator[Cue]:
+def _voice_cues(start: int, text: str) -> Iterator[Cue]:
     """A cue, for each voice that speaks in it. A name is in a voice tag or before a colon."""
     pieces = _VOICE.split(text)
     voiced = [("", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]

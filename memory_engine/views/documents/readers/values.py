@@ -21,7 +21,7 @@ def read_json(content: bytes, path: str, limits: ReadingLimits = DEFAULT_LIMITS)
     """A JSON file. The elements of a list are apart by blank lines. Raises `Unreadable`, naming line and column."""
     text = decoded(content)
     check_limit(json_values(text), limits, "json_values", "values or more")
-    return _document(iter([_parsed(text, "")]), path, limits)
+    return _json_document(iter([_parsed(text, "")]), path, limits)
 
 
 def read_json_lines(content: bytes, path: str, limits: ReadingLimits = DEFAULT_LIMITS) -> Loaded:
@@ -29,13 +29,13 @@ def read_json_lines(content: bytes, path: str, limits: ReadingLimits = DEFAULT_L
     text = decoded(content)
     check_limit(json_values(text), limits, "json_values", "values or more")
     lines = ((n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip())
-    return _document((_parsed(line, f"line {n}") for n, line in lines), path, limits)
+    return _json_document((_parsed(line, f"line {n}") for n, line in lines), path, limits)
 
 
-def _document(values: Iterator[object], path: str, limits: ReadingLimits) -> Loaded:
+def _json_document(values: Iterator[object], path: str, limits: ReadingLimits) -> Loaded:
     blocks = Blocks(limits)
     for value in values:
-        for begins, line in _lines(value):
+        for begins, line in _value_lines(value):
             if begins:
                 blocks.gap()
             blocks.put(line, "row")
@@ -52,7 +52,7 @@ def _parsed(text: str, place: str) -> object:
         raise Unreadable("its values are nested too deep", place) from None
 
 
-def _lines(value: object) -> Iterator[tuple[bool, str]]:
+def _value_lines(value: object) -> Iterator[tuple[bool, str]]:
     """The lines of a value, and whether each begins an element of a list, or what follows a list.
 
     A path says `[]` for an element's place: with its number, one element more would change the lines of all after it.
@@ -65,8 +65,8 @@ def _lines(value: object) -> Iterator[tuple[bool, str]]:
         if isinstance(found, Mapping):
             waiting += reversed(list(_members(path, found)))
         elif _is_list_of_objects(found):
-            waiting += reversed([(_within(path, "[]") if path else (), one, True) for one in found])
-        elif text := _shown(found):
+            waiting += reversed([(_member_path(path, "[]") if path else (), one, True) for one in found])
+        elif text := _value_text(found):
             named = ".".join(path).replace(".[]", "[]")
             yield begins, f"{named}: {text}" if named else text
             begins = False
@@ -75,11 +75,11 @@ def _lines(value: object) -> Iterator[tuple[bool, str]]:
 def _members(path: tuple[str, ...], found: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], object, bool]]:
     follows_list = False
     for key, value in found.items():
-        yield _within(path, " ".join(_whole(key).split())[:KEY_CHARS_MAX]), value, follows_list
+        yield _member_path(path, " ".join(_replace_surrogates(key).split())[:KEY_CHARS_MAX]), value, follows_list
         follows_list = _is_list_of_objects(value)
 
 
-def _within(path: tuple[str, ...], key: str) -> tuple[str, ...]:
+def _member_path(path: tuple[str, ...], key: str) -> tuple[str, ...]:
     return (*path[1 - PATH_KEYS_MAX :], key)
 
 
@@ -87,19 +87,19 @@ def _is_list_of_objects(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list) and any(isinstance(one, Mapping | list) for one in value)
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     """A value as text: a list of plain values with commas, nothing for null and for what is empty."""
     match value:
         case list():
-            return ", ".join(filter(None, map(_shown, value)))
+            return ", ".join(filter(None, map(_value_text, value)))
         case bool():
             return "true" if value else "false"
         case str():
-            return _whole(value).strip()
+            return _replace_surrogates(value).strip()
         case _:
             return ""
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """The text with question marks for halves of characters."""
     return text.encode("utf-8", "replace").decode()
