@@ -120,7 +120,7 @@ class ChatReader:
         """The values in the format that was given, or that they or earlier ones show; else chat-completions."""
         if format:
             return Messages(values, format)
-        found = self._given or detection.told(values)
+        found = self._given or detection.unambiguous_format(values)
         if found is not None and self._format is not None and found != self._format:
             why = f"a message of {found} after one of {self._format}; say which it is with --format"
             raise InvalidMessage("$", why)

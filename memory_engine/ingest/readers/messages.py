@@ -196,7 +196,7 @@ def _is_item(record: Record | IngestError) -> bool:
     """Return True if a record is an item of a response, and not a whole response."""
     keys = _mapping(record.value) if isinstance(record, Record) else {}
     try:
-        is_of_responses = "object" not in keys and detection.told([keys]) == openai_responses.FORMAT
+        is_of_responses = "object" not in keys and detection.unambiguous_format([keys]) == openai_responses.FORMAT
     except InvalidMessage:
         return False
     return is_of_responses and openai_responses.is_answer(dict(keys))
